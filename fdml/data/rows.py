@@ -1,0 +1,117 @@
+"""Feature rows as the kernels read them: sparse (CSR) or dense, always float32."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fdml.errors import DataError
+
+
+class SparseRows(NamedTuple):
+    """Rows in CSR form. `indptr` is int64, `indices` int32, `values` float32."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    width: int
+
+
+class DenseRows(NamedTuple):
+    """Rows as one C-contiguous float32 matrix, `(rows, features)`."""
+
+    values: NDArray[np.float32]
+
+
+Rows = SparseRows | DenseRows
+
+
+def as_rows(features: object) -> Rows:
+    """Take over a numpy array or any scipy sparse matrix; copies only where the type differs."""
+    if sp.issparse(features):
+        return _from_scipy(features)
+    values = np.ascontiguousarray(features, dtype=np.float32)
+    if values.ndim != 2:
+        raise DataError(f"features have {values.ndim} dimensions; give a matrix of rows x features")
+    return DenseRows(values)
+
+
+def _from_scipy(matrix: sp.sparray | sp.spmatrix) -> SparseRows:
+    csr = sp.csr_array(matrix)
+    csr.sum_duplicates()
+    if csr.shape[1] >= 2**31:
+        raise DataError(f"{csr.shape[1]} features; at most {2**31 - 1} fit, hash them to fewer")
+    return SparseRows(
+        np.ascontiguousarray(csr.indptr, dtype=np.int64),
+        np.ascontiguousarray(csr.indices, dtype=np.int32),
+        np.ascontiguousarray(csr.data, dtype=np.float32),
+        int(csr.shape[1]),
+    )
+
+
+def row_count(rows: Rows) -> int:
+    """How many rows there are."""
+    return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
+
+
+def width(rows: Rows) -> int:
+    """How many features a row has."""
+    return rows.values.shape[1] if isinstance(rows, DenseRows) else rows.width
+
+
+def to_scipy(rows: SparseRows) -> sp.csr_array:
+    """The same rows as a scipy matrix that shares their memory."""
+    return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(row_count(rows), rows.width))
+
+
+def to_dense(rows: Rows) -> NDArray[np.float32]:
+    """The same rows as a dense matrix."""
+    if isinstance(rows, DenseRows):
+        return rows.values
+    dense: NDArray[np.float32] = to_scipy(rows).toarray()
+    return dense
+
+
+def take(rows: Rows, index: NDArray[np.int64]) -> Rows:
+    """The rows with these numbers, in this order, copied."""
+    if isinstance(rows, DenseRows):
+        return DenseRows(np.ascontiguousarray(rows.values[index]))
+    return _from_scipy(to_scipy(rows)[index])
+
+
+def span(rows: Rows, start: int, stop: int) -> Rows:
+    """Consecutive rows, without a copy of their entries."""
+    if isinstance(rows, DenseRows):
+        return DenseRows(rows.values[start:stop])
+    return SparseRows(rows.indptr[start : stop + 1], rows.indices, rows.values, rows.width)
+
+
+def columns(rows: Rows, index: NDArray[np.int64]) -> Rows:
+    """The features with these numbers, in this order, copied."""
+    if isinstance(rows, DenseRows):
+        return DenseRows(np.ascontiguousarray(rows.values[:, index]))
+    return _from_scipy(to_scipy(rows)[:, index])
+
+
+def side_by_side(parts: list[Rows]) -> Rows:
+    """The features of all parts beside each other; sparse where any part is sparse."""
+    if all(isinstance(part, DenseRows) for part in parts):
+        return DenseRows(np.ascontiguousarray(np.hstack([part.values for part in parts])))
+    return _from_scipy(sp.hstack([_scipy_of(part) for part in parts], format="csr"))
+
+
+def _scipy_of(rows: Rows) -> sp.csr_array:
+    return sp.csr_array(rows.values) if isinstance(rows, DenseRows) else to_scipy(rows)
+
+
+def mean_square_norm(rows: Rows, weights: NDArray[np.float64]) -> float:
+    """The mean of the rows' squared lengths, each row counted with its weight (mean weight 1)."""
+    squares = np.square(rows.values, dtype=np.float64)
+    if isinstance(rows, DenseRows):
+        norms = squares.sum(axis=1)
+    else:
+        norms = np.bincount(np.repeat(np.arange(row_count(rows)), np.diff(rows.indptr)), squares, row_count(rows))
+    return float(np.average(norms, weights=weights))

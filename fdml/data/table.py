@@ -1,0 +1,48 @@
+"""What a party holds: ids, features, and labels if it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.rows import Rows, row_count, take, width
+from fdml.errors import DataError
+
+
+@dataclass(frozen=True)
+class Table:
+    """One party's rows.
+
+    `ids`, `labels` and `weights` have one entry per row. Labels are as the file
+    has them; a task turns them into numbers later. Without ids the rows of all
+    parties are matched by their position.
+    """
+
+    rows: Rows
+    names: tuple[str, ...]
+    ids: NDArray[np.object_] | None = None
+    labels: NDArray[np.generic] | None = None
+    weights: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.names) != width(self.rows):
+            raise DataError(f"{len(self.names)} feature names for {width(self.rows)} features")
+        for what in ("ids", "labels", "weights"):
+            column = getattr(self, what)
+            if column is not None and len(column) != len(self):
+                raise DataError(f"{len(column)} {what} for {len(self)} rows")
+
+    def __len__(self) -> int:
+        return row_count(self.rows)
+
+    def take(self, index: NDArray[np.int64]) -> Table:
+        """The rows with these numbers, in this order."""
+        return Table(
+            take(self.rows, index),
+            self.names,
+            None if self.ids is None else self.ids[index],
+            None if self.labels is None else self.labels[index],
+            None if self.weights is None else self.weights[index],
+        )

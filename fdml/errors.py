@@ -1,0 +1,60 @@
+"""Every error fdml raises, as one tree.
+
+FdmlError
+├── SettingsError         cannot work as set; raised before any training
+├── DataError             a file or array that cannot be used as it is
+│   └── LabelError        labels of the wrong kind for the task
+├── AlignmentError        parties disagree about their shared rows
+├── ExchangeError         the line to the other side failed
+│   ├── MessageRefused    a message that breaks the protocol; nothing was changed
+│   └── PartyFailed       another party of the run stopped with an error
+├── WaitedTooLong         names the party waited for
+├── TrainingDiverged      predictions left the range that can be exchanged
+└── MissingExtra          an optional dependency is not installed
+
+Errors about values are also `ValueError`, as scikit-learn's conventions ask.
+"""
+
+
+class FdmlError(Exception):
+    """Something fdml can explain: the message names the value and what to do."""
+
+
+class SettingsError(FdmlError, ValueError):
+    """The settings cannot work; raised before any training."""
+
+
+class DataError(FdmlError, ValueError):
+    """A file or array that cannot be used as it is."""
+
+
+class LabelError(DataError):
+    """Labels of the wrong kind for the task."""
+
+
+class AlignmentError(FdmlError, ValueError):
+    """The parties disagree about their shared rows."""
+
+
+class ExchangeError(FdmlError):
+    """The line to the other side failed."""
+
+
+class MessageRefused(ExchangeError):
+    """A message broke the protocol; the receiver's state is as it was before."""
+
+
+class PartyFailed(ExchangeError):
+    """Another party of the run stopped with an error."""
+
+
+class WaitedTooLong(FdmlError):
+    """A wait passed its deadline; the message names the party waited for."""
+
+
+class TrainingDiverged(FdmlError, ValueError):
+    """Predictions grew past what can be exchanged, or are no longer numbers."""
+
+
+class MissingExtra(FdmlError, ImportError):
+    """An optional dependency is not installed."""

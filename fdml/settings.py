@@ -1,0 +1,233 @@
+"""run.toml and party.toml as frozen, checked values.
+
+`run.toml` is agreed by all parties; `party.toml` stays at home and says where
+the party's data is and which model it trains.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from fdml.errors import SettingsError
+
+Task = Literal["binary", "multiclass", "regression"]
+Loss = Literal["logistic", "hinge", "softmax", "squared"]
+Decay = Literal["linear", "sqrt", "constant"]
+Rule = Literal["sgd", "momentum", "adagrad", "adam"]
+Kind = Literal["linear", "fm", "mlp", "torch"]
+Format = Literal["csv", "parquet", "libsvm", "numpy"]
+
+LOSSES_OF: dict[Task, tuple[Loss, ...]] = {
+    "binary": ("logistic", "hinge"),
+    "multiclass": ("softmax",),
+    "regression": ("squared",),
+}
+"""The losses that fit each task; the first is the default."""
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class Settings(BaseModel):
+    """Frozen values; an unknown key is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SettingsError(_explain(type(self), error.errors()[0])) from None
+
+
+class TrainingSettings(Settings):
+    """How all parties train. The defaults are the measured ones."""
+
+    epochs: PositiveInt = 20
+    batch_size: PositiveInt = 100
+    batches_per_block: PositiveInt | Literal["all"] = 16
+    """How many batches one exchange covers; "all" makes every epoch one exchange."""
+    passes: PositiveInt = 1
+    """How often a party goes over a block before it exchanges the next one."""
+    lookahead: NonNegativeInt = 1
+    staleness: NonNegativeInt = 0
+    echo: NonNegativeFloat | None = None
+    """How much the others are assumed to move as the party itself moves; None is the number of parties."""
+    learning_rate: PositiveFloat | Literal["auto"] = 0.5
+    decay: Decay = "linear"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
+    patience: PositiveFloat = 60.0
+    """Seconds to wait for another party before giving up and naming it."""
+
+
+class EvaluationSettings(Settings):
+    """Which rows are held out where the parties bring no test files."""
+
+    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
+
+
+class RunSettings(Settings):
+    """What all parties of a run agree on."""
+
+    name: str = "run"
+    server: str = "127.0.0.1:7443"
+    parties: Annotated[tuple[str, ...], Field(min_length=1)]
+    label_party: str
+    task: Task = "binary"
+    loss: Loss | None = None
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_parties(self.parties, self.label_party)
+        loss_for(self.task, self.loss)
+        return self
+
+
+class ModelSettings(Settings):
+    """One party's local model and how it is updated."""
+
+    kind: Kind = "linear"
+    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
+    """Hidden layers of `mlp`."""
+    factors: PositiveInt = 8
+    """Factors per feature of `fm`."""
+    l2: NonNegativeFloat = 1e-4
+    rule: Rule = "sgd"
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Of the rules `momentum` and `adam`."""
+    learning_rate: PositiveFloat | Literal["auto"] | None = None
+    """This party's own step size; None takes the run's."""
+    precision: Literal["single", "double"] = "single"
+    module: str | None = None
+    """Of `torch`: "package.module:function", called with (inputs, outputs), returns a torch.nn.Module."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "torch" and self.module is None:
+            raise SettingsError('model.kind = "torch" needs model.module = "package.module:function"')
+        return self
+
+
+class DataSettings(Settings):
+    """Where a party's rows are and what their columns mean."""
+
+    path: Path
+    test_path: Path | None = None
+    format: Format | None = None
+    """None goes by the file's ending."""
+    id: Names = ()
+    label: str | None = None
+    weight: str | None = None
+    columns: Names | None = None
+    """The feature columns; None takes every column that is not id, label or weight."""
+    categorical: Names = ()
+    """Columns of numbers that are codes; columns of text are categorical anyway."""
+    hashed: Names = ()
+    """Categorical columns to hash instead of one-hot."""
+    hash_size: PositiveInt = 1024
+    missing: Literal["error", "mean", "zero"] = "error"
+    """What a missing number becomes; a missing category gives no feature."""
+    scale: Literal["standard", "none"] = "standard"
+    """Numeric columns of tables: to mean 0 and variance 1, or as they are."""
+
+
+class PartySettings(Settings):
+    """One party's own file."""
+
+    party: str
+    run: Path
+    data: DataSettings
+    model: ModelSettings = ModelSettings()
+
+
+def check_parties(parties: tuple[str, ...], label_party: str) -> None:
+    """Raise unless the names are distinct and the label party is among them."""
+    twice = sorted({name for name in parties if parties.count(name) > 1})
+    if twice:
+        raise SettingsError(f"party {twice[0]!r} is listed twice; give every party its own name")
+    if label_party not in parties:
+        raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
+
+
+def loss_for(task: Task, loss: Loss | None) -> Loss:
+    """The loss to train with: the one asked for if it fits the task, else the task's own."""
+    fitting = LOSSES_OF[task]
+    if loss is None:
+        return fitting[0]
+    if loss not in fitting:
+        raise SettingsError(f"loss {loss!r} does not fit task {task!r}; it takes {' or '.join(fitting)}")
+    return loss
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def read_run(path: Path) -> RunSettings:
+    """Read and check a run.toml."""
+    return _read(path, RunSettings)
+
+
+def read_party(path: Path) -> PartySettings:
+    """Read and check a party.toml; its paths are taken from the folder it stands in."""
+    settings = _read(path, PartySettings)
+    home = path.parent
+    data = settings.data.model_copy(
+        update={
+            "path": home / settings.data.path,
+            "test_path": None if settings.data.test_path is None else home / settings.data.test_path,
+        }
+    )
+    return settings.model_copy(update={"run": home / settings.run, "data": data})
+
+
+def _read(path: Path, kind: type[S]) -> S:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"there is no file {str(path)!r}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return kind(**values)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _explain(kind: type[Settings], error: ErrorDetails) -> str:
+    """One line for a person: which setting, which value, what to write instead."""
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(where, kind.model_fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"
+        return f"unknown setting {where!r}; {hint}"
+    if error["type"] == "missing":
+        return f"setting {where!r} is missing"
+    if error["type"] == "value_error":
+        inner = str(error["ctx"]["error"])
+        return f"[{where}] {inner}" if where else inner
+    return f"setting {where!r} is {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
