@@ -220,7 +220,7 @@ def _read(path: Path, kind: type[S]) -> S:
 
 def _explain(kind: type[Settings], error: ErrorDetails) -> str:
     """One line for a person: which setting, which value, what to write instead."""
-    where = ".".join(str(part) for part in error["loc"])
+    where = str(error["loc"][0]) if error["loc"] else ""
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where, kind.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"

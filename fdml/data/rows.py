@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,8 +39,8 @@ def as_rows(features: object) -> Rows:
     return DenseRows(values)
 
 
-def _from_scipy(matrix: sp.sparray | sp.spmatrix) -> SparseRows:
-    csr = sp.csr_array(matrix)
+def _from_scipy(matrix: Any) -> SparseRows:
+    csr: sp.csr_array = sp.csr_array(matrix)
     csr.sum_duplicates()
     if csr.shape[1] >= 2**31:
         raise DataError(f"{csr.shape[1]} features; at most {2**31 - 1} fit, hash them to fewer")

@@ -27,6 +27,7 @@ class Table:
     weights: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
+        """Raise unless all parts are of one length."""
         if len(self.names) != width(self.rows):
             raise DataError(f"{len(self.names)} feature names for {width(self.rows)} features")
         for what in ("ids", "labels", "weights"):
@@ -35,6 +36,7 @@ class Table:
                 raise DataError(f"{len(column)} {what} for {len(self)} rows")
 
     def __len__(self) -> int:
+        """How many rows there are."""
         return row_count(self.rows)
 
     def take(self, index: NDArray[np.int64]) -> Table:
@@ -46,3 +48,11 @@ class Table:
             None if self.labels is None else self.labels[index],
             None if self.weights is None else self.weights[index],
         )
+
+
+@dataclass(frozen=True)
+class PartyData:
+    """What one party brings to a run; `test` is None where it has no test file."""
+
+    train: Table
+    test: Table | None = None

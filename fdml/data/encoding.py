@@ -1,0 +1,90 @@
+"""Columns of a table to features: an encoder fitted on training rows, then applied to any.
+
+The rules:
+- text, dictionary and bool columns, and those named in `categorical`, are categories: one feature
+  per category seen in training, in sorted order, named like "city=Paris". A category that is missing
+  (null, NaN or empty text) or was not seen in training gives no feature. "?" is a category like any other.
+- `hashed` columns get `hash_size` features each, named like "city#17": a value falls into bucket
+  blake2b("city=Paris") mod `hash_size`, the same at every party and in every Python.
+- numbers are float32. `scale = "standard"` brings each column to mean 0 and variance 1 with the
+  statistics of training (a constant column is only centred), "none" leaves it. A missing number (null
+  or NaN) is an error, or becomes the training mean or zero, before scaling. Infinity is an error.
+- dates, times, binary and nested types are an error.
+- rows are sparse if at most a quarter of a row's features can be other than zero (one per column),
+  else dense. This depends on the columns alone, so training and test rows are always of one kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fdml.data.fields import Column
+from fdml.data.kinds import Entries, Feature, Hashed, Number, OneHot, coded, is_numeric, present_or_nan
+from fdml.data.rows import DenseRows, Rows, SparseRows
+from fdml.settings import DataSettings
+
+SPARSE_SHARE = 0.25
+"""The greatest share of features that may be other than zero in sparse rows."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """All columns of a table, fitted."""
+
+    features: tuple[Feature, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all features, in order."""
+        return tuple(name for feature in self.features for name in feature.names)
+
+    def encode(self, frame: Any) -> Rows:
+        """The features of a pyarrow table that has the columns fitted; others are ignored."""
+        entries = [feature.entries(frame.column(feature.column)) for feature in self.features]
+        return gather(entries, [len(feature.names) for feature in self.features], len(frame))
+
+
+def fit(frame: Any, columns: tuple[str, ...], settings: DataSettings) -> Encoder:
+    """Learn categories, means and deviations of these columns from a pyarrow table."""
+    return Encoder(tuple(_fit_column(name, frame.column(name), settings) for name in columns))
+
+
+def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:
+    """Put the entries of all columns beside each other; a column's entries are at most one per row."""
+    width = sum(widths)
+    if not entries:
+        return DenseRows(np.zeros((count, 0), np.float32))
+    starts = np.cumsum([0, *widths[:-1]], dtype=np.int32)
+    index = np.column_stack([np.where(at < 0, -1, at + start) for (at, _), start in zip(entries, starts, strict=True)])
+    values = np.column_stack([value for _, value in entries])
+    kept = (index >= 0) & (values != 0)
+    if len(entries) <= SPARSE_SHARE * width:
+        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
+        return SparseRows(indptr, index[kept], values[kept], width)
+    dense = np.zeros((count, width), np.float32)
+    dense[np.nonzero(kept)[0], index[kept]] = values[kept]
+    return DenseRows(dense)
+
+
+def _fit_column(name: str, column: Column, settings: DataSettings) -> Feature:
+    if name in settings.hashed:
+        return Hashed(name, settings.hash_size)
+    if name in settings.categorical or not is_numeric(column.type):
+        return OneHot(name, tuple(sorted(coded(name, column)[1])))
+    return _fit_number(name, column, settings)
+
+
+def _fit_number(name: str, column: Column, settings: DataSettings) -> Number:
+    present = present_or_nan(name, column)
+    present = present[~np.isnan(present)]
+    mean = float(present.mean()) if settings.missing == "mean" and len(present) else 0.0
+    unscaled = Number(name, None if settings.missing == "error" else mean)
+    values = unscaled.filled(column)
+    if settings.scale == "none" or not len(values):
+        return unscaled
+    if values.min() == values.max():
+        return Number(name, unscaled.fill, float(values[0]))
+    return Number(name, unscaled.fill, float(values.mean()), float(values.std()) or 1.0)

@@ -1,0 +1,121 @@
+"""Ids, labels and weights: the columns of a table that are not features.
+
+A value is missing when it is null, NaN or empty text. None of the three may be
+missing anywhere. Errors count data rows from 1, after the header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+from numpy.typing import NDArray
+
+from fdml.errors import DataError, LabelError
+
+Column = Any
+"""A pyarrow array, whole or in chunks; pyarrow has no types to name here."""
+
+
+def plain(column: Column) -> Column:
+    """The column without the types that only say how values are stored."""
+    whole = column.cast(column.type.value_type) if pat.is_dictionary(column.type) else column
+    return whole.cast(pa.large_string()) if pat.is_string_view(whole.type) else whole
+
+
+def is_text(kind: Any) -> bool:
+    """Whether values of this type are text."""
+    return bool(pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind))
+
+
+def is_number(kind: Any) -> bool:
+    """Whether values of this type are numbers; bool is not."""
+    return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+
+
+def missing(column: Column) -> NDArray[np.bool_]:
+    """Which values are null, NaN or empty text."""
+    gone = pc.is_null(column, nan_is_null=pat.is_floating(column.type))
+    if is_text(column.type):
+        gone = pc.or_(gone, pc.fill_null(pc.equal(column, ""), True))
+    mask: NDArray[np.bool_] = gone.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def numbers(column: Column) -> NDArray[np.float64]:
+    """A column of numbers as float64, null as NaN."""
+    values: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def ids_of(columns: dict[str, Column]) -> NDArray[np.object_]:
+    """The ids of all rows: plain values of one column, tuples of several.
+
+    Only whole numbers and text are taken, as all parties must spell an id alike.
+    """
+    parts: list[list[object]] = []
+    for name, given in columns.items():
+        column = plain(given)
+        if not (pat.is_integer(column.type) or is_text(column.type)):
+            raise DataError(f"id column {name!r} holds {column.type}; make it whole numbers or text at every party")
+        _refuse_missing(f"id column {name!r}", column, DataError)
+        parts.append(column.to_pylist())
+    whole = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+    return np.fromiter(whole, dtype=object, count=len(whole))
+
+
+def labels_of(name: str, given: Column) -> NDArray[np.generic]:
+    """The labels as the file has them: numbers, text or bool."""
+    column = plain(given)
+    what = f"label column {name!r}"
+    if not (is_number(column.type) or is_text(column.type) or pat.is_boolean(column.type)):
+        raise LabelError(f"{what} holds {column.type}; labels are numbers, text or true and false")
+    _refuse_missing(what, column, LabelError)
+    if is_text(column.type):
+        return np.array(column.to_pylist(), dtype=np.str_)
+    labels: NDArray[np.generic] = (
+        numbers(column) if pat.is_decimal(column.type) else column.to_numpy(zero_copy_only=False)
+    )
+    if not np.isfinite(labels).all():
+        row = int(np.argmin(np.isfinite(labels)))
+        raise LabelError(f"{what} is {labels[row]} in data row {row + 1}; correct or leave out this row")
+    return labels
+
+
+def weights_of(name: str, column: Column) -> NDArray[np.float64]:
+    """The rows' weights, none below zero and not all zero."""
+    what = f"weight column {name!r}"
+    if not is_number(column.type):
+        raise DataError(f"{what} holds {column.type}; weights are numbers")
+    _refuse_missing(what, column, DataError)
+    weights = numbers(column)
+    bad = ~np.isfinite(weights) | (weights < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{what} is {weights[row]} in data row {row + 1}; a weight is a finite number, zero or more")
+    if not weights.any():
+        raise DataError(f"{what} is zero in every row; give some row a weight above zero")
+    return weights
+
+
+def repeated(names: Sequence[str]) -> str | None:
+    """The first name that occurs twice, if any does."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _refuse_missing(what: str, column: Column, error: type[DataError]) -> None:
+    gone = missing(column)
+    if gone.any():
+        raise error(
+            f"{what} has no value in data row {int(np.argmax(gone)) + 1} ({int(gone.sum())} such rows); "
+            f"fill it in or leave out these rows"
+        )

@@ -1,0 +1,110 @@
+"""One table cut into parties by its feature columns.
+
+A name means the feature of that name; failing that, all features made of the
+column of that name ("city" for "city=Paris", "city#17" or "city<=3").
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+from fdml.data.naming import no_such
+from fdml.data.rows import columns
+from fdml.data.table import Table
+from fdml.errors import DataError
+
+MARKS = "=#<>"
+"""What may stand in a feature's name after the name of the column it was made of."""
+
+
+def partition(table: Table, groups: Sequence[Sequence[int] | range | Sequence[str]]) -> list[Table]:
+    """Cut a table into one per group of features, given by number (from 0) or by name.
+
+    All parts keep the ids; labels and weights go to the first, the label party.
+    Groups may overlap, and together need not cover all features.
+    """
+    chosen = [_resolve(number, group, table.names) for number, group in enumerate(groups, start=1)]
+    if not chosen:
+        raise DataError("there are no groups; give at least one group of features")
+    return [
+        Table(
+            columns(table.rows, np.array(group, dtype=np.int64)),
+            tuple(table.names[column] for column in group),
+            table.ids,
+            table.labels if first else None,
+            table.weights if first else None,
+        )
+        for first, group in zip([True, *[False] * (len(chosen) - 1)], chosen, strict=True)
+    ]
+
+
+def halves(width: int) -> list[range]:
+    """Cut features in two groups, the first the larger; a single feature is one group."""
+    if width < 1:
+        raise DataError(f"{width} features cannot be cut into groups; give at least one")
+    middle = (width + 1) // 2
+    return [range(middle), range(middle, width)][: min(width, 2)]
+
+
+def parse_groups(text: str, names: Sequence[str]) -> list[list[int]]:
+    """Read groups like "1-67; 68-123" or "age,sex; city" and give feature numbers from 0.
+
+    In the text, features are numbered from 1, as in LIBSVM. A name goes before
+    a number: "5" is the feature named "5" if there is one.
+    """
+    groups = []
+    for number, part in enumerate(text.split(";"), start=1):
+        items = [item.strip() for item in part.split(",")]
+        found = [column for item in items if item for column in _parse_item(number, item, names)]
+        groups.append(_checked(number, found, names))
+    return groups
+
+
+def _resolve(number: int, group: object, names: Sequence[str]) -> list[int]:
+    if isinstance(group, str) or not isinstance(group, Iterable):
+        raise DataError(f"group {number} is {group!r}; write a list of features, [{group!r}]")
+    found: list[int] = []
+    for item in group:
+        if isinstance(item, str):
+            found += _named(item, names)
+        elif isinstance(item, SupportsIndex):
+            found.append(operator.index(item))
+        else:
+            raise DataError(f"group {number}: {item!r} is neither the number nor the name of a feature")
+    return _checked(number, found, names)
+
+
+def _parse_item(number: int, item: str, names: Sequence[str]) -> list[int]:
+    bounds = re.fullmatch(r"(\d+)(?:\s*-\s*(\d+))?", item)
+    if bounds is None or item in names:
+        return _named(item, names)
+    first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+    if not 1 <= first <= last <= len(names):
+        raise DataError(f"group {number}: {item!r} is not within the features 1-{len(names)}")
+    return list(range(first - 1, last))
+
+
+def _named(name: str, names: Sequence[str]) -> list[int]:
+    if name in names:
+        return [names.index(name)]
+    found = [at for at, known in enumerate(names) if known.startswith(name) and known[len(name)] in MARKS]
+    if not found:
+        raise no_such("feature or column", name, names)
+    return found
+
+
+def _checked(number: int, group: list[int], names: Sequence[str]) -> list[int]:
+    if not group:
+        raise DataError(f"group {number} has no features; give it some, or leave it out")
+    for column in group:
+        if not 0 <= column < len(names):
+            raise DataError(f"group {number}: there is no feature {column}; the numbers go from 0 to {len(names) - 1}")
+    if len(set(group)) < len(group):
+        twice = next(column for column in group if group.count(column) > 1)
+        raise DataError(f"group {number} has feature {names[twice]!r} twice; name it once")
+    return group

@@ -1,0 +1,112 @@
+"""Which rows are visited when: blocks, batches and orders from the run's seed.
+
+Every party computes the same schedule for itself. Blocks are fixed runs of
+consecutive rows; an epoch visits each block once in a new order, and every pass
+over a block re-orders the rows inside it, so memory is read in sequence while
+the stream of batches stays random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.shuffle import permutation
+from fdml.errors import SettingsError
+
+
+class Visit(NamedTuple):
+    """One step: which block, in which epoch, and its rows `start` to `stop`."""
+
+    epoch: int
+    block: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """How many rows the block has."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The whole training as numbered steps. Make it with `schedule_for`."""
+
+    rows: int
+    batch_size: int
+    batches_per_block: int
+    passes: int
+    epochs: int
+    seed: int
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block; the last block may have fewer."""
+        return self.batch_size * self.batches_per_block
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks, and so how many steps an epoch has."""
+        return -(-self.rows // self.block_rows)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the whole training has."""
+        return self.blocks * self.epochs
+
+    @property
+    def updates(self) -> int:
+        """How many batches the whole training has, every pass counted."""
+        return self._updates_of(self.rows) * self.epochs
+
+    def visit(self, step: int) -> Visit:
+        """What a step visits."""
+        epoch, position = divmod(step, self.blocks)
+        block = int(_block_order(self.blocks, self.seed, epoch)[position])
+        start = block * self.block_rows
+        return Visit(epoch, block, start, min(start + self.block_rows, self.rows))
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether the step is the last of its epoch."""
+        return (step + 1) % self.blocks == 0
+
+    def order(self, visit: Visit, turn: int) -> NDArray[np.int64]:
+        """The order of the block's rows, counted from its start, in pass number `turn`."""
+        return permutation(visit.size, self.seed, "rows", visit.epoch, visit.block, turn)
+
+    def edges(self, visit: Visit) -> NDArray[np.int64]:
+        """Where each batch begins and ends in the block's order; the last may be short."""
+        return np.minimum(np.arange(0, visit.size + self.batch_size, self.batch_size), visit.size)
+
+    def first_update(self, step: int) -> int:
+        """How many batches come before this step, every pass counted."""
+        epoch, position = divmod(step, self.blocks)
+        seen = _block_order(self.blocks, self.seed, epoch)[:position]
+        full = self.passes * self.batches_per_block
+        short = full - self._updates_of(self.rows - (self.blocks - 1) * self.block_rows)
+        within = position * full - (short if self.blocks - 1 in seen else 0)
+        return epoch * self._updates_of(self.rows) + within
+
+    def _updates_of(self, rows: int) -> int:
+        return self.passes * -(-rows // self.batch_size)
+
+
+def schedule_for(
+    rows: int, batch_size: int, batches_per_block: int | Literal["all"], passes: int, epochs: int, seed: int
+) -> Schedule:
+    """A schedule over `rows` rows; "all" batches make one block of them."""
+    if rows < 1:
+        raise SettingsError("there are no rows to train on; check the files and what the parties share")
+    every = -(-rows // batch_size)
+    per_block = every if batches_per_block == "all" else min(batches_per_block, every)
+    return Schedule(rows, batch_size, per_block, passes, epochs, seed)
+
+
+@lru_cache(maxsize=8)
+def _block_order(blocks: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return permutation(blocks, seed, "blocks", epoch)

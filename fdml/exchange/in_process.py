@@ -1,0 +1,80 @@
+"""Parties and server in one process: the channel's twin without a network."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from fdml.errors import PartyFailed, WaitedTooLong
+from fdml.exchange.messages import Push, Release, Reply, Total
+
+Handle = Callable[[str, Push], list[Reply]]
+
+
+class InProcessExchange:
+    """Brings messages of party threads to a coordinator, one at a time, and its replies back."""
+
+    def __init__(
+        self, parties: Sequence[str], handle: Handle, waits_for: Callable[[str], list[str]], patience: float
+    ) -> None:
+        self._handle = handle
+        self._waits_for = waits_for
+        self._patience = patience
+        self._arrived: dict[str, dict[int, Total]] = {party: {} for party in parties}
+        self._failed: str | None = None
+        self._changed = threading.Condition()
+
+    def channel(self, party: str) -> InProcessChannel:
+        """The line of one party."""
+        return InProcessChannel(self, party)
+
+    def fail(self, party: str) -> None:
+        """Tell all who wait that a party has stopped with an error; the first such party is named."""
+        with self._changed:
+            self._failed = self._failed or party
+            self._changed.notify_all()
+
+    def send(self, party: str, push: Push) -> None:
+        """Bring one push to the coordinator and deliver what comes back."""
+        with self._changed:
+            for reply in self._handle(party, push):
+                self._arrived[reply.to][reply.total.step] = reply.total
+            self._changed.notify_all()
+
+    def receive(self, party: str, step: int) -> Total:
+        """Wait for a total, at most as long as the run's patience."""
+        inbox = self._arrived[party]
+        deadline = time.monotonic() + self._patience
+        with self._changed:
+            while step not in inbox:
+                if self._failed is not None:
+                    raise PartyFailed(f"party {self._failed!r} stopped with an error; see its own message")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise WaitedTooLong(self._silence(party, step))
+                self._changed.wait(left)
+            return inbox.pop(step)
+
+    def _silence(self, party: str, step: int) -> str:
+        names = ", ".join(repr(name) for name in self._waits_for(party))
+        return (
+            f"party {party!r} waited {self._patience:g} s at step {step} for {names}; "
+            f"see what holds it up, or raise training.patience"
+        )
+
+
+class InProcessChannel:
+    """One party's line in one process."""
+
+    def __init__(self, exchange: InProcessExchange, party: str) -> None:
+        self._exchange = exchange
+        self._party = party
+
+    def send(self, step: int, release: Release) -> None:
+        """Push the predictions for a step."""
+        self._exchange.send(self._party, Push(step, release))
+
+    def receive(self, step: int) -> Total:
+        """Wait for the total of a step."""
+        return self._exchange.receive(self._party, step)

@@ -1,0 +1,220 @@
+"""What all compiled kernels share: rows, loss gradients, update rules, and the cache.
+
+Parameters are one flat vector: `decayed` weights that L2 shrinks, then biases.
+With plain SGD the weights are stored divided by `scale`, so that L2 costs one
+multiplication per batch instead of one per weight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from numba.extending import overload
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+F = TypeVar("F", bound=Callable[..., Any])
+
+SGD, MOMENTUM, ADAGRAD, ADAM = range(4)
+LOGISTIC, HINGE, SQUARED, SOFTMAX = range(4)
+_SMALLEST_SCALE = 1e-3
+_ADAM_BETA2 = 0.999
+_ADAM_EPSILON = 1e-8
+_ADAGRAD_EPSILON = 1e-10
+
+
+class Lesson(NamedTuple):
+    """All that one pass over one block teaches a party. Row 0 of every array is the block's first row."""
+
+    start: int
+    order: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    """Batch b is order[edges[b]:edges[b + 1]]."""
+    rates: NDArray[np.float64]
+    """Step size of each batch."""
+    scores: Floats
+    """The total as received, with the party's own part exact; `(rows, outputs)`."""
+    own_then: Floats
+    """The party's own part of `scores`."""
+    echo: float
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    loss: int
+
+
+class Recipe(NamedTuple):
+    """How a gradient changes the parameters."""
+
+    rule: int
+    l2: float
+    momentum: float
+    decayed: int
+
+
+class Memory(NamedTuple):
+    """Parameters and what the update rule remembers; arrays a rule does not need are empty."""
+
+    theta: Floats
+    gradient: Floats
+    first: Floats
+    second: Floats
+    clock: NDArray[np.float64]
+    """[scale of the weights, number of updates so far]."""
+
+
+def new_memory(theta: Floats, rule: int) -> Memory:
+    """Fresh memory around initial parameters."""
+    none = np.zeros(0, theta.dtype)
+    return Memory(
+        theta,
+        none if rule == SGD else np.zeros_like(theta),
+        none if rule == SGD else np.zeros_like(theta),
+        np.zeros_like(theta) if rule == ADAM else none,
+        np.array([1.0, 0.0]),
+    )
+
+
+def _cache_folder() -> Path:
+    """A folder named after the kernels' sources: compiled code never outlives what it was made from."""
+    here = Path(__file__).parent
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted(here.glob("*kernel*.py")):
+        digest.update(source.read_bytes())
+    beside = here / "__pycache__"
+    writable = os.access(beside if beside.exists() else here, os.W_OK)
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fdml"
+    chosen = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else beside if writable else home
+    return chosen / f"kernels-{digest.hexdigest()}"
+
+
+def kernel(function: F) -> F:
+    """Compile a function: the GIL released, the result cached on disk.
+
+    numba's own cache looks only at the file a kernel stands in, and would keep
+    code made from an older version of this file.
+    """
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(_cache_folder())
+    try:
+        compiled: F = numba.njit(
+            nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
+        )(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    return compiled
+
+
+def entries(rows: Any, row: int) -> Any:
+    """The range of places of a row's entries; for kernels only."""
+    raise NotImplementedError
+
+
+def entry(rows: Any, row: int, place: int) -> Any:
+    """Feature number and value of one entry; for kernels only.
+
+    Numbers are unsigned, which spares numba's check for negative indices.
+    """
+    raise NotImplementedError
+
+
+@overload(entries, inline="always", strict=False)
+def _entries(rows: Any, row: int) -> Any:
+    if "indptr" in rows.fields:
+        return lambda rows, row: range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1]))
+    return lambda rows, row: range(np.uint64(rows.values.shape[1]))
+
+
+@overload(entry, inline="always", strict=False)
+def _entry(rows: Any, row: int, place: int) -> Any:
+    if "indptr" in rows.fields:
+        return lambda rows, row, place: (np.uint32(rows.indices[place]), rows.values[place])
+    return lambda rows, row, place: (place, rows.values[row, place])
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def loss_gradient(loss: int, score: Floats, label: float, out: Floats) -> None:
+    """Write dLoss/dscore of one row to `out`."""
+    if loss == LOGISTIC:
+        out[0] = 1.0 / (1.0 + math.exp(-score[0])) - label
+    elif loss == HINGE:
+        sign = 2.0 * label - 1.0
+        out[0] = -sign if sign * score[0] < 1.0 else 0.0
+    elif loss == SQUARED:
+        out[0] = score[0] - label
+    else:
+        highest = score[0]
+        for k in range(1, len(score)):
+            highest = max(highest, score[k])
+        total = 0.0
+        for k in range(len(score)):
+            out[k] = math.exp(score[k] - highest)
+            total += out[k]
+        for k in range(len(score)):
+            out[k] /= total
+        out[int(label)] -= 1.0
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def row_gradient(lesson: Lesson, row: int, count: int, own: Floats, score: Floats, out: Floats) -> None:
+    """Write one row's share of the batch's mean gradient to `out`."""
+    for k in range(len(own)):
+        score[k] = lesson.scores[row, k] + lesson.echo * (own[k] - lesson.own_then[row, k])
+    loss_gradient(lesson.loss, score, lesson.labels[row], out)
+    share = lesson.weights[row] / count
+    for k in range(len(own)):
+        out[k] *= share
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def begin_update(recipe: Recipe, memory: Memory, rate: float) -> tuple[float, float]:
+    """Prepare one update; returns by what a gradient is multiplied as it is added to weights and to biases.
+
+    With SGD it is added to the parameters themselves, else to the gradient.
+    """
+    if recipe.rule != SGD:
+        memory.gradient[:] = 0.0
+        return 1.0, 1.0
+    memory.clock[0] *= 1.0 - rate * recipe.l2
+    if memory.clock[0] < _SMALLEST_SCALE:
+        factor = memory.theta.dtype.type(memory.clock[0])
+        for i in range(recipe.decayed):
+            memory.theta[i] *= factor
+        memory.clock[0] = 1.0
+    return -rate / memory.clock[0], -rate
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def end_update(recipe: Recipe, memory: Memory, rate: float) -> None:
+    """Apply the collected gradient; nothing is left to do for SGD."""
+    if recipe.rule == SGD:
+        return
+    theta, gradient = memory.theta, memory.gradient
+    kind = theta.dtype.type
+    memory.clock[1] += 1.0
+    for i in range(recipe.decayed):
+        gradient[i] += kind(recipe.l2) * theta[i]
+    if recipe.rule == MOMENTUM:
+        for i in range(len(theta)):
+            memory.first[i] = kind(recipe.momentum) * memory.first[i] + gradient[i]
+            theta[i] -= kind(rate) * memory.first[i]
+    elif recipe.rule == ADAGRAD:
+        for i in range(len(theta)):
+            memory.first[i] += gradient[i] * gradient[i]
+            theta[i] -= kind(rate) * gradient[i] / (math.sqrt(memory.first[i]) + kind(_ADAGRAD_EPSILON))
+    else:
+        beta1, beta2 = kind(recipe.momentum), kind(_ADAM_BETA2)
+        rest1, rest2 = kind(1.0 - recipe.momentum), kind(1.0 - _ADAM_BETA2)
+        correct1 = kind(1.0 / (1.0 - recipe.momentum ** memory.clock[1]))
+        correct2 = kind(1.0 / (1.0 - _ADAM_BETA2 ** memory.clock[1]))
+        for i in range(len(theta)):
+            memory.first[i] = beta1 * memory.first[i] + rest1 * gradient[i]
+            memory.second[i] = beta2 * memory.second[i] + rest2 * gradient[i] * gradient[i]
+            root = math.sqrt(memory.second[i] * correct2) + kind(_ADAM_EPSILON)
+            theta[i] -= kind(rate) * memory.first[i] * correct1 / root

@@ -1,0 +1,116 @@
+"""Losses of a score: value, gradient and prediction, in plain numpy.
+
+The kernels carry their own gradients for speed and answer to these in the
+tests. Scores are `(rows, outputs)`. Labels are one float per row: 0 or 1 for
+binary tasks, the number of the class for softmax, the target for squared.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, softmax
+
+from fdml import settings
+
+Floats = NDArray[np.floating]
+
+
+class Loss(Protocol):
+    """How wrong a score is. `code` is its number in the kernels."""
+
+    code: ClassVar[int]
+    curvature: ClassVar[float]
+    """The largest second derivative, which bounds a stable step size."""
+
+    def value(self, score: Floats, labels: Floats) -> Floats:
+        """The loss of each row."""
+        ...
+
+    def gradient(self, score: Floats, labels: Floats) -> Floats:
+        """dLoss/dscore, `(rows, outputs)`."""
+        ...
+
+
+class Logistic:
+    """Log loss of a binary label; the score is the log-odds."""
+
+    code = 0
+    curvature = 0.25
+
+    def value(self, score: Floats, labels: Floats) -> Floats:
+        """The log loss of each row."""
+        flat = score[:, 0].astype(np.float64)
+        return np.logaddexp(0.0, flat) - labels * flat
+
+    def gradient(self, score: Floats, labels: Floats) -> Floats:
+        """Probability minus label."""
+        return expit(score) - labels[:, None]  # type: ignore[no-any-return]
+
+    def probability(self, score: Floats) -> NDArray[np.float64]:
+        """Probabilities of both classes, `(rows, 2)`."""
+        positive = expit(score[:, 0].astype(np.float64))
+        return np.column_stack([1.0 - positive, positive])
+
+
+class Hinge:
+    """The SVM's loss of a binary label; the sign of the score decides."""
+
+    code = 1
+    curvature = 1.0
+
+    def value(self, score: Floats, labels: Floats) -> Floats:
+        """How far each row is from the right side of the margin."""
+        return np.maximum(0.0, 1.0 - (2.0 * labels - 1.0) * score[:, 0])
+
+    def gradient(self, score: Floats, labels: Floats) -> Floats:
+        """Minus the sign of the label inside the margin, else 0."""
+        sign = (2.0 * labels - 1.0)[:, None]
+        return np.where(sign * score < 1.0, -sign, 0.0)
+
+
+class Squared:
+    """Half the squared error."""
+
+    code = 2
+    curvature = 1.0
+
+    def value(self, score: Floats, labels: Floats) -> Floats:
+        """Half the squared error of each row."""
+        return 0.5 * np.square(score[:, 0].astype(np.float64) - labels)
+
+    def gradient(self, score: Floats, labels: Floats) -> Floats:
+        """Score minus target."""
+        return score - labels[:, None]
+
+
+class Softmax:
+    """Log loss over K classes, one score each."""
+
+    code = 3
+    curvature = 0.5
+
+    def value(self, score: Floats, labels: Floats) -> Floats:
+        """The log loss of each row."""
+        logs = log_softmax(score.astype(np.float64), axis=1)
+        return -logs[np.arange(len(score)), labels.astype(np.int64)]  # type: ignore[no-any-return]
+
+    def gradient(self, score: Floats, labels: Floats) -> Floats:
+        """Probability of each class, minus 1 at the true one."""
+        result = softmax(score, axis=1)
+        result[np.arange(len(score)), labels.astype(np.int64)] -= 1.0
+        return result  # type: ignore[no-any-return]
+
+    def probability(self, score: Floats) -> NDArray[np.float64]:
+        """Probabilities of all classes, `(rows, K)`."""
+        return softmax(score.astype(np.float64), axis=1)  # type: ignore[no-any-return]
+
+
+LOSSES: dict[settings.Loss, Loss] = {
+    "logistic": Logistic(),
+    "hinge": Hinge(),
+    "squared": Squared(),
+    "softmax": Softmax(),
+}

@@ -1,0 +1,156 @@
+"""Compiled passes of the multi-layer perceptron with ReLU units.
+
+theta holds the weights of all layers, then their biases; the last layer has
+none where the model has no bias. The first layer's weights are `(width, units)`,
+as rows are sparse there; later ones are `(units, inputs)`. So every inner loop
+runs along memory. `sizes` are the units of each layer, the outputs last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.party.kernels import (
+    SGD,
+    Floats,
+    Lesson,
+    Memory,
+    Recipe,
+    begin_update,
+    end_update,
+    entries,
+    entry,
+    kernel,
+    row_gradient,
+)
+
+Sizes = NDArray[np.int64]
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _predict_row(
+    rows: Any, row: int, theta: Floats, decayed: int, scale: float, sizes: Sizes, width: int, units: Floats
+) -> None:
+    """Write the units of all layers, one after the other, to `units`; the last are the prediction."""
+    kind = theta.dtype.type
+    size = sizes[0]
+    layer = units[:size]
+    layer[:] = 0.0
+    for place in entries(rows, row):
+        feature, value = entry(rows, row, place)
+        base = feature * np.uint64(size)
+        weights = theta[base : base + np.uint64(size)]
+        for u in range(size):
+            layer[u] += value * weights[u]
+    weight_at, bias_at, unit_at = width * size, decayed, 0
+    _finish(layer, theta, bias_at, kind(scale), len(sizes) > 1)
+    bias_at += size
+    for depth in range(1, len(sizes)):
+        below = units[unit_at : unit_at + size]
+        unit_at += size
+        above = units[unit_at : unit_at + sizes[depth]]
+        for v in range(sizes[depth]):
+            weights = theta[weight_at + v * size : weight_at + (v + 1) * size]
+            total = kind(0.0)
+            for u in range(size):
+                total += below[u] * weights[u]
+            above[v] = total
+        weight_at += size * sizes[depth]
+        size = sizes[depth]
+        _finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
+        bias_at += size
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _finish(layer: Floats, theta: Floats, bias_at: int, scale: float, hidden: bool) -> None:
+    """Scale the weighted sums, add the biases if there are any, and bend hidden units."""
+    biased = bias_at < len(theta)
+    for u in range(len(layer)):
+        layer[u] *= scale
+        if biased:
+            layer[u] += theta[bias_at + u]
+        if hidden:
+            layer[u] = max(layer[u], theta.dtype.type(0.0))
+
+
+@kernel
+def predict(rows: Any, start: int, recipe: Recipe, memory: Memory, sizes: Sizes, width: int, out: Floats) -> None:
+    """Write the predictions of the rows from `start` on to `out`."""
+    units = np.empty(sizes.sum(), memory.theta.dtype)
+    for row in range(len(out)):
+        _predict_row(rows, start + row, memory.theta, recipe.decayed, memory.clock[0], sizes, width, units)
+        out[row] = units[len(units) - sizes[-1] :]
+
+
+@kernel
+def _send_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, units: Floats, errors: Floats) -> None:
+    """From the gradient of the outputs (the end of each row of `errors`) fill in those of all hidden units."""
+    kind = theta.dtype.type
+    weight_at, unit_at = decayed, units.shape[1]
+    for depth in range(len(sizes) - 1, 0, -1):
+        above, below = sizes[depth], sizes[depth - 1]
+        weight_at -= above * below
+        unit_at -= above
+        for row in range(len(units)):
+            sent = errors[row, unit_at - below : unit_at]
+            sent[:] = 0.0
+            for v in range(above):
+                error = kind(scale) * errors[row, unit_at + v]
+                weights = theta[weight_at + v * below : weight_at + (v + 1) * below]
+                for u in range(below):
+                    sent[u] += error * weights[u]
+            for u in range(below):
+                if units[row, unit_at - below + u] <= 0.0:
+                    sent[u] = 0.0
+
+
+@kernel
+def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, sizes: Sizes, width: int) -> None:
+    """One pass over one block, batch by batch."""
+    theta, decayed = memory.theta, recipe.decayed
+    kind = theta.dtype.type
+    target = theta if recipe.rule == SGD else memory.gradient
+    every, outputs = sizes.sum(), sizes[-1]
+    score = np.empty(outputs, theta.dtype)
+    units = np.empty((lesson.edges[1], every), theta.dtype)
+    errors = np.empty_like(units)
+    for batch in range(len(lesson.rates)):
+        begin, end = lesson.edges[batch], lesson.edges[batch + 1]
+        scale = memory.clock[0]
+        for place in range(begin, end):
+            row, seat = lesson.order[place], place - begin
+            _predict_row(rows, lesson.start + row, theta, decayed, scale, sizes, width, units[seat])
+            out = errors[seat, every - outputs :]
+            row_gradient(lesson, row, end - begin, units[seat, every - outputs :], score, out)
+        _send_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
+        rate = lesson.rates[batch]
+        weight_factor, bias_factor = begin_update(recipe, memory, rate)
+        for place in range(begin, end):
+            row, seat = lesson.start + lesson.order[place], place - begin
+            error = errors[seat, : sizes[0]]
+            for where in entries(rows, row):
+                feature, value = entry(rows, row, where)
+                amount = kind(weight_factor) * value
+                base = feature * np.uint64(sizes[0])
+                cells = target[base : base + np.uint64(sizes[0])]
+                for u in range(sizes[0]):
+                    cells[u] += amount * error[u]
+            weight_at, unit_at = width * sizes[0], 0
+            for depth in range(1, len(sizes)):
+                above, below = sizes[depth], sizes[depth - 1]
+                inputs = units[seat, unit_at : unit_at + below]
+                for v in range(above):
+                    amount = kind(weight_factor) * errors[seat, unit_at + below + v]
+                    cells = target[weight_at + v * below : weight_at + (v + 1) * below]
+                    for u in range(below):
+                        cells[u] += amount * inputs[u]
+                weight_at += below * above
+                unit_at += below
+            biases = target[decayed:]
+            for u in range(len(biases)):
+                biases[u] += kind(bias_factor) * errors[seat, u]
+        end_update(recipe, memory, rate)

@@ -1,0 +1,151 @@
+"""Local models: each maps a party's features to `outputs` floats and learns from lessons.
+
+`Compiled` serves all built-in kinds; what differs between them are a kernel
+and its layout. `build_model` makes any kind from its settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.rows import Rows, row_count, width
+from fdml.data.shuffle import stream
+from fdml.errors import DataError
+from fdml.party import fm_kernel, linear_kernel, mlp_kernel
+from fdml.party.initial import fm_weights, generator, mlp_weights
+from fdml.party.kernels import ADAGRAD, ADAM, MOMENTUM, SGD, Floats, Lesson, Memory, Recipe, new_memory
+from fdml.settings import ModelSettings, Rule
+
+RULES: dict[Rule, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
+State = Mapping[str, NDArray[Any]]
+
+
+class Model(Protocol):
+    """What a party trains. Its parameters never leave the party."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type it computes and predicts in."""
+        ...
+
+    def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
+        """Local predictions of the rows from `start` to `stop`, `(rows, outputs)`."""
+        ...
+
+    def learn(self, rows: Rows, lesson: Lesson) -> None:
+        """One pass over one block."""
+        ...
+
+    def penalty(self) -> float:
+        """This party's part of the regulariser: l2 / 2 times its squared weights."""
+        ...
+
+    def state(self) -> State:
+        """Everything needed to go on from here, as arrays that share no memory with the model."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What tells the kernels of one kind from another."""
+
+    predict: Callable[..., None]
+    train: Callable[..., None]
+    extras: tuple[Any, ...] = ()
+    """Arguments both kernels take besides the usual."""
+    scratch: tuple[Any, ...] = ()
+    """Arguments only `train` takes, last."""
+
+
+class Compiled:
+    """A built-in model: a flat parameter vector and the kernels that read it."""
+
+    def __init__(self, layout: Layout, recipe: Recipe, theta: Floats, outputs: int, inputs: int) -> None:
+        self._layout = layout
+        self._recipe = recipe
+        self._memory = new_memory(theta, recipe.rule)
+        self._outputs = outputs
+        self._inputs = inputs
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type it computes and predicts in."""
+        return self._memory.theta.dtype
+
+    @property
+    def parameters(self) -> Floats:
+        """The parameters as they are meant, weights first and then biases; a copy."""
+        theta = self._memory.theta.copy()
+        theta[: self._recipe.decayed] *= theta.dtype.type(self._memory.clock[0])
+        return theta
+
+    def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
+        """Local predictions of the rows from `start` to `stop`, `(rows, outputs)`."""
+        self._check(rows)
+        stop = row_count(rows) if stop is None else stop
+        out = np.empty((stop - start, self._outputs), self.dtype)
+        self._layout.predict(rows, start, self._recipe, self._memory, *self._layout.extras, out)
+        return out
+
+    def learn(self, rows: Rows, lesson: Lesson) -> None:
+        """One pass over one block."""
+        self._check(rows)
+        self._layout.train(rows, lesson, self._recipe, self._memory, *self._layout.extras, *self._layout.scratch)
+
+    def penalty(self) -> float:
+        """This party's part of the regulariser: l2 / 2 times its squared weights."""
+        weights = self.parameters[: self._recipe.decayed].astype(np.float64)
+        return 0.5 * self._recipe.l2 * float(weights @ weights)
+
+    def state(self) -> State:
+        """Everything needed to go on from here, as arrays that share no memory with the model."""
+        return {name: array.copy() for name, array in self._memory._asdict().items()}
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state."""
+        for name, mine in self._memory._asdict().items():
+            theirs = state.get(name)
+            if theirs is None or theirs.shape != mine.shape:
+                shape = None if theirs is None else theirs.shape
+                raise DataError(f"saved {name!r} has shape {shape}, this model needs {mine.shape}; was it another model?")
+        self._memory = Memory(**{name: state[name].astype(mine.dtype) for name, mine in self._memory._asdict().items()})
+
+    def _check(self, rows: Rows) -> None:
+        if width(rows) != self._inputs:
+            raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
+
+
+def build_compiled(settings: ModelSettings, inputs: int, outputs: int, *, bias: bool, key: tuple[int | str, ...]) -> Compiled:
+    """A linear, FM or MLP model with parameters drawn from the key."""
+    random = generator(*key)
+    match settings.kind:
+        case "fm":
+            weights = fm_weights(inputs, outputs, settings.factors, random)
+            pull = np.zeros(inputs * outputs, _dtype(settings))
+            layout = Layout(fm_kernel.predict, fm_kernel.train, (settings.factors,), (pull,))
+            biases = outputs if bias else 0
+        case "mlp":
+            sizes = [*settings.hidden, outputs]
+            weights = mlp_weights(inputs, sizes, random)
+            layout = Layout(mlp_kernel.predict, mlp_kernel.train, (np.array(sizes), inputs))
+            biases = sum(settings.hidden) + (outputs if bias else 0)
+        case _:
+            weights = np.zeros(inputs * outputs)
+            layout = Layout(linear_kernel.predict, linear_kernel.train)
+            biases = outputs if bias else 0
+    theta = np.concatenate([weights, np.zeros(biases)]).astype(_dtype(settings))
+    recipe = Recipe(RULES[settings.rule], settings.l2, settings.momentum, len(weights))
+    return Compiled(layout, recipe, theta, outputs, inputs)
+
+
+def _dtype(settings: ModelSettings) -> type[np.floating[Any]]:
+    return np.float64 if settings.precision == "double" else np.float32

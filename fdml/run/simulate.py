@@ -1,0 +1,184 @@
+"""A whole run in this process: a coordinator, and every party as a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from fdml.data.rows import Rows, mean_square_norm, width
+from fdml.data.schedule import Schedule, schedule_for
+from fdml.errors import PartyFailed
+from fdml.exchange.in_process import InProcessExchange
+from fdml.party.build import ModuleFactory, build_model
+from fdml.party.loop import Homework, train
+from fdml.party.losses import LOSSES, Floats
+from fdml.party.models import Model, State
+from fdml.party.rates import Rate, starting_rate
+from fdml.privacy.guard import OpenGuard
+from fdml.run.problem import Sample
+from fdml.server.coordinator import Coordinator
+from fdml.settings import Loss, ModelSettings, TrainingSettings
+from fdml.watch.events import EpochDone, Event, Listener, StepDone
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a run but its data."""
+
+    training: TrainingSettings
+    models: Mapping[str, ModelSettings]
+    """One per party, in the run's order."""
+    label_party: str
+    """It holds the bias of the sum, which more parties would only move faster."""
+    loss: Loss
+    outputs: int
+    modules: Mapping[str, ModuleFactory] = field(default_factory=dict)
+    """Makers of torch modules, for parties that are not named them in their settings."""
+
+    @property
+    def echo(self) -> float:
+        """How much the others are assumed to move as a party itself moves."""
+        return float(len(self.models)) if self.training.echo is None else self.training.echo
+
+    def model(self, party: str, inputs: int) -> Model:
+        """A party's model before training."""
+        return build_model(
+            self.models[party],
+            inputs,
+            self.outputs,
+            bias=party == self.label_party,
+            key=(self.training.seed, "model", party),
+            module=self.modules.get(party),
+        )
+
+    def schedule(self, rows: int) -> Schedule:
+        """The schedule over so many rows."""
+        chosen = self.training
+        return schedule_for(
+            rows, chosen.batch_size, chosen.batches_per_block, chosen.passes, chosen.epochs, chosen.seed
+        )
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All parties at the end of an epoch."""
+
+    epoch: int
+    seconds: float
+    """Of training, up to the last party's end of the epoch."""
+    states: Mapping[str, State]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind."""
+
+    models: Mapping[str, Model]
+    snapshots: list[Snapshot]
+    lags: Mapping[str, list[int]]
+    """For every party the true lag of each total it used, step by step."""
+    coordinator: Coordinator
+
+    def score(self, parts: Mapping[str, Rows]) -> Floats:
+        """The sum of all parties' predictions."""
+        return joint_score(self.models, parts)
+
+
+def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows]) -> Floats:
+    """The sum of all parties' predictions of the same rows, `(rows, outputs)`."""
+    return sum(model.predict(parts[name]).astype("float64") for name, model in models.items())  # type: ignore[return-value]
+
+
+def simulate(
+    plan: Plan,
+    sample: Sample,
+    *,
+    start: Mapping[str, State] | None = None,
+    keep_epochs: bool = False,
+    listener: Listener | None = None,
+) -> Outcome:
+    """Train all parties together; `start` continues from saved states."""
+    models = {name: plan.model(name, width(sample.parts[name])) for name in plan.models}
+    for name, state in (start or {}).items():
+        models[name].restore(state)
+    schedule = plan.schedule(len(sample))
+    coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness)
+    exchange = InProcessExchange(list(models), coordinator.handle, coordinator.waits_for, plan.training.patience)
+    recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
+    homework = {name: _homework(plan, sample, name, schedule) for name in models}
+
+    def take_part(name: str) -> None:
+        finished = False
+        try:
+            train(models[name], homework[name], exchange.channel(name), OpenGuard(), recorder.hear)
+            finished = True
+        finally:
+            if not finished:
+                exchange.fail(name)
+
+    _run_together(list(models), take_part, exchange)
+    return Outcome(models, recorder.snapshots, recorder.lags, coordinator)
+
+
+def _run_together(parties: list[str], take_part: Callable[[str], None], exchange: InProcessExchange) -> None:
+    """Run all parties to their end; the error that stopped the first of them is raised."""
+    with ThreadPoolExecutor(len(parties), thread_name_prefix="party") as pool:
+        futures = [pool.submit(take_part, name) for name in parties]
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            exchange.fail("the user's")
+            raise
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, PartyFailed)), errors[0])
+
+
+def _homework(plan: Plan, sample: Sample, party: str, schedule: Schedule) -> Homework:
+    loss, model = LOSSES[plan.loss], plan.models[party]
+    rows, training = sample.parts[party], plan.training
+    start = starting_rate(
+        training.learning_rate if model.learning_rate is None else model.learning_rate,
+        model,
+        curvature=loss.curvature,
+        parties=len(plan.models),
+        square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
+    )
+    rate = Rate(start, training.decay, schedule.updates)
+    return Homework(party, rows, sample.labels, sample.weights, schedule, loss, rate, plan.echo, training.lookahead)
+
+
+class _Recorder:
+    """Listens to all parties: keeps lags, and the models as they were at the end of each epoch."""
+
+    def __init__(self, models: Mapping[str, Model], *, keep_epochs: bool, listener: Listener | None) -> None:
+        self._models = models
+        self._keep = keep_epochs
+        self._listener = listener
+        self._states: dict[int, dict[str, State]] = {}
+        self._started = time.perf_counter()
+        self._lock = threading.Lock()
+        self.lags: dict[str, list[int]] = {name: [] for name in models}
+        self.snapshots: list[Snapshot] = []
+
+    def hear(self, event: Event) -> None:
+        """Called in the party's own thread."""
+        match event:
+            case StepDone(party, _, lag):
+                self.lags[party].append(lag)
+            case EpochDone(party, epoch) if self._keep:
+                self._keep_epoch(party, epoch)
+        if self._listener is not None:
+            self._listener(event)
+
+    def _keep_epoch(self, party: str, epoch: int) -> None:
+        state = self._models[party].state()
+        with self._lock:
+            states = self._states.setdefault(epoch, {})
+            states[party] = state
+            if len(states) == len(self._models):
+                seconds = time.perf_counter() - self._started
+                self.snapshots.append(Snapshot(epoch, seconds, self._states.pop(epoch)))

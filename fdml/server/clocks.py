@@ -1,0 +1,34 @@
+"""Who is at which step."""
+
+from __future__ import annotations
+
+
+class Clocks:
+    """For every party the last step it has pushed and the last step it was served; -1 before the first."""
+
+    def __init__(self, parties: int, staleness: int) -> None:
+        self._staleness = staleness
+        self.pushed = [-1] * parties
+        self.served = [-1] * parties
+
+    @property
+    def slowest(self) -> int:
+        """The smallest step that any party has pushed."""
+        return min(self.pushed)
+
+    @property
+    def settled(self) -> int:
+        """The last step that every party has been served: nobody will ask for it again."""
+        return min(self.served)
+
+    def may_serve(self, party: int) -> bool:
+        """Whether the party has pushed its next step and is not too far ahead for its total."""
+        step = self.served[party] + 1
+        return step <= self.pushed[party] and step - self.slowest <= self._staleness
+
+    def holding_up(self, party: int) -> list[int]:
+        """Whose push the party's next total waits for; itself if it has not pushed that step."""
+        step = self.served[party] + 1
+        if step > self.pushed[party]:
+            return [party]
+        return [other for other, pushed in enumerate(self.pushed) if step - pushed > self._staleness]

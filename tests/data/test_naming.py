@@ -1,0 +1,16 @@
+from fdml.data.naming import LISTED, no_such
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_known_one():
+    assert str(no_such("column", "incme", ["age", "income"])) == (
+        "there is no column 'incme'; did you mean 'income'? there are: age, income"
+    )
+
+
+def test_nothing_is_offered_where_nothing_is_near():
+    assert "did you mean" not in str(no_such("column", "zzz", ["age", "income"]))
+
+
+def test_only_the_first_names_are_listed_and_the_others_counted():
+    message = str(no_such("column", "?", [f"c{number}" for number in range(LISTED + 3)]))
+    assert message.endswith("c8, c9 and 3 more")
