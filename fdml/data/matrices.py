@@ -78,10 +78,10 @@ def read_numpy(path: Path) -> Matrix:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"X": loaded}
-        with loaded:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"X": loaded}
             return {name: np.asarray(loaded[name]) for name in loaded.files}
     except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(

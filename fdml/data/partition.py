@@ -28,9 +28,7 @@ def partition(table: Table, groups: Sequence[Sequence[int] | range | Sequence[st
     All parts keep the ids; labels and weights go to the first, the label party.
     Groups may overlap, and together need not cover all features.
     """
-    chosen = [_resolve(number, group, table.names) for number, group in enumerate(groups, start=1)]
-    if not chosen:
-        raise DataError("there are no groups; give at least one group of features")
+    chosen = number_groups(groups, table.names)
     return [
         Table(
             columns(table.rows, np.array(group, dtype=np.int64)),
@@ -41,6 +39,14 @@ def partition(table: Table, groups: Sequence[Sequence[int] | range | Sequence[st
         )
         for first, group in zip([True, *[False] * (len(chosen) - 1)], chosen, strict=True)
     ]
+
+
+def number_groups(groups: Iterable[object], names: Sequence[str]) -> list[list[int]]:
+    """Groups given by feature numbers or names, as feature numbers from 0."""
+    chosen = [_resolve(number, group, names) for number, group in enumerate(groups, start=1)]
+    if not chosen:
+        raise DataError("there are no groups; give at least one group of features")
+    return chosen
 
 
 def halves(width: int) -> list[range]:

@@ -6,7 +6,7 @@ and its layout. `build_model` makes any kind from its settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows, row_count, width
-from fdml.data.shuffle import stream
 from fdml.errors import DataError
 from fdml.party import fm_kernel, linear_kernel, mlp_kernel
 from fdml.party.initial import fm_weights, generator, mlp_weights
 from fdml.party.kernels import ADAGRAD, ADAM, MOMENTUM, SGD, Floats, Lesson, Memory, Recipe, new_memory
-from fdml.settings import ModelSettings, Rule
+from fdml.settings import Kind, ModelSettings, Rule
 
 RULES: dict[Rule, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
+_KERNELS: dict[Kind, Any] = {"linear": linear_kernel, "fm": fm_kernel, "mlp": mlp_kernel}
 State = Mapping[str, NDArray[Any]]
 
 
@@ -58,12 +58,16 @@ class Model(Protocol):
 class Layout:
     """What tells the kernels of one kind from another."""
 
-    predict: Callable[..., None]
-    train: Callable[..., None]
+    kind: Kind
     extras: tuple[Any, ...] = ()
     """Arguments both kernels take besides the usual."""
     scratch: tuple[Any, ...] = ()
     """Arguments only `train` takes, last."""
+
+    @property
+    def kernels(self) -> Any:
+        """The module with this kind's compiled `predict` and `train`."""
+        return _KERNELS[self.kind]
 
 
 class Compiled:
@@ -93,13 +97,14 @@ class Compiled:
         self._check(rows)
         stop = row_count(rows) if stop is None else stop
         out = np.empty((stop - start, self._outputs), self.dtype)
-        self._layout.predict(rows, start, self._recipe, self._memory, *self._layout.extras, out)
+        self._layout.kernels.predict(rows, start, self._recipe, self._memory, *self._layout.extras, out)
         return out
 
     def learn(self, rows: Rows, lesson: Lesson) -> None:
         """One pass over one block."""
         self._check(rows)
-        self._layout.train(rows, lesson, self._recipe, self._memory, *self._layout.extras, *self._layout.scratch)
+        layout = self._layout
+        layout.kernels.train(rows, lesson, self._recipe, self._memory, *layout.extras, *layout.scratch)
 
     def penalty(self) -> float:
         """This party's part of the regulariser: l2 / 2 times its squared weights."""
@@ -131,16 +136,16 @@ def build_compiled(settings: ModelSettings, inputs: int, outputs: int, *, bias: 
         case "fm":
             weights = fm_weights(inputs, outputs, settings.factors, random)
             pull = np.zeros(inputs * outputs, _dtype(settings))
-            layout = Layout(fm_kernel.predict, fm_kernel.train, (settings.factors,), (pull,))
+            layout = Layout("fm", (settings.factors,), (pull,))
             biases = outputs if bias else 0
         case "mlp":
             sizes = [*settings.hidden, outputs]
             weights = mlp_weights(inputs, sizes, random)
-            layout = Layout(mlp_kernel.predict, mlp_kernel.train, (np.array(sizes), inputs))
+            layout = Layout("mlp", (np.array(sizes), inputs))
             biases = sum(settings.hidden) + (outputs if bias else 0)
         case _:
             weights = np.zeros(inputs * outputs)
-            layout = Layout(linear_kernel.predict, linear_kernel.train)
+            layout = Layout("linear")
             biases = outputs if bias else 0
     theta = np.concatenate([weights, np.zeros(biases)]).astype(_dtype(settings))
     recipe = Recipe(RULES[settings.rule], settings.l2, settings.momentum, len(weights))

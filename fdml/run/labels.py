@@ -16,11 +16,17 @@ _MOST_CLASSES = 1000
 
 @dataclass(frozen=True)
 class LabelCode:
-    """How a task's labels become numbers; learned from the training rows."""
+    """How a task's labels become numbers; learned from the training rows.
+
+    Targets of regression are centred and scaled to variance 1, so that one step
+    size fits all: losses are in units of the targets' variance.
+    """
 
     task: Task
-    classes: NDArray[np.generic] | None
+    classes: NDArray[np.generic] | None = None
     """Sorted; None for regression."""
+    centre: float = 0.0
+    spread: float = 1.0
 
     @property
     def outputs(self) -> int:
@@ -28,9 +34,9 @@ class LabelCode:
         return len(self.classes) if self.task == "multiclass" and self.classes is not None else 1
 
     def numbers(self, labels: Labels) -> NDArray[np.float64]:
-        """Class numbers, or targets as they are."""
+        """Class numbers, or scaled targets."""
         if self.classes is None:
-            return _targets(labels)
+            return (_targets(labels) - self.centre) / self.spread
         known = np.isin(labels, self.classes)
         if not known.all():
             row = int(np.argmin(known))
@@ -40,14 +46,20 @@ class LabelCode:
             )
         return np.searchsorted(self.classes, labels).astype(np.float64)
 
+    def targets(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Regression only: scores in the labels' own units."""
+        return score[:, 0].astype(np.float64) * self.spread + self.centre
 
-def learn_code(task: Task, labels: Labels) -> LabelCode:
+
+def learn_code(task: Task, labels: Labels, weights: NDArray[np.float64] | None = None) -> LabelCode:
     """The code for these training labels; raises if they do not fit the task."""
     if labels.dtype.kind == "O":
         raise LabelError("labels are of mixed types; make them all numbers or all text")
     if task == "regression":
-        _targets(labels)
-        return LabelCode(task, None)
+        targets = _targets(labels)
+        centre = float(np.average(targets, weights=weights))
+        spread = float(np.sqrt(np.average(np.square(targets - centre), weights=weights)))
+        return LabelCode(task, None, centre, spread or 1.0)
     classes = np.unique(labels)
     if len(classes) < 2:
         raise LabelError(f"all {len(labels)} labels are {_listed(classes)}: one class only, there is nothing to learn")
@@ -64,8 +76,7 @@ def learn_code(task: Task, labels: Labels) -> LabelCode:
 def _targets(labels: Labels) -> NDArray[np.float64]:
     if labels.dtype.kind not in "biuf":
         raise LabelError(
-            f'task "regression" needs numbers as labels, not {labels[0].item()!r}; '
-            f'set task = "binary" or "multiclass"'
+            f'task "regression" needs numbers as labels, not {labels[0].item()!r}; set task = "binary" or "multiclass"'
         )
     targets = labels.astype(np.float64)
     if not np.isfinite(targets).all():

@@ -88,7 +88,7 @@ def pose(
     held_out = test[label_party].labels
     if labels is None or held_out is None:
         raise LabelError(f"label party {label_party!r} has no labels; set data.label to its label column")
-    code = learn_code(task, labels)
+    code = learn_code(task, labels, train[label_party].weights)
     return Problem(
         label_party,
         code,

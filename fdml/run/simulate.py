@@ -13,6 +13,7 @@ from fdml.data.schedule import Schedule, schedule_for
 from fdml.errors import PartyFailed
 from fdml.exchange.in_process import InProcessExchange
 from fdml.party.build import ModuleFactory, build_model
+from fdml.party.kernels import no_lesson
 from fdml.party.loop import Homework, train
 from fdml.party.losses import LOSSES, Floats
 from fdml.party.models import Model, State
@@ -100,15 +101,21 @@ def simulate(
     keep_epochs: bool = False,
     listener: Listener | None = None,
 ) -> Outcome:
-    """Train all parties together; `start` continues from saved states."""
+    """Train all parties together; `start` continues from saved states.
+
+    Kernels are compiled or loaded before the clock starts.
+    """
     models = {name: plan.model(name, width(sample.parts[name])) for name in plan.models}
     for name, state in (start or {}).items():
         models[name].restore(state)
     schedule = plan.schedule(len(sample))
     coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness)
     exchange = InProcessExchange(list(models), coordinator.handle, coordinator.waits_for, plan.training.patience)
-    recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
     homework = {name: _homework(plan, sample, name, schedule) for name in models}
+    for name, model in models.items():
+        model.learn(sample.parts[name], no_lesson(plan.outputs, model.dtype))
+        model.predict(sample.parts[name], 0, 0)
+    recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
 
     def take_part(name: str) -> None:
         finished = False

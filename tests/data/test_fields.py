@@ -29,7 +29,7 @@ def test_ids_of_several_columns_are_tuples():
 
 @pytest.mark.parametrize("values", [[1.5], [datetime.date(2020, 1, 1)], [[1]], [True]])
 def test_an_id_is_a_whole_number_or_text(values):
-    with pytest.raises(DataError, match="id column 'user' holds .*; make it whole numbers or text"):
+    with pytest.raises(DataError, match=r"id column 'user' holds .*; make it whole numbers or text"):
         ids_of({"user": pa.array(values)})
 
 

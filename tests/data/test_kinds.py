@@ -92,7 +92,9 @@ def test_whole_numbers_beyond_the_precision_of_a_float_are_rounded():
     assert Number("n", None).entries(chunked([2**60 + 1]))[1].tolist() == [2.0**60]
 
 
-@pytest.mark.parametrize("column", [chunked([1.0, None, None]), chunked([1.0, np.nan, np.nan]), chunked([1, None, None])])
+@pytest.mark.parametrize(
+    "column", [chunked([1.0, None, None]), chunked([1.0, np.nan, np.nan]), chunked([1, None, None])]
+)
 def test_a_missing_number_names_column_row_and_way_out(column):
     message = r"column 'age' has no value in data row 2 \(2 such rows\); set data.missing = \"mean\" or \"zero\""
     with pytest.raises(DataError, match=message):
@@ -110,7 +112,7 @@ def test_a_number_that_float32_cannot_hold_is_refused(value):
 
 
 def test_a_number_that_scaling_makes_too_large_is_refused():
-    with pytest.raises(DataError, match="column 'age' is .* in data row 1, which is infinite or too large"):
+    with pytest.raises(DataError, match=r"column 'age' is .* in data row 1, which is infinite or too large"):
         Number("age", None, deviation=1e-300).entries(chunked([1e30]))
 
 

@@ -86,5 +86,5 @@ def test_features_must_be_a_matrix():
 
 
 def test_too_many_features_are_refused():
-    with pytest.raises(DataError, match="2147483648 features; .* hash them to fewer"):
+    with pytest.raises(DataError, match=r"2147483648 features; .* hash them to fewer"):
         as_rows(sp.csr_array((1, 2**31), dtype=np.float32))

@@ -1,0 +1,44 @@
+"""Late fusion: every party trains alone, the predictions are summed and recalibrated.
+
+The honest bar for joint training, as it exchanges nothing while it trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from fdml.party.losses import LOSSES, Floats
+from fdml.run.problem import Sample
+from fdml.settings import Loss
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A score times `scale` plus `offset`, one offset per output."""
+
+    scale: float
+    offset: NDArray[np.float64]
+
+    def apply(self, score: Floats) -> Floats:
+        """The score as it should be read."""
+        return self.scale * score + self.offset
+
+
+def calibrate(loss: Loss, score: Floats, sample: Sample) -> Calibration:
+    """The scale and offset with the least loss on these rows."""
+    kind, outputs = LOSSES[loss], score.shape[1]
+    share = sample.weights / sample.weights.sum()
+
+    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        moved = point[0] * score + point[1:]
+        slope = kind.gradient(moved, sample.labels) * share[:, None]
+        value = float(share @ kind.value(moved, sample.labels))
+        return value, np.concatenate([[np.sum(slope * score)], slope.sum(axis=0)])
+
+    start = np.concatenate([[1.0], np.zeros(outputs)])
+    found = minimize(objective, start, jac=True, method="L-BFGS-B").x
+    return Calibration(float(found[0]), found[1:])
