@@ -52,13 +52,13 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 class Settings(BaseModel):
     """Frozen values; an unknown key is refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise SettingsError(_explain(type(self), error.errors()[0])) from None
+            raise SettingsError(_explain(type(self), error.errors())) from None
 
 
 class TrainingSettings(Settings):
@@ -142,7 +142,9 @@ class DataSettings(Settings):
     label: str | None = None
     weight: str | None = None
     columns: Names | None = None
-    """The feature columns; None takes every column that is not id, label or weight."""
+    """The feature columns; None takes every column that is not id, label, weight or ignored."""
+    ignore: Names = ()
+    """Columns to leave alone."""
     categorical: Names = ()
     """Columns of numbers that are codes; columns of text are categorical anyway."""
     hashed: Names = ()
@@ -218,8 +220,9 @@ def _read(path: Path, kind: type[S]) -> S:
         raise SettingsError(f"{path}: {error}") from None
 
 
-def _explain(kind: type[Settings], error: ErrorDetails) -> str:
+def _explain(kind: type[Settings], errors: list[ErrorDetails]) -> str:
     """One line for a person: which setting, which value, what to write instead."""
+    error = errors[0]
     where = str(error["loc"][0]) if error["loc"] else ""
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where, kind.model_fields, n=1)
@@ -230,4 +233,17 @@ def _explain(kind: type[Settings], error: ErrorDetails) -> str:
     if error["type"] == "value_error":
         inner = str(error["ctx"]["error"])
         return f"[{where}] {inner}" if where else inner
-    return f"setting {where!r} is {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+    others = [other for other in errors[1:] if _place(other) == _place(error)]
+    wanted = " or ".join([_wanted(error), *(_wanted(other).removeprefix("input should be ") for other in others)])
+    return f"setting {where!r} is {error['input']!r}: {wanted}"
+
+
+def _place(error: ErrorDetails) -> tuple[int | str, ...]:
+    """Where an error is; the branches of one union (a number or "auto") count as one place."""
+    place = error["loc"]
+    return place[:-1] if len(place) > 1 and isinstance(place[-1], str) else place
+
+
+def _wanted(error: ErrorDetails) -> str:
+    message = error["msg"].partition(", unable to parse")[0]
+    return message[0].lower() + message[1:]

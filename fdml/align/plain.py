@@ -39,7 +39,7 @@ def _by_position(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
 def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
     places: dict[str, dict[object, int]] = {}
     for name, table in tables.items():
-        ids = [] if table.ids is None else table.ids.tolist()
+        ids = [] if table.ids is None else [_written(each) for each in table.ids.tolist()]
         places[name] = {each: number for number, each in enumerate(ids)}
         if len(places[name]) < len(ids):
             raise AlignmentError(
@@ -53,3 +53,8 @@ def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
             f"the parties {', '.join(tables)} share no id; check data.id, the ids' types and how they are written"
         )
     return {name: np.array([place[each] for each in shared], np.int64) for name, place in places.items()}
+
+
+def _written(value: object) -> object:
+    """Ids are compared as written: 7 from a Parquet file and "7" from a CSV file are the same."""
+    return tuple(str(part) for part in value) if isinstance(value, tuple) else str(value)

@@ -72,8 +72,12 @@ def roles_of(frame: Any, settings: DataSettings) -> Roles:
     if twice is not None:
         raise DataError(f"two columns are named {twice!r}; rename one")
     roles = Roles(settings.id, settings.label, settings.weight, settings.columns or ())
+    for name in settings.ignore:
+        if name not in names:
+            raise no_such("column", name, names)
     if settings.columns is None:
-        rest = (name for name in names if name not in roles.others and not name.startswith(PANDAS_INDEX))
+        used = {*roles.others, *settings.ignore}
+        rest = (name for name in names if name not in used and not name.startswith(PANDAS_INDEX))
         roles = Roles(roles.ids, roles.label, roles.weight, tuple(rest))
     check_columns(frame, roles)
     twice = repeated(roles.named)

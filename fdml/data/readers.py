@@ -35,7 +35,7 @@ ENDINGS: dict[str, Format] = {
 }
 """The format of each ending, after .gz or .bz2 is taken off; LIBSVM's own files have none, or .t."""
 
-COLUMN_SETTINGS = ("id", "label", "weight", "columns", "categorical", "hashed")
+COLUMN_SETTINGS = ("id", "label", "weight", "columns", "ignore", "categorical", "hashed")
 """The settings that name columns."""
 
 

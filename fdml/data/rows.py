@@ -41,7 +41,9 @@ def as_rows(features: object) -> Rows:
 
 def _from_scipy(matrix: Any) -> SparseRows:
     csr: sp.csr_array = sp.csr_array(matrix)
-    csr.sum_duplicates()
+    if not csr.has_canonical_format:
+        csr = csr.copy()  # the caller's matrix stays as it is
+        csr.sum_duplicates()
     if csr.shape[1] >= 2**31:
         raise DataError(f"{csr.shape[1]} features; at most {2**31 - 1} fit, hash them to fewer")
     return SparseRows(
@@ -63,8 +65,10 @@ def width(rows: Rows) -> int:
 
 
 def to_scipy(rows: SparseRows) -> sp.csr_array:
-    """The same rows as a scipy matrix that shares their memory."""
-    return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(row_count(rows), rows.width))
+    """The same rows as a scipy matrix that shares the memory of their entries."""
+    first, last = rows.indptr[0], rows.indptr[-1]
+    entries = rows.values[first:last], rows.indices[first:last], rows.indptr - first
+    return sp.csr_array(entries, shape=(row_count(rows), rows.width))
 
 
 def to_dense(rows: Rows) -> NDArray[np.float32]:
@@ -79,7 +83,11 @@ def take(rows: Rows, index: NDArray[np.int64]) -> Rows:
     """The rows with these numbers, in this order, copied."""
     if isinstance(rows, DenseRows):
         return DenseRows(np.ascontiguousarray(rows.values[index]))
-    return _from_scipy(to_scipy(rows)[index])
+    starts = rows.indptr[:-1][index]
+    lengths = rows.indptr[1:][index] - starts
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    places = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
+    return SparseRows(indptr, rows.indices[places], rows.values[places], rows.width)
 
 
 def span(rows: Rows, start: int, stop: int) -> Rows:
@@ -109,9 +117,9 @@ def _scipy_of(rows: Rows) -> sp.csr_array:
 
 def mean_square_norm(rows: Rows, weights: NDArray[np.float64]) -> float:
     """The mean of the rows' squared lengths, each row counted with its weight (mean weight 1)."""
-    squares = np.square(rows.values, dtype=np.float64)
     if isinstance(rows, DenseRows):
-        norms = squares.sum(axis=1)
+        norms = np.square(rows.values, dtype=np.float64).sum(axis=1)
     else:
+        squares = np.square(rows.values[rows.indptr[0] : rows.indptr[-1]], dtype=np.float64)
         norms = np.bincount(np.repeat(np.arange(row_count(rows)), np.diff(rows.indptr)), squares, row_count(rows))
     return float(np.average(norms, weights=weights))

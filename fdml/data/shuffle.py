@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 def permutation(size: int, *key: int | str) -> NDArray[np.int64]:
     """A random order of 0..size-1 that depends on the key alone."""
-    return _fisher_yates(np.int64(size), np.uint64(stream(*key)))  # type: ignore[no-any-return]
+    return _fisher_yates(np.int64(size), np.uint64(stream(*key)))
 
 
 def stream(*key: int | str) -> int:
@@ -25,7 +25,7 @@ def stream(*key: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True)
 def _fisher_yates(size: np.int64, state: np.uint64) -> NDArray[np.int64]:
     order = np.arange(size)
     for last in range(size - 1, 0, -1):

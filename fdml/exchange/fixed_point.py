@@ -17,7 +17,8 @@ Codes = NDArray[np.int64]
 
 def encode(values: NDArray[np.floating[Any]]) -> Codes:
     """Round to the grid of 2**-32. The caller has checked that all are numbers within `LARGEST`."""
-    return np.rint(np.multiply(values, 2.0**FRACTION_BITS, dtype=np.float64)).astype(np.int64)
+    codes: Codes = np.rint(np.multiply(values, 2.0**FRACTION_BITS, dtype=np.float64)).astype(np.int64)
+    return codes
 
 
 def decode(codes: Codes) -> NDArray[np.float64]:

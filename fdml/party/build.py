@@ -32,7 +32,7 @@ def build_model(
         from fdml.party.torch_model import TorchModel  # noqa: PLC0415 (an extra)
     except ImportError:
         raise MissingExtra("a torch party needs PyTorch; install it with `pip install fdml[torch]`") from None
-    return TorchModel((module or find_factory(settings.module or ""))(inputs, outputs), settings, outputs)
+    return TorchModel((module or find_factory(settings.module or ""))(inputs, outputs), settings, outputs, inputs)
 
 
 def find_factory(name: str) -> ModuleFactory:

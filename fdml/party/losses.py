@@ -37,8 +37,8 @@ class Loss(Protocol):
 class Logistic:
     """Log loss of a binary label; the score is the log-odds."""
 
-    code = 0
-    curvature = 0.25
+    code: ClassVar[int] = 0
+    curvature: ClassVar[float] = 0.25
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row."""
@@ -47,7 +47,7 @@ class Logistic:
 
     def gradient(self, score: Floats, labels: Floats) -> Floats:
         """Probability minus label."""
-        return expit(score) - labels[:, None]  # type: ignore[no-any-return]
+        return expit(score) - labels[:, None]
 
     def probability(self, score: Floats) -> NDArray[np.float64]:
         """Probabilities of both classes, `(rows, 2)`."""
@@ -58,8 +58,8 @@ class Logistic:
 class Hinge:
     """The SVM's loss of a binary label; the sign of the score decides."""
 
-    code = 1
-    curvature = 1.0
+    code: ClassVar[int] = 1
+    curvature: ClassVar[float] = 1.0
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """How far each row is from the right side of the margin."""
@@ -74,8 +74,8 @@ class Hinge:
 class Squared:
     """Half the squared error."""
 
-    code = 2
-    curvature = 1.0
+    code: ClassVar[int] = 2
+    curvature: ClassVar[float] = 1.0
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """Half the squared error of each row."""
@@ -89,23 +89,23 @@ class Squared:
 class Softmax:
     """Log loss over K classes, one score each."""
 
-    code = 3
-    curvature = 0.5
+    code: ClassVar[int] = 3
+    curvature: ClassVar[float] = 0.5
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row."""
         logs = log_softmax(score.astype(np.float64), axis=1)
-        return -logs[np.arange(len(score)), labels.astype(np.int64)]  # type: ignore[no-any-return]
+        return -logs[np.arange(len(score)), labels.astype(np.int64)]
 
     def gradient(self, score: Floats, labels: Floats) -> Floats:
         """Probability of each class, minus 1 at the true one."""
         result = softmax(score, axis=1)
         result[np.arange(len(score)), labels.astype(np.int64)] -= 1.0
-        return result  # type: ignore[no-any-return]
+        return result
 
     def probability(self, score: Floats) -> NDArray[np.float64]:
         """Probabilities of all classes, `(rows, K)`."""
-        return softmax(score.astype(np.float64), axis=1)  # type: ignore[no-any-return]
+        return softmax(score.astype(np.float64), axis=1)
 
 
 LOSSES: dict[settings.Loss, Loss] = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fdml.data.rows import Rows, row_count, take, to_dense
+from fdml.data.rows import Rows, row_count, take, to_dense, width
 from fdml.errors import DataError, SettingsError
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.losses import LOSSES
@@ -16,6 +16,14 @@ from fdml.party.models import State
 from fdml.settings import ModelSettings, Rule
 
 _PREDICT_ROWS = 8192
+_MODULE, _RULE = "module/", "rule/"
+_SLOTS: dict[Rule, tuple[str, ...]] = {
+    "sgd": (),
+    "momentum": ("momentum_buffer",),
+    "adagrad": ("step", "sum"),
+    "adam": ("step", "exp_avg", "exp_avg_sq"),
+}
+"""What torch's optimizer remembers of each parameter."""
 _LOSS_OF_CODE = {loss.code: loss for loss in LOSSES.values()}
 
 
@@ -34,14 +42,16 @@ class TorchModel:
     L2 shrinks parameters of two or more dimensions; biases are left alone.
     """
 
-    def __init__(self, module: torch.nn.Module, settings: ModelSettings, outputs: int) -> None:
+    def __init__(self, module: torch.nn.Module, settings: ModelSettings, outputs: int, inputs: int) -> None:
         if not isinstance(module, torch.nn.Module):
             raise SettingsError(f"a torch party needs a torch.nn.Module, not {type(module).__name__}")
         kind = torch.float64 if settings.precision == "double" else torch.float32
         self._module = module.to(kind)
         self._kind = kind
         self._l2 = settings.l2
+        self._rule = settings.rule
         self._outputs = outputs
+        self._inputs = inputs
         self._optimizer = _optimizers(settings)[settings.rule](
             [
                 {"params": self._parameters(weights=True), "weight_decay": settings.l2},
@@ -84,6 +94,8 @@ class TorchModel:
             self._optimizer.step()
 
     def _forward(self, rows: Rows, index: np.ndarray[Any, Any]) -> torch.Tensor:
+        if width(rows) != self._inputs:
+            raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
         features = torch.as_tensor(to_dense(take(rows, index)), dtype=self._kind)
         out: torch.Tensor = self._module(features)
         if tuple(out.shape) != (len(index), self._outputs):
@@ -99,23 +111,40 @@ class TorchModel:
 
     def state(self) -> State:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
-        arrays = {f"module/{name}": value.numpy(force=True).copy() for name, value in self._module.state_dict().items()}
+        arrays = {f"{_MODULE}{name}": value.numpy(force=True).copy() for name, value in self._module.state_dict().items()}
         for number, slots in self._optimizer.state_dict()["state"].items():
             for slot, value in slots.items():
                 if value is not None:
-                    arrays[f"rule/{number}/{slot}"] = torch.as_tensor(value).numpy(force=True).copy()
+                    arrays[f"{_RULE}{number}/{slot}"] = torch.as_tensor(value).numpy(force=True).copy()
         return arrays
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
-        module = {name[len("module/") :]: torch.as_tensor(value) for name, value in state.items() if name.startswith("module/")}
-        try:
-            self._module.load_state_dict(module)
-        except RuntimeError as error:
-            raise DataError(f"saved parameters do not fit this torch module: {error}") from None
+        needed = {**self._module_shapes(), **self._slot_shapes(state)}
+        for name, shape in needed.items():
+            theirs = state[name].shape if name in state else None
+            if theirs != shape:
+                raise DataError(f"saved {name!r} has shape {theirs}, this model needs {shape}; was it another model?")
+        if unknown := sorted(state.keys() - needed.keys()):
+            raise DataError(f"saved {unknown[0]!r} has no place in this model; was it another model?")
         slots: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in state.items():
-            if name.startswith("rule/"):
-                _, number, slot = name.split("/")
-                slots.setdefault(int(number), {})[slot] = torch.as_tensor(value.copy())
+        for name in needed:
+            if name.startswith(_RULE):
+                number, slot = name.removeprefix(_RULE).split("/")
+                slots.setdefault(int(number), {})[slot] = torch.tensor(state[name])
+        module = {name.removeprefix(_MODULE): torch.tensor(state[name]) for name in self._module_shapes()}
+        self._module.load_state_dict(module)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": slots})
+
+    def _module_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {f"{_MODULE}{name}": tuple(value.shape) for name, value in self._module.state_dict().items()}
+
+    def _slot_shapes(self, state: State) -> dict[str, tuple[int, ...]]:
+        """What the update rule remembers; only Adagrad does so before a parameter's first gradient."""
+        parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
+        return {
+            name: () if slot == "step" else tuple(each.shape)
+            for number, each in enumerate(parameters)
+            for slot in _SLOTS[self._rule]
+            if (name := f"{_RULE}{number}/{slot}") in state or self._rule == "adagrad"
+        }

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass
 
-import numpy as np
-
-from fdml.errors import DataError
 from fdml.data.rows import width
-from fdml.run.evaluate import EpochRecord, history, mean_loss, metric
+from fdml.run.evaluate import history, mean_loss, metric
 from fdml.run.late_fusion import calibrate
 from fdml.run.problem import Problem
 from fdml.run.simulate import Outcome, Plan, joint_score, simulate
 from fdml.settings import ModelSettings, TrainingSettings
 from fdml.watch.events import Listener
-
-Scheme = Literal["alone", "late fusion", "pooled", "joint"]
-SCHEMES: tuple[Scheme, ...] = ("alone", "late fusion", "pooled", "joint")
-
+from fdml.watch.history import SCHEMES, Curve, EpochRecord, Scheme, mean_records
 
 @dataclass(frozen=True)
 class Contender:
@@ -31,29 +24,15 @@ class Contender:
     """One per party; the pooled scheme trains the label party's."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """One model under one scheme: the mean over the seeds, epoch by epoch."""
-
-    model: str
-    scheme: Scheme
-    records: tuple[EpochRecord, ...]
-
-    @property
-    def last(self) -> EpochRecord:
-        """The figures of the last epoch; no epoch is picked by its test figures."""
-        return self.records[-1]
-
-
 def compare(
     problem: Problem, contenders: Sequence[Contender], seeds: Sequence[int], listener: Listener | None = None
-) -> list[Result]:
+) -> list[Curve]:
     """Train every contender under every scheme, once per seed."""
     results = []
     for contender in contenders:
         runs = [_one_seed(problem.shuffled(seed), contender, seed, listener) for seed in seeds]
         results += [
-            Result(contender.name, scheme, _mean([run[scheme] for run in runs])) for scheme in SCHEMES if scheme in runs[0]
+            Curve(contender.name, scheme, mean_records([run[scheme] for run in runs])) for scheme in SCHEMES if scheme in runs[0]
         ]
     return results
 
@@ -110,15 +89,3 @@ def _fused(problem: Problem, alone: Mapping[str, Outcome]) -> list[EpochRecord]:
             )
         )
     return records
-
-
-def _mean(runs: Sequence[Sequence[EpochRecord]]) -> tuple[EpochRecord, ...]:
-    if not runs[0]:
-        raise DataError("a run ended without a single epoch; set training.epochs to 1 or more")
-    return tuple(
-        EpochRecord(epochs[0].epoch, *(float(np.mean([getattr(each, name) for each in epochs])) for name in _MEASURED))
-        for epochs in zip(*runs, strict=True)
-    )
-
-
-_MEASURED = [each.name for each in fields(EpochRecord) if each.name != "epoch"]

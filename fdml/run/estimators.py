@@ -228,8 +228,8 @@ class FeatureDistributedClassifier(ClassifierMixin, FeatureDistributed):  # type
     def classes_(self) -> NDArray[np.generic]:
         """The classes, sorted; columns of `predict_proba` are in this order."""
         check_is_fitted(self, "code_")
-        classes: NDArray[np.generic] = self.code_.classes
-        return classes
+        classes = self.code_.classes
+        return np.zeros(0) if classes is None else classes
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The joint score: one column per class, or one number per row for two classes."""
@@ -239,9 +239,10 @@ class FeatureDistributedClassifier(ClassifierMixin, FeatureDistributed):  # type
     def predict(self, X: Any) -> NDArray[np.generic]:
         """The most likely class of each row."""
         score = self.decision_function(X)
-        return self.classes_[score.argmax(axis=1) if score.ndim == 2 else (score > 0).astype(np.int64)]
+        chosen: NDArray[np.generic] = self.classes_[score.argmax(axis=1) if score.ndim == 2 else (score > 0).astype(int)]
+        return chosen
 
-    @available_if(_gives_probabilities)
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class."""
         check_is_fitted(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
@@ -14,22 +13,7 @@ from fdml.party.models import Model
 from fdml.run.problem import Problem, Sample
 from fdml.run.simulate import Outcome, joint_score
 from fdml.settings import Loss, Task
-
-METRIC_OF: dict[Task, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
-"""What a task is measured by besides its loss."""
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """A run's figures at the end of an epoch."""
-
-    epoch: int
-    seconds: float
-    train_objective: float
-    """Mean training loss plus the parties' regularisers."""
-    test_loss: float
-    test_metric: float
-
+from fdml.watch.history import EpochRecord
 
 def mean_loss(loss: Loss, score: Floats, sample: Sample) -> float:
     """The weighted mean loss of the rows."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fdml.data.adult import a9a
 from fdml.data.partition import partition
-from fdml.data.readers import PartyData
-from fdml.run.compare import Contender, Scheme
-from fdml.run.evaluate import EpochRecord
+from fdml.data.table import PartyData
+from fdml.run.compare import Contender
 from fdml.run.problem import Problem, pose
 from fdml.settings import ModelSettings, TrainingSettings
+from fdml.watch.history import EpochRecord, Scheme
 
 PARTIES = ("party 0", "party 1")
 GROUPS = (range(67), range(67, 123))

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.align.plain import shared_rows
-from fdml.data.readers import PartyData
 from fdml.data.rows import Rows, side_by_side, take, width
 from fdml.data.shuffle import permutation
-from fdml.data.table import Table
+from fdml.data.table import PartyData, Table
 from fdml.errors import DataError, LabelError
 from fdml.run.labels import LabelCode, learn_code
 from fdml.settings import Loss, Task, loss_for

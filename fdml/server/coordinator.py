@@ -8,7 +8,7 @@ import numpy as np
 
 from fdml.data.schedule import Schedule, Visit
 from fdml.errors import MessageRefused
-from fdml.exchange.fixed_point import LARGEST_CODE, Codes
+from fdml.exchange.fixed_point import LARGEST, LARGEST_CODE, Codes, decode
 from fdml.exchange.messages import Push, Reply, Total
 from fdml.server.clocks import Clocks
 from fdml.server.matrix import PredictionMatrix
@@ -70,8 +70,12 @@ class Coordinator:
                 f"party {sender!r} pushed {values.dtype} of shape {values.shape} for step {push.step}; "
                 f"the block takes int64 of shape {shape}"
             )
-        if values.size and (values.min() < -LARGEST_CODE or values.max() > LARGEST_CODE):
-            raise MessageRefused(f"party {sender!r} pushed a prediction out of range for step {push.step}")
+        for extreme in (values.min(initial=0), values.max(initial=0)):
+            if abs(int(extreme)) > LARGEST_CODE:
+                raise MessageRefused(
+                    f"party {sender!r} pushed a prediction of {decode(extreme):g} for step {push.step}; "
+                    f"at most {LARGEST:g} can be exchanged"
+                )
         return values
 
     def _serve(self) -> list[Reply]:

@@ -31,6 +31,6 @@ class PredictionMatrix:
 
     def column(self, column: int) -> NDArray[np.int64]:
         """All predictions of one party, `(rows, outputs)`; not to be written to."""
-        view = self._values[column]
+        view: NDArray[np.int64] = self._values[column]
         view.flags.writeable = False
         return view

@@ -1,0 +1,37 @@
+# Two commands set everything up: `make demo` and `make test`. Each makes .venv with plain pip.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test quick check bench clean
+
+demo: .venv/run.done
+	mkdir -p out
+	$(BIN)/fdml demo --json out/demo.json --plot out/demo.png
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+quick: .venv/dev.done
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+check: .venv/dev.done
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: .venv/dev.done
+	$(BIN)/fdml bench kernels --json benchmarks/kernels.json
+
+.venv/run.done: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/dev.done: .venv/run.done
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[torch,dev]"
+	touch $@
+
+clean:
+	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find fdml tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,31 @@
+"""The `fdml` command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fdml.cli import compare, demo
+from fdml.errors import FdmlError
+
+app = typer.Typer(
+    name="fdml",
+    help="Train one model over features that several parties keep to themselves.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("compare")(compare.compare)
+
+
+
+def main() -> None:
+    """Run the command; what fdml can explain becomes one line and exit code 1."""
+    try:
+        app()
+    except FdmlError as error:
+        sys.exit(f"fdml: {error}")
+    except KeyboardInterrupt:
+        sys.exit("fdml: stopped; nothing was written, start the same command again")

@@ -1,0 +1,100 @@
+"""fdml compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, shown, write_json
+from fdml.errors import SettingsError
+from fdml.run import compare as schemes
+from fdml.run.compare import workload
+from fdml.run.sources import contenders, from_data_file, from_run_file
+from fdml.settings import DataSettings, Kind, Task, TrainingSettings
+from fdml.watch.history import METRIC_OF
+from fdml.watch.plots import draw_comparison
+from fdml.watch.terminal import epochs_shown
+
+_RUN = "For a data file"
+
+
+def compare(
+    source: Annotated[Path, typer.Argument(help="A run.toml, or a data file: CSV, Parquet, LIBSVM, .npy or .npz.")],
+    label: Annotated[str | None, typer.Option(help="Label column.", rich_help_panel=_RUN)] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of each party: 'age,sex; city' or '1-67; 68-123'. The first holds the labels; "
+            "without it the columns are cut in two.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="Test rows; else some are held out.", rich_help_panel=_RUN)] = None,
+    holdout: Annotated[float, typer.Option(help="Share of rows to hold out.", rich_help_panel=_RUN)] = 0.2,
+    task: Annotated[
+        str | None, typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_RUN)
+    ] = None,
+    models: Annotated[str, typer.Option(help="Any of linear, fm, mlp.", rich_help_panel=_RUN)] = "linear,mlp",
+    epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_RUN)] = 20,
+    batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_RUN)] = 100,
+    learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_RUN)] = "auto",
+    l2: Annotated[float, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=_RUN)] = 1e-4,
+    missing: Annotated[
+        str, typer.Option(help="Missing numbers: error, mean or zero.", rich_help_panel=_RUN)
+    ] = "error",
+    ignore: Annotated[
+        str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_RUN)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="First seed.", rich_help_panel=_RUN)] = 7,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to take the mean of.")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")] = None,
+) -> None:
+    """Compare alone, late fusion, pooled and joint training on the same split.
+
+    Everything is read into this process, so it needs all parties' data in one place.
+    """
+    check_writable(json, plot)
+    if source.suffix == ".toml":
+        problem, chosen, first = from_run_file(source)
+    else:
+        data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_listed(ignore))
+        problem = from_data_file(data, groups, _task(task), holdout, seed)
+        training = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+        chosen = contenders(_kinds(models), list(problem.train.parts), training, l2)
+        first = seed
+    some = range(first, first + seeds)
+    metric = METRIC_OF[problem.code.task]
+    with epochs_shown(aside, workload(problem, chosen, some), "training") as listener:
+        curves = schemes.compare(problem, chosen, some, listener)
+    shown.print(
+        f"{source}: {problem.code.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
+        f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}",
+        highlight=False,
+    )
+    shown.print(comparison_table(curves, metric))
+    write_json(json, comparison_json(curves, metric, {"data": str(source), "task": problem.code.task, "seeds": seeds}))
+    if plot is not None:
+        draw_comparison(curves, metric, plot)
+        aside.print(f"plots drawn to {plot}", highlight=False)
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _task(text: str | None) -> Task | None:
+    if text is not None and text not in get_args(Task):
+        raise SettingsError(f"--task is {text!r}; it takes {', '.join(get_args(Task))}")
+    return cast(Task | None, text)
+
+
+def _kinds(text: str) -> list[Kind]:
+    offered = [kind for kind in get_args(Kind) if kind != "torch"]
+    kinds = _listed(text)
+    for kind in kinds:
+        if kind not in offered:
+            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(offered)}")
+    return cast(list[Kind], list(kinds))

@@ -1,0 +1,82 @@
+"""How commands show and write their figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fdml.errors import SettingsError
+from fdml.watch.history import Curve, EpochRecord
+
+NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
+
+shown = Console()
+aside = Console(stderr=True)
+"""For progress and remarks, so that figures alone go to standard output."""
+
+
+def comparison_table(
+    curves: Sequence[Curve], metric: str, paper: Mapping[tuple[str, str], EpochRecord] | None = None
+) -> Table:
+    """Figures of the last epoch, the paper's beside them where given."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("model")
+    table.add_column("scheme")
+    for heading in ("train objective", "test loss", f"test {NAMES[metric]}", "seconds"):
+        table.add_column(heading, justify="right")
+    if paper is not None:
+        for heading in ("paper: loss", NAMES[metric], "seconds"):
+            table.add_column(heading, justify="right", style="dim")
+    for curve in curves:
+        last = curve.last
+        cells = [f"{last.train_objective:.4f}", f"{last.test_loss:.4f}", f"{last.test_metric:.4f}", f"{last.seconds:.2f}"]
+        if paper is not None:
+            theirs = paper.get((curve.model, curve.scheme))
+            cells += (
+                ["-"] * 3
+                if theirs is None
+                else [f"{theirs.test_loss:.4f}", f"{theirs.test_metric:.4f}", f"{theirs.seconds:.0f}"]
+            )
+        table.add_row(curve.model, curve.scheme, *cells, style="bold" if curve.scheme == "joint" else None)
+    return table
+
+
+def comparison_json(curves: Sequence[Curve], metric: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The table as `rows`, and every epoch of each as `history`."""
+    return {
+        **facts,
+        "rows": [{"model": each.model, "scheme": each.scheme, **_figures(each.last, metric)} for each in curves],
+        "history": [
+            {"model": each.model, "scheme": each.scheme, "epoch": record.epoch, **_figures(record, metric)}
+            for each in curves
+            for record in each.records
+        ],
+    }
+
+
+def _figures(record: EpochRecord, metric: str) -> dict[str, float]:
+    return {
+        "train_objective": record.train_objective,
+        "test_loss": record.test_loss,
+        f"test_{metric}": record.test_metric,
+        "seconds": record.seconds,
+    }
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raise now, not after the work, if a file or folder could not be written."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise SettingsError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+
+
+def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
+    """Write the figures, if a file was asked for."""
+    if path is not None:
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        aside.print(f"figures written to {path}", highlight=False)
