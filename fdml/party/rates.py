@@ -36,16 +36,25 @@ class Rate:
 
 
 def starting_rate(
-    wanted: float | Literal["auto"], model: ModelSettings, *, curvature: float, parties: int, square_norm: float
+    wanted: float | Literal["auto"],
+    model: ModelSettings,
+    *,
+    curvature: float,
+    parties: int,
+    inputs: int,
+    square_norm: float,
 ) -> float:
     """The step size to begin with.
 
     "auto" needs nothing from the other parties: at 1 / (curvature * parties * mean
     squared length of a row) the parties' steps are stable together whatever the
-    others hold, as each takes at most its own share of the largest safe step.
+    others hold, as each takes at most its own share of the largest safe step. The
+    hidden units of an MLP start out about as long as its rows, per unit, and count
+    as more inputs.
     """
     if wanted == "auto":
-        rate = _automatic(model, curvature * parties * max(square_norm, 1e-12))
+        growth = 1.0 + (sum(model.hidden) / max(inputs, 1) if model.kind == "mlp" else 0.0)
+        rate = _automatic(model, curvature * parties * growth * max(square_norm, 1e-12))
     else:
         rate = wanted
     if rate * model.l2 >= 1.0:

@@ -152,6 +152,7 @@ def _homework(plan: Plan, sample: Sample, party: str, schedule: Schedule) -> Hom
         model,
         curvature=loss.curvature,
         parties=len(plan.models),
+        inputs=width(rows),
         square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
     )
     rate = Rate(start, training.decay, schedule.updates)

@@ -26,7 +26,7 @@ class Coordinator:
 
     def __init__(self, parties: Sequence[str], schedule: Schedule, outputs: int, staleness: int) -> None:
         self._parties = tuple(parties)
-        self._schedule = schedule
+        self.schedule = schedule
         self._outputs = outputs
         self._clocks = Clocks(len(parties), staleness)
         self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, outputs)
@@ -59,12 +59,12 @@ class Coordinator:
 
     def _checked(self, sender: str, party: int, push: Push) -> Codes:
         expected = self._clocks.pushed[party] + 1
-        if push.step != expected or push.step >= self._schedule.steps:
+        if push.step != expected or push.step >= self.schedule.steps:
             raise MessageRefused(
-                f"party {sender!r} pushed step {push.step}; its next is {expected} of {self._schedule.steps}"
+                f"party {sender!r} pushed step {push.step}; its next is {expected} of {self.schedule.steps}"
             )
         values = push.release.values
-        shape = (self._schedule.visit(push.step).size, self._outputs)
+        shape = (self.schedule.visit(push.step).size, self._outputs)
         if values.shape != shape or values.dtype != np.int64:
             raise MessageRefused(
                 f"party {sender!r} pushed {values.dtype} of shape {values.shape} for step {push.step}; "
@@ -88,7 +88,7 @@ class Coordinator:
         return replies
 
     def _total(self, step: int) -> Total:
-        visit = self._schedule.visit(step)
+        visit = self.schedule.visit(step)
         values = np.zeros((visit.size, self._outputs), np.int64)
         made_at = []
         for party in range(len(self._parties)):
@@ -99,7 +99,7 @@ class Coordinator:
 
     def _part(self, party: int, step: int, visit: Visit) -> tuple[int, Codes]:
         recent = self._recent[party]
-        same_block = [at for at in recent if at <= step and self._schedule.visit(at).block == visit.block]
+        same_block = [at for at in recent if at <= step and self.schedule.visit(at).block == visit.block]
         if same_block:
             return max(same_block), recent[max(same_block)]
         return self._matrix.read(party, visit)
@@ -107,4 +107,4 @@ class Coordinator:
     def _settle(self) -> None:
         for party, recent in enumerate(self._recent):
             for step in sorted(at for at in recent if at <= self._clocks.settled):
-                self._matrix.write(party, self._schedule.visit(step), step, recent.pop(step))
+                self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))

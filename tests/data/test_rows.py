@@ -88,3 +88,62 @@ def test_features_must_be_a_matrix():
 def test_too_many_features_are_refused():
     with pytest.raises(DataError, match=r"2147483648 features; .* hash them to fewer"):
         as_rows(sp.csr_array((1, 2**31), dtype=np.float32))
+
+
+@given(matrices, st.data())
+def test_a_span_can_be_used_as_any_rows_can(matrix, data):
+    start = data.draw(st.integers(0, len(matrix) - 1))
+    stop = data.draw(st.integers(start + 1, len(matrix)))
+    weights = np.arange(1.0, stop - start + 1)
+    for rows in both_kinds(matrix):
+        part = span(rows, start, stop)
+        np.testing.assert_array_equal(to_dense(part), matrix[start:stop])
+        np.testing.assert_array_equal(to_dense(take(part, np.array([0, 0]))), matrix[[start, start]])
+        np.testing.assert_array_equal(to_dense(columns(part, np.array([0]))), matrix[start:stop, :1])
+        expected = np.average(np.square(matrix[start:stop].astype(float)).sum(axis=1), weights=weights)
+        assert mean_square_norm(part, weights) == pytest.approx(expected)
+
+
+@given(matrices, st.data())
+def test_rows_taken_are_as_the_kernels_read_them(matrix, data):
+    order = np.array(data.draw(st.lists(st.integers(0, len(matrix) - 1))), np.int64)
+    dense, sparse = (take(rows, order) for rows in both_kinds(matrix))
+    assert dense.values.flags.c_contiguous
+    assert [array.dtype for array in sparse[:3]] == [np.int64, np.int32, np.float32]
+    assert sparse.width == matrix.shape[1]
+    assert sparse.indptr.tolist() == [0, *np.cumsum((matrix[order] != 0).sum(axis=1))]
+
+
+@given(matrices, matrices)
+def test_parts_side_by_side_equal_numpys_hstack(one, other):
+    rows = min(len(one), len(other))
+    one, other = one[:rows], other[:rows]
+    for left in both_kinds(one):
+        for right in both_kinds(other):
+            np.testing.assert_array_equal(to_dense(side_by_side([left, right])), np.hstack([one, other]))
+
+
+def test_the_callers_matrix_stays_as_it_is():
+    """Its entries are neither in order nor unique, so they must be sorted in a copy."""
+    entries = np.array([1.0, 2.0, 3.0], np.float32), np.array([2, 0, 0], np.int32), np.array([0, 3], np.int32)
+    matrix = sp.csr_array(entries, shape=(1, 3))
+    rows = as_rows(matrix)
+    np.testing.assert_array_equal(to_dense(rows), [[5.0, 0.0, 1.0]])
+    assert matrix.indices.tolist() == [2, 0, 0]
+    assert matrix.data.tolist() == [1.0, 2.0, 3.0]
+    assert matrix.indptr.tolist() == [0, 3]
+
+
+def test_a_matrix_of_the_right_type_is_not_copied():
+    dense = np.eye(3, dtype=np.float32)
+    assert as_rows(dense).values is dense
+    sparse = sp.csr_array(dense)
+    assert np.shares_memory(as_rows(sparse).values, sparse.data)
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((4, 0)), sp.csr_array((4, 0))])
+def test_rows_without_features_are_rows(matrix):
+    rows = as_rows(matrix)
+    assert (row_count(rows), width(rows)) == (4, 0)
+    assert to_dense(take(rows, np.array([1, 3]))).shape == (2, 0)
+    assert mean_square_norm(rows, np.ones(4)) == 0.0

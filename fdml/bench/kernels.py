@@ -1,0 +1,203 @@
+"""How fast the compiled kernels train, beside torch and scikit-learn on the same sparse rows and one thread.
+
+What is timed: fdml's `Model.learn`, block after block, over lessons made
+beforehand; torch's update, batch after batch, over index tensors made
+beforehand; scikit-learn's `partial_fit`, one pass. "fdml linear, whole step" also
+makes each lesson (the order of its rows) and each push (the prediction of its
+block) inside the time, as a party of a run does. torch is timed with sparse and
+with dense gradients, scikit-learn with and without its shuffle, and the ratios
+are to the faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.linear_model import SGDClassifier
+
+from fdml.bench.machine import commit, machine
+from fdml.bench.measure import Progress, Report, Timing, Work, fastest, measure, ratio
+from fdml.bench.torch_twins import Batch, Trainer, batches_of, one_thread
+from fdml.data.rows import SparseRows, row_count
+from fdml.data.schedule import Schedule, schedule_for
+from fdml.party.kernels import LOGISTIC, Lesson
+from fdml.party.models import Compiled, build_compiled
+from fdml.settings import Kind, ModelSettings
+
+QUESTION = "How many microseconds does an update with 100 sparse rows take, beside torch and scikit-learn?"
+KINDS: tuple[Kind, ...] = ("linear", "fm", "mlp")
+TARGETS = {"linear torch/fdml time": 15.0, "mlp torch/fdml time": 4.0, "linear scikit-learn/fdml time": 1.0}
+UNIT = "us per batch"
+_WHOLE_STEP = "fdml linear, whole step"
+_RATE = 0.1
+_L2 = 1e-4
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is trained; the rows are meant to be larger than the processor's cache."""
+
+    rows: int = 160_000
+    width: int = 8_700
+    entries: int = 60
+    """Features of a row that are not zero."""
+    batch_size: int = 100
+    batches_per_block: int = 16
+    factors: int = 8
+    hidden: int = 64
+    torch_batches: int = 200
+    """Batches that torch, being slow, trains per round; the next round goes on from there."""
+    rounds: int = 7
+
+
+def run(progress: Progress, sizes: Sizes | None = None) -> Report:
+    """Time all contenders in turn."""
+    sizes = sizes or Sizes()
+    found = machine()
+    progress(f"making {sizes.rows:,} rows")
+    rows, labels = sparse_problem(sizes)
+    with one_thread():
+        timings = measure(_contenders(sizes, rows, labels), sizes.rounds, progress=progress)
+    return Report(
+        "kernels",
+        QUESTION,
+        [timing.row(UNIT, 1e6, batch_size=sizes.batch_size) for timing in timings.values()],
+        _ratios(timings),
+        found | {"sizes": asdict(sizes)},
+        commit(),
+    )
+
+
+def sparse_problem(sizes: Sizes) -> tuple[SparseRows, NDArray[np.float64]]:
+    """Rows with the same number of entries each, at random distinct features, and binary labels to learn."""
+    random = np.random.default_rng(_SEED)
+    free = random.integers(0, sizes.width - sizes.entries + 1, (sizes.rows, sizes.entries))
+    indices = (np.sort(free, axis=1) + np.arange(sizes.entries)).astype(np.int32)
+    values = random.standard_normal((sizes.rows, sizes.entries), np.float32) / np.float32(np.sqrt(sizes.entries))
+    truth = random.standard_normal(sizes.width)
+    labels = (np.einsum("ij,ij->i", values, truth[indices]) > 0.0).astype(np.float64)
+    indptr = np.arange(0, indices.size + 1, sizes.entries)
+    return SparseRows(indptr, indices.ravel(), values.ravel(), sizes.width), labels
+
+
+def model_of(kind: Kind, sizes: Sizes) -> Compiled:
+    """A model as a party builds it, trained by plain SGD."""
+    settings = ModelSettings(kind=kind, factors=sizes.factors, hidden=(sizes.hidden,), l2=_L2)
+    return build_compiled(settings, sizes.width, 1, bias=True, key=(_SEED, kind))
+
+
+def schedule_of(sizes: Sizes) -> Schedule:
+    """One epoch over all rows."""
+    return schedule_for(sizes.rows, sizes.batch_size, sizes.batches_per_block, 1, 1, _SEED)
+
+
+def lesson_of(schedule: Schedule, step: int, labels: NDArray[np.float64], own: NDArray[Any]) -> Lesson:
+    """What a party that holds all features learns from at a step: the total is its own prediction."""
+    visit = schedule.visit(step)
+    edges = schedule.edges(visit)
+    rates = np.full(len(edges) - 1, _RATE)
+    mine = labels[visit.start : visit.stop]
+    return Lesson(
+        visit.start, schedule.order(visit, 0), edges, rates, own, own, 1.0, mine, np.ones_like(mine), LOGISTIC
+    )
+
+
+def lessons_of(schedule: Schedule, labels: NDArray[np.float64]) -> list[Lesson]:
+    """All lessons of an epoch, each with arrays of its own as in a run."""
+    sizes = [schedule.visit(step).size for step in range(schedule.steps)]
+    return [lesson_of(schedule, step, labels, np.zeros((size, 1), np.float32)) for step, size in enumerate(sizes)]
+
+
+def trainer_of(model: Compiled, kind: Kind, sizes: Sizes, *, sparse: bool) -> Trainer:
+    """The model's twin in torch, with the parameters it has now."""
+    return Trainer(kind, model.parameters, sizes.width, sparse=sparse, rate=_RATE, l2=_L2)
+
+
+def _contenders(sizes: Sizes, rows: SparseRows, labels: NDArray[np.float64]) -> dict[str, Work]:
+    schedule = schedule_of(sizes)
+    lessons = lessons_of(schedule, labels)
+    batches = batches_of(rows, lessons)
+    contenders: dict[str, Work] = {}
+    for kind in KINDS:
+        model = model_of(kind, sizes)
+        contenders[f"fdml {kind}"] = _ours(model, rows, lessons)
+        for name, sparse in (("sparse", True), ("dense", False)):
+            twin = trainer_of(model, kind, sizes, sparse=sparse)
+            contenders[f"torch {kind}, {name} gradients"] = _torch(twin, batches, sizes.torch_batches)
+    contenders[_WHOLE_STEP] = _whole_steps(model_of("linear", sizes), rows, labels, schedule)
+    contenders["scikit-learn linear, shuffled"] = _sklearn(rows, labels, sizes, shuffle=True)
+    contenders["scikit-learn linear, in order"] = _sklearn(rows, labels, sizes, shuffle=False)
+    return contenders
+
+
+def _ours(model: Compiled, rows: SparseRows, lessons: Sequence[Lesson]) -> Work:
+    def work() -> float:
+        for lesson in lessons:
+            model.learn(rows, lesson)
+        return sum(len(lesson.rates) for lesson in lessons)
+
+    return work
+
+
+def _whole_steps(model: Compiled, rows: SparseRows, labels: NDArray[np.float64], schedule: Schedule) -> Work:
+    def work() -> float:
+        for step in range(schedule.steps):
+            visit = schedule.visit(step)
+            own = model.predict(rows, visit.start, visit.stop)
+            model.learn(rows, lesson_of(schedule, step, labels, own))
+        return schedule.updates
+
+    return work
+
+
+def _torch(trainer: Trainer, batches: Sequence[Batch], count: int) -> Work:
+    endless = cycle(batches)
+
+    def work() -> float:
+        trainer.learn(list(islice(endless, count)))
+        return count
+
+    return work
+
+
+def _sklearn(rows: SparseRows, labels: NDArray[np.float64], sizes: Sizes, *, shuffle: bool) -> Work:
+    """One pass of updates row by row, with the index type it needs, so that it copies nothing."""
+    shape = (row_count(rows), rows.width)
+    matrix: sp.csr_matrix = sp.csr_matrix((rows.values, rows.indices, rows.indptr.astype(np.int32)), shape=shape)
+    classifier = SGDClassifier(
+        loss="log_loss",
+        penalty="l2",
+        alpha=_L2,
+        learning_rate="constant",
+        eta0=_RATE,
+        shuffle=shuffle,
+        tol=None,
+        random_state=_SEED,
+    )
+
+    def work() -> float:
+        classifier.partial_fit(matrix, labels, classes=(0.0, 1.0))
+        return sizes.rows / sizes.batch_size
+
+    return work
+
+
+def _ratios(timings: dict[str, Timing]) -> dict[str, dict[str, Any]]:
+    """Each rival's faster form over fdml: how many times as fast fdml is."""
+    pairs = {f"{kind} torch/fdml time": (f"torch {kind}, ", f"fdml {kind}") for kind in KINDS} | {
+        "linear scikit-learn/fdml time": ("scikit-learn linear, ", "fdml linear"),
+        "linear torch/fdml whole step time": ("torch linear, ", _WHOLE_STEP),
+    }
+    ratios: dict[str, dict[str, Any]] = {}
+    for name, (rival, ours) in pairs.items():
+        quickest = fastest(*[timing for each, timing in timings.items() if each.startswith(rival)])
+        facts = {"target": TARGETS[name]} if name in TARGETS else {}
+        ratios[name] = asdict(ratio(quickest, timings[ours])) | facts | {"rival": quickest.contender}
+    return ratios

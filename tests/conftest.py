@@ -1,0 +1,48 @@
+"""What several test folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from fdml.data.adult import a9a
+from fdml.data.partition import partition
+from fdml.data.table import PartyData
+from fdml.run.problem import Problem, pose
+from fdml.run.simulate import Outcome, Plan, simulate
+from fdml.settings import ModelSettings, TrainingSettings
+
+Dealer = Callable[[Sequence[Sequence[int]]], Problem]
+
+
+@pytest.fixture(scope="session")
+def deal_a9a() -> Dealer:
+    """a9a with its columns dealt to parties p0, p1, ...; p0 holds the labels."""
+    data = a9a()
+
+    def deal(groups: Sequence[Sequence[int]]) -> Problem:
+        train, test = partition(data.train, groups), partition(data.test, groups)
+        parties = {f"p{at}": PartyData(train[at], test[at]) for at in range(len(groups))}
+        return pose(parties, "p0", "binary", None, 0.2, 7).shuffled(7)
+
+    return deal
+
+
+@pytest.fixture(scope="session")
+def a9a_of(deal_a9a: Dealer) -> Callable[[int], Problem]:
+    """a9a among so many parties; with two, cut as in the paper."""
+
+    def among(parties: int) -> Problem:
+        cut = [range(67), range(67, 123)] if parties == 2 else np.array_split(np.arange(123), parties)
+        return deal_a9a(cut)
+
+    return among
+
+
+def train_on(problem: Problem, model: ModelSettings, **training: object) -> Outcome:
+    """Train the same kind of model at every party."""
+    models = dict.fromkeys(problem.train.parts, model)
+    settings = TrainingSettings(**training)
+    return simulate(Plan(settings, models, problem.label_party, problem.loss, problem.code.outputs), problem.train)

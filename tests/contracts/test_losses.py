@@ -1,0 +1,128 @@
+"""What every loss must pass."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fdml.party.kernels import loss_gradient
+from fdml.party.losses import LOSSES
+from tests.party.lessons import OUTPUTS_OF, random_labels
+
+NAMES = list(LOSSES)
+
+
+@numba.njit
+def kernel_gradients(code, scores, labels, out):
+    for row in range(len(scores)):
+        loss_gradient(code, scores[row], labels[row], out[row])
+
+
+def drawn_scores(data, name):
+    shape = (data.draw(st.integers(1, 5)), OUTPUTS_OF[name])
+    return data.draw(arrays(np.float64, shape, elements=st.floats(-1000, 1000)))
+
+
+def labels_for(data, name, rows):
+    return random_labels(np.random.default_rng(data.draw(st.integers(0, 99))), rows, name)
+
+
+def test_the_codes_are_distinct():
+    assert len({loss.code for loss in LOSSES.values()}) == len(LOSSES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_the_gradient_is_the_slope_of_the_value(name, data):
+    loss = LOSSES[name]
+    scores = drawn_scores(data, name)
+    labels = labels_for(data, name, len(scores))
+    gradient = loss.gradient(scores, labels)
+    assert gradient.shape == scores.shape
+    shift = 1e-4
+    if name == "hinge":  # no slope at the kink
+        margin = (2 * labels - 1) * scores[:, 0]
+        scores[np.abs(margin - 1) <= 2 * shift] += 0.01
+        gradient = loss.gradient(scores, labels)
+    for k in range(scores.shape[1]):
+        up, down = scores.copy(), scores.copy()
+        up[:, k] += shift
+        down[:, k] -= shift
+        slope = (loss.value(up, labels) - loss.value(down, labels)) / (2 * shift)
+        np.testing.assert_allclose(gradient[:, k], slope, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_the_kernels_gradient_is_the_same(name, data):
+    scores = drawn_scores(data, name)
+    labels = labels_for(data, name, len(scores))
+    out = np.full_like(scores, np.nan)
+    kernel_gradients(LOSSES[name].code, scores, labels, out)
+    np.testing.assert_allclose(out, LOSSES[name].gradient(scores, labels), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_however_large_give_finite_values_and_gradients(name):
+    loss = LOSSES[name]
+    for size in (-1e6, 1e6):
+        scores = np.zeros((2, OUTPUTS_OF[name]), np.float32)
+        scores[:, 0] = size
+        labels = np.array([0.0, 1.0])
+        assert np.isfinite(loss.value(scores, labels)).all()
+        assert np.isfinite(loss.gradient(scores, labels)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_values_are_never_negative_and_one_per_row(name, data):
+    scores = drawn_scores(data, name)
+    value = LOSSES[name].value(scores, labels_for(data, name, len(scores)))
+    assert value.shape == (len(scores),)
+    assert (value >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["logistic", "squared", "softmax"])
+def test_the_curvature_bounds_the_second_derivative_and_is_reached(name):
+    """Steepest for two classes of equal score along their difference, or at the score of even odds."""
+    loss, shift = LOSSES[name], 1e-4
+    direction = {1: np.array([1.0]), 3: np.array([1.0, -1.0, 0.0]) / np.sqrt(2)}[OUTPUTS_OF[name]]
+    steepest = {1: np.array([0.0]), 3: np.array([0.0, 0.0, -50.0])}[OUTPUTS_OF[name]]
+
+    def bend(at, along):
+        ends = [loss.gradient((at + sign * shift * along)[None], np.zeros(1))[0] @ along for sign in (1, -1)]
+        return (ends[0] - ends[1]) / (2 * shift)
+
+    assert bend(steepest, direction) == pytest.approx(loss.curvature, rel=1e-5)
+    random = np.random.default_rng(1)
+    for _ in range(100):
+        along = random.normal(size=len(direction))
+        assert bend(3 * random.normal(size=len(direction)), along / np.linalg.norm(along)) <= loss.curvature + 1e-6
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_probabilities_sum_to_one_and_the_value_is_minus_their_logarithm(name):
+    loss = LOSSES[name]
+    random = np.random.default_rng(2)
+    scores = random.normal(size=(20, OUTPUTS_OF[name]))
+    labels = random_labels(random, 20, name)
+    probability = loss.probability(scores)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    chosen = probability[np.arange(20), labels.astype(int)]
+    np.testing.assert_allclose(loss.value(scores, labels), -np.log(chosen), rtol=1e-9)
+
+
+def test_some_values_worked_out_by_hand():
+    one, zero = np.array([1.0]), np.array([0.0])
+    at = np.array([[0.5]])
+    assert LOSSES["hinge"].value(at, one) == pytest.approx(0.5)
+    assert LOSSES["hinge"].value(at, zero) == pytest.approx(1.5)
+    assert LOSSES["hinge"].gradient(np.array([[1.0]]), one) == 0.0
+    assert LOSSES["squared"].value(np.array([[3.0]]), one) == pytest.approx(2.0)
+    assert LOSSES["logistic"].value(np.array([[0.0]]), one) == pytest.approx(np.log(2))
+    assert LOSSES["softmax"].value(np.zeros((1, 4)), one) == pytest.approx(np.log(4))

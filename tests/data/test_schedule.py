@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdml.data.schedule import Visit, schedule_for
+from fdml.errors import SettingsError
+
+schedules = st.builds(
+    schedule_for,
+    rows=st.integers(1, 70),
+    batch_size=st.integers(1, 12),
+    batches_per_block=st.integers(1, 5) | st.just("all"),
+    passes=st.integers(1, 3),
+    epochs=st.integers(1, 3),
+    seed=st.integers(0, 2**63 - 1),
+)
+quiet = settings(deadline=None)
+
+
+def rows_of(schedule, visit, turn):
+    return visit.start + schedule.order(visit, turn)
+
+
+@quiet
+@given(schedules)
+def test_every_row_is_visited_once_in_every_epoch_and_pass(schedule):
+    assert schedule.steps == schedule.blocks * schedule.epochs
+    for epoch in range(schedule.epochs):
+        visits = [schedule.visit(epoch * schedule.blocks + position) for position in range(schedule.blocks)]
+        assert {visit.epoch for visit in visits} == {epoch}
+        for turn in range(schedule.passes):
+            seen = np.concatenate([rows_of(schedule, visit, turn) for visit in visits])
+            assert sorted(seen.tolist()) == list(range(schedule.rows))
+
+
+@quiet
+@given(schedules)
+def test_blocks_are_fixed_runs_of_whole_batches(schedule):
+    for step in range(schedule.steps):
+        visit = schedule.visit(step)
+        assert visit.start == visit.block * schedule.batch_size * schedule.batches_per_block
+        assert visit.size == visit.stop - visit.start > 0
+        last = visit.block == schedule.blocks - 1
+        assert visit.stop == schedule.rows if last else visit.size == schedule.batch_size * schedule.batches_per_block
+
+
+@quiet
+@given(schedules)
+def test_batches_are_full_but_for_the_last_of_a_block(schedule):
+    for step in range(schedule.steps):
+        visit = schedule.visit(step)
+        edges = schedule.edges(visit)
+        sizes = np.diff(edges).tolist()
+        assert edges[0] == 0
+        assert sum(sizes) == visit.size
+        assert all(size == schedule.batch_size for size in sizes[:-1])
+        assert 0 < sizes[-1] <= schedule.batch_size
+
+
+@quiet
+@given(schedules)
+def test_updates_are_counted_as_they_come(schedule):
+    count = 0
+    for step in range(schedule.steps):
+        assert schedule.first_update(step) == count
+        count += schedule.passes * (len(schedule.edges(schedule.visit(step))) - 1)
+    assert schedule.updates == count
+
+
+@quiet
+@given(schedules)
+def test_an_epoch_ends_with_its_last_block(schedule):
+    ends = [step for step in range(schedule.steps) if schedule.ends_epoch(step)]
+    assert ends == [schedule.blocks * (epoch + 1) - 1 for epoch in range(schedule.epochs)]
+
+
+def stream_of(seed, epoch=0, turn=0, **changes):
+    chosen = {"rows": 100, "batch_size": 5, "batches_per_block": 2, "passes": 2, "epochs": 3, **changes}
+    schedule = schedule_for(**chosen, seed=seed)
+    steps = range(epoch * schedule.blocks, (epoch + 1) * schedule.blocks)
+    return np.concatenate([rows_of(schedule, schedule.visit(step), turn) for step in steps]).tolist()
+
+
+def test_the_same_seed_gives_the_same_schedule_and_another_one_another():
+    assert stream_of(7) == stream_of(7)
+    assert stream_of(7) != stream_of(8)
+
+
+def test_every_epoch_and_pass_has_its_own_order():
+    orders = [tuple(stream_of(7, epoch, turn)) for epoch in range(3) for turn in range(2)]
+    assert len(set(orders)) == 6
+
+
+def test_the_rows_of_a_single_block_are_reordered_in_every_epoch():
+    assert stream_of(7, 0, batches_per_block="all") != stream_of(7, 1, batches_per_block="all")
+
+
+def test_the_order_of_the_blocks_differs_between_epochs():
+    schedule = schedule_for(100, 5, 2, 1, 3, 7)
+    orders = {tuple(schedule.visit(10 * epoch + at).block for at in range(10)) for epoch in range(3)}
+    assert len(orders) == 3
+
+
+def test_the_schedule_of_a_seed_never_changes():
+    """All parties and the server compute it for themselves; these values may not be edited."""
+    schedule = schedule_for(23, 3, 2, 2, 2, 7)
+    assert [schedule.visit(step).block for step in range(8)] == [2, 1, 3, 0, 2, 0, 3, 1]
+    assert schedule.visit(2) == Visit(0, 3, 18, 23)
+    assert schedule.edges(schedule.visit(2)).tolist() == [0, 3, 5]
+    assert [schedule.first_update(step) for step in range(8)] == [0, 4, 8, 12, 16, 20, 24, 28]
+    assert schedule.order(schedule.visit(0), 0).tolist() == [4, 3, 0, 1, 2, 5]
+    assert schedule.order(schedule.visit(0), 1).tolist() == [4, 2, 0, 1, 3, 5]
+
+
+def test_more_batches_than_there_are_make_one_block():
+    schedule = schedule_for(10, 4, 16, 1, 2, 7)
+    assert (schedule.blocks, schedule.batches_per_block, schedule.updates) == (1, 3, 6)
+    assert schedule == schedule_for(10, 4, "all", 1, 2, 7)
+
+
+def test_no_rows_are_refused():
+    with pytest.raises(SettingsError, match="there are no rows to train on; check the files"):
+        schedule_for(0, 4, 16, 1, 2, 7)

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fdml.exchange.fixed_point import FRACTION_BITS, LARGEST, LARGEST_CODE, decode, encode
+
+in_range = arrays(np.float64, st.integers(0, 20), elements=st.floats(-LARGEST, LARGEST))
+on_the_grid = arrays(np.int64, st.integers(0, 20), elements=st.integers(-LARGEST_CODE, LARGEST_CODE))
+
+
+@given(in_range)
+def test_a_value_comes_back_to_half_a_step_of_the_grid(values):
+    assert np.abs(decode(encode(values)) - values).max(initial=0.0) <= 2.0**-33
+
+
+@given(on_the_grid)
+def test_what_is_on_the_grid_comes_back_exactly(codes):
+    np.testing.assert_array_equal(encode(decode(codes)), codes)
+
+
+@given(arrays(np.float32, 8, elements=st.floats(-1024, 1024, width=32)))
+def test_single_precision_is_not_rounded_twice(values):
+    np.testing.assert_array_equal(encode(values), encode(values.astype(np.float64)))
+
+
+@given(
+    st.lists(in_range.filter(lambda values: len(values) >= 4).map(lambda values: values[:4]), max_size=6), st.randoms()
+)
+def test_a_sum_does_not_depend_on_its_order(parts, random):
+    codes = [encode(part) for part in parts]
+    mixed = random.sample(codes, len(codes))
+    np.testing.assert_array_equal(sum(codes, np.zeros(4, np.int64)), sum(mixed, np.zeros(4, np.int64)))
+
+
+def test_sums_of_floats_would_depend_on_it():
+    """Why sums are made in whole numbers."""
+    floats = [1e16, 1.0, -1e16]
+    assert sum(floats) != sum([floats[0], floats[2], floats[1]])
+
+
+def test_two_thousand_parties_can_be_summed_without_overflow():
+    assert 2**11 * LARGEST_CODE <= 2**63
+    assert (2**11 - 1) * LARGEST_CODE <= np.iinfo(np.int64).max
+
+
+@pytest.mark.parametrize(("value", "code"), [(1.0, 2**32), (-0.5, -(2**31)), (2.0**-32, 1), (2.0**-34, 0)])
+def test_the_format_on_the_wire_is_fixed(value, code):
+    assert FRACTION_BITS == 32
+    assert encode(np.array([value])).tolist() == [code]
