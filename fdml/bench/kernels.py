@@ -30,7 +30,6 @@ from fdml.party.kernels import LOGISTIC, Lesson
 from fdml.party.models import Compiled, build_compiled
 from fdml.settings import Kind, ModelSettings
 
-QUESTION = "How many microseconds does an update with 100 sparse rows take, beside torch and scikit-learn?"
 KINDS: tuple[Kind, ...] = ("linear", "fm", "mlp")
 TARGETS = {"linear torch/fdml time": 15.0, "mlp torch/fdml time": 4.0, "linear scikit-learn/fdml time": 1.0}
 UNIT = "us per batch"
@@ -54,7 +53,7 @@ class Sizes:
     hidden: int = 64
     torch_batches: int = 200
     """Batches that torch, being slow, trains per round; the next round goes on from there."""
-    rounds: int = 7
+    rounds: int = 11
 
 
 def run(progress: Progress, sizes: Sizes | None = None) -> Report:
@@ -67,11 +66,19 @@ def run(progress: Progress, sizes: Sizes | None = None) -> Report:
         timings = measure(_contenders(sizes, rows, labels), sizes.rounds, progress=progress)
     return Report(
         "kernels",
-        QUESTION,
+        _question(sizes),
         [timing.row(UNIT, 1e6, batch_size=sizes.batch_size) for timing in timings.values()],
         _ratios(timings),
-        found | {"sizes": asdict(sizes)},
+        found,
         commit(),
+    )
+
+
+def _question(sizes: Sizes) -> str:
+    return (
+        f"How long does an update with {sizes.batch_size} sparse rows take, beside torch and scikit-learn? "
+        f"({sizes.rows:,} rows with {sizes.entries} of {sizes.width:,} features; "
+        f"FM with {sizes.factors} factors, MLP with {sizes.hidden} hidden units)"
     )
 
 

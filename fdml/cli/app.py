@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fdml.cli import compare, demo
+from fdml.cli import bench, compare, demo
 from fdml.errors import FdmlError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("compare")(compare.compare)
-
+app.command("bench")(bench.bench)
 
 
 def main() -> None:

@@ -8,15 +8,39 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.bench.registry import run_benchmark
-from fdml.cli.output import aside, check_writable, shown, write_json
+from fdml.bench.measure import Report
+from fdml.bench.registry import BENCHMARKS, run_benchmark
+from fdml.cli.output import aside, check_writable, say, shown, write_json
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="kernels")],
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
-    """Measure; every figure comes with its spread, the machine and the commit."""
+    """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json)
     report = run_benchmark(name, lambda line: aside.print(line, highlight=False))
+    say(report.question)
+    shown.print(_results(report))
+    shown.print(_ratios(report))
+    say(f"commit {report.commit}; " + ", ".join(f"{key} {value}" for key, value in report.machine.items()))
     write_json(json, report.as_json())
+
+
+def _results(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("contender", "median", "min", "max", "unit"):
+        table.add_column(heading, justify="left" if heading in ("contender", "unit") else "right")
+    for row in report.results:
+        figures = (f"{row[key]:,.1f}" for key in ("median", "min", "max"))
+        table.add_row(row["contender"], *figures, row["unit"])
+    return table
+
+
+def _ratios(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("ratio", "median", "min", "max"):
+        table.add_column(heading, justify="left" if heading == "ratio" else "right")
+    for name, spread in report.as_json()["ratios"].items():
+        table.add_row(name, *(f"{spread[key]:.2f}" for key in ("median", "min", "max")))
+    return table

@@ -7,7 +7,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, shown, write_json
+from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, say, shown, write_json
 from fdml.errors import SettingsError
 from fdml.run import compare as schemes
 from fdml.run.compare import workload
@@ -69,10 +69,9 @@ def compare(
     metric = METRIC_OF[problem.code.task]
     with epochs_shown(aside, workload(problem, chosen, some), "training") as listener:
         curves = schemes.compare(problem, chosen, some, listener)
-    shown.print(
+    say(
         f"{source}: {problem.code.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
-        f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}",
-        highlight=False,
+        f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}"
     )
     shown.print(comparison_table(curves, metric))
     write_json(json, comparison_json(curves, metric, {"data": str(source), "task": problem.code.task, "seeds": seeds}))

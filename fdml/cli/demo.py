@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, shown, write_json
+from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, say, shown, write_json
 from fdml.run.compare import compare, workload
 from fdml.run.paper import PAPER, a9a_problem, contenders
 from fdml.watch.plots import draw_comparison
@@ -27,10 +27,10 @@ def demo(
     problem, chosen = a9a_problem(), contenders()
     with epochs_shown(aside, workload(problem, chosen, range(seeds)), "training") as listener:
         curves = compare(problem, chosen, range(seeds), listener)
-    shown.print(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
+    say(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
     shown.print(comparison_table(curves, "auc", PAPER))
-    shown.print("alone: party 0's features only; late fusion: each trains alone, predictions summed and recalibrated;")
-    shown.print("pooled: all features in one place; joint: fdml, only predictions exchanged. Seconds are training alone.")
+    say("alone: party 0's features only; late fusion: each trains alone, predictions summed and recalibrated;")
+    say("pooled: all features in one place; joint: fdml, only predictions exchanged. Seconds are training alone.")
     write_json(json, comparison_json(curves, "auc", {"data": "a9a", "task": "binary", "seeds": seeds}))
     if plot is not None:
         draw_comparison(curves, "auc", plot)

@@ -20,6 +20,11 @@ aside = Console(stderr=True)
 """For progress and remarks, so that figures alone go to standard output."""
 
 
+def say(line: str) -> None:
+    """A line of plain text, however long."""
+    shown.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
 def comparison_table(
     curves: Sequence[Curve], metric: str, paper: Mapping[tuple[str, str], EpochRecord] | None = None
 ) -> Table:

@@ -100,7 +100,8 @@ def _named(name: str, names: Sequence[str]) -> list[int]:
         return [names.index(name)]
     found = [at for at, known in enumerate(names) if known.startswith(name) and known[len(name)] in MARKS]
     if not found:
-        raise no_such("feature or column", name, names)
+        made_of = dict.fromkeys(re.split(f"[{MARKS}]", known)[0] for known in names)
+        raise no_such("feature or column", name, list(made_of))
     return found
 
 

@@ -90,7 +90,13 @@ def test_the_report_has_every_contender_and_ratio():
 
 def test_torch_gets_its_threads_back():
     before = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="halfway"), one_thread():
-        assert torch.get_num_threads() == 1
-        raise RuntimeError("halfway")
+    with one_thread():
+        inside = torch.get_num_threads()
+    assert (inside, torch.get_num_threads()) == (1, before)
+
+
+def test_torch_gets_its_threads_back_after_an_error():
+    before = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), one_thread():
+        _ = 1 / 0
     assert torch.get_num_threads() == before

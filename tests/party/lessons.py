@@ -23,7 +23,10 @@ class Shape:
     batch: int = 5
 
 
-def random_features(random, shape=Shape(), *, density=0.5):
+USUAL = Shape()
+
+
+def random_features(random, shape=USUAL, *, density=0.5):
     """Many entries are zero, and at least one row has none at all."""
     x = random.normal(size=(shape.rows, shape.width)) * (random.random((shape.rows, shape.width)) < density)
     x[shape.start + (shape.rows - shape.start) // 2] = 0.0
@@ -40,7 +43,7 @@ def random_labels(random, rows, loss):
     return random.integers(0, 3 if loss == "softmax" else 2, rows).astype(np.float64)
 
 
-def random_lesson(random, loss, precision, shape=Shape(), *, rate=0.3, echo=2.0):
+def random_lesson(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0):
     """A lesson over the rows from `shape.start` to the last."""
     size, outputs, dtype = shape.rows - shape.start, OUTPUTS_OF[loss], DTYPES[precision]
     edges = np.minimum(np.arange(0, size + shape.batch, shape.batch), size)

@@ -5,7 +5,7 @@ arrays. It reads and writes the flat vector of the compiled model, so that both
 can begin at the same parameters and be compared at the end.
 """
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class PlainMlp:
 
     def __init__(self, width, outputs, *, bias, hidden):
         sizes = [width, *hidden, outputs]
-        self.weights = [np.zeros((below, above)) for below, above in zip(sizes, sizes[1:], strict=False)]
+        self.weights = [np.zeros((below, above)) for below, above in pairwise(sizes)]
         self.biases = [np.zeros(units) for units in (sizes[1:] if bias else hidden)]
 
     def layers(self, x):

@@ -25,7 +25,7 @@ def test_the_rates_of_a_stretch_are_a_stretch_of_the_rates(decay):
 
 
 def start(wanted, **model):
-    return starting_rate(wanted, ModelSettings(**model), curvature=0.25, parties=4, square_norm=10.0)
+    return starting_rate(wanted, ModelSettings(**model), curvature=0.25, parties=4, inputs=20, square_norm=10.0)
 
 
 def test_a_rate_asked_for_is_taken():
@@ -37,6 +37,15 @@ def test_the_automatic_rate_is_safe_for_all_parties_together(rule, expected):
     assert start("auto", rule=rule) == pytest.approx(expected)
 
 
+def test_the_hidden_units_of_an_mlp_count_as_more_inputs():
+    assert start("auto", kind="mlp", hidden=(15, 5)) == pytest.approx(start("auto") / 2)
+
+
+def test_rows_of_zeros_give_a_finite_rate():
+    rate = starting_rate("auto", ModelSettings(l2=0.0), curvature=1.0, parties=1, inputs=0, square_norm=0.0)
+    assert np.isfinite(rate)
+
+
 def test_a_rate_that_l2_would_overshoot_is_refused():
-    with pytest.raises(SettingsError, match="learning_rate 0.5 times l2 2 must be below 1; lower one of them"):
+    with pytest.raises(SettingsError, match=r"learning_rate 0\.5 times l2 2 must be below 1; lower one of them"):
         start(0.5, l2=2.0)

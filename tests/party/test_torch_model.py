@@ -1,5 +1,7 @@
 """The torch adapter, and with it torch.optim as a second witness of the update rules."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -34,7 +36,7 @@ def as_linear(parameters, outputs):
 
 def as_mlp(parameters, outputs):
     sizes = [WIDTH, 5, 4, outputs]
-    layers = [torch.nn.Linear(below, above) for below, above in zip(sizes, sizes[1:], strict=False)]
+    layers = [torch.nn.Linear(below, above) for below, above in pairwise(sizes)]
     shapes = [(WIDTH, 5), (4, 5), (outputs, 4)]
     with torch.no_grad():
         at = 0

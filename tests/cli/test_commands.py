@@ -1,0 +1,170 @@
+"""The commands as a user runs them: in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FDML = Path(sys.executable).with_name("fdml")
+
+
+def fdml(*words, cwd):
+    return subprocess.run([FDML, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A CSV file with a label that both halves of its columns are needed for."""
+    random = np.random.default_rng(0)
+    age, hours = random.integers(18, 80, 900), random.normal(40, 9, 900)
+    city = random.choice(["Oslo", "Rome", "Bern"], 900)
+    rich = (age > 45).astype(int) + (city == "Bern") + (hours > 42) >= 2
+    lines = [f"{at},{age[at]},{hours[at]:.2f},{city[at]},{'yes' if rich[at] else 'no'}" for at in range(900)]
+    (tmp_path / "people.csv").write_text("id,age,hours,city,rich\n" + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_compare_prints_a_table_and_writes_figures_and_plots(people):
+    run = fdml(
+        "compare", "people.csv", "--label", "rich", "--ignore", "id", "--groups", "age; hours,city",
+        "--models", "linear,fm", "--epochs", "5", "--json", "out.json", "--plot", "out.png", cwd=people,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    for word in ("alone", "late fusion", "pooled", "joint", "LR", "FM", "test AUC"):
+        assert word in run.stdout
+    written = json.loads((people / "out.json").read_text())
+    assert [(row["model"], row["scheme"]) for row in written["rows"]] == [
+        (model, scheme) for model in ("LR", "FM") for scheme in ("alone", "late fusion", "pooled", "joint")
+    ]
+    assert set(written["rows"][0]) == {"model", "scheme", "train_objective", "test_loss", "test_auc", "seconds"}
+    assert len(written["history"]) == 2 * 4 * 5
+    joint, alone = written["rows"][3], written["rows"][0]
+    assert joint["test_auc"] > alone["test_auc"] + 0.05
+    assert (people / "out.png").read_bytes().startswith(b"\x89PNG")
+    assert "training: " in run.stderr, "progress goes to standard error, as plain lines"
+
+
+@pytest.fixture
+def run_folder(people):
+    rows = (people / "people.csv").read_text().splitlines()[1:]
+    cells = [row.split(",") for row in rows]
+    for name, head, keep in (("shop", "user,age,rich", (0, 1, 4)), ("bank", "client,hours,city", (0, 2, 3))):
+        (people / name).mkdir()
+        ordered = cells if name == "shop" else cells[100:][::-1]
+        text = "\n".join([head, *(",".join(row[at] for at in keep) for row in ordered)])
+        (people / name / "data.csv").write_text(text + "\n")
+    (people / "run.toml").write_text(
+        'parties = ["shop", "bank"]\nlabel_party = "shop"\n[training]\nepochs = 4\nlearning_rate = "auto"\n'
+    )
+    (people / "shop" / "party.toml").write_text(
+        'party = "shop"\nrun = "../run.toml"\n[data]\npath = "data.csv"\nid = "user"\nlabel = "rich"\n'
+    )
+    (people / "bank" / "party.toml").write_text(
+        'party = "bank"\nrun = "../run.toml"\n[data]\npath = "data.csv"\nid = "client"\n[model]\nkind = "mlp"\n'
+    )
+    return people
+
+
+def test_compare_takes_a_run_file_and_joins_the_parties_by_id(run_folder):
+    run = fdml("compare", "run.toml", "--json", "out.json", cwd=run_folder)
+    assert run.returncode == 0, run.stderr
+    assert "640 training and 160 test rows" in run.stdout
+    rows = json.loads((run_folder / "out.json").read_text())["rows"]
+    assert {row["model"] for row in rows} == {"LR+NN"}
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+BAD_RUNS = {
+    "wrong column": ("shop/party.toml", '"rich"', '"ritch"', "no label column 'ritch'; did you mean 'rich'?"),
+    "unknown setting": ("run.toml", "epochs", "epoch", "unknown setting 'epoch'; did you mean 'epochs'?"),
+    "value out of range": ("run.toml", "= 4", "= 0", "setting 'epochs' is 0: input should be greater than 0"),
+    "unknown task": ("run.toml", "label_party", 'task = "rank"\nlabel_party', "setting 'task' is 'rank'"),
+    "labels of the wrong kind": (
+        "run.toml", "label_party", 'task = "regression"\nlabel_party', '"regression" needs numbers as labels',
+    ),
+    "one class": ("shop/data.csv", ",no", ",yes", "all 640 labels are 'yes': one class only"),
+    "no labels": ("shop/party.toml", 'label = "rich"', "", "label party 'shop' has no labels; set data.label"),
+    "an empty party": (
+        "bank/party.toml", '[model]', 'ignore = ["hours", "city"]\n[model]', "neither features nor labels",
+    ),
+    "a party that is not there": ("run.toml", '"bank"]', '"bankk"]', "party 'bankk' of run.toml has no file"),
+    "not TOML": ("run.toml", "parties", "parties parties", "not valid TOML"),
+    "no ids in common": ("bank/party.toml", 'id = "client"', 'id = "hours"', "share no id"),
+    "a file that is not there": ("bank/party.toml", '"data.csv"', '"dada.csv"', "there is no file"),
+    "diverging": ("run.toml", '"auto"', "9e3", "training has diverged; lower learning_rate"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", BAD_RUNS)
+def test_bad_input_is_one_clear_line_and_exit_code_1(run_folder, fault):
+    file, old, new, message = BAD_RUNS[fault]
+    change(run_folder / file, old, new)
+    run = fdml("compare", "run.toml", cwd=run_folder)
+    said = [line for line in run.stderr.splitlines() if not line.startswith("training:")]
+    assert run.returncode == 1
+    assert len(said) == 1, run.stderr
+    assert message in said[0]
+    assert "Traceback" not in run.stderr
+
+
+def test_nan_in_features_names_column_and_row_and_the_way_out(people):
+    lines = (people / "people.csv").read_text().splitlines()
+    lines[3] = lines[3].replace(lines[3].split(",")[2], "nan")
+    (people / "people.csv").write_text("\n".join(lines) + "\n")
+    run = fdml("compare", "people.csv", "--label", "rich", cwd=people)
+    assert run.returncode == 1
+    assert "'hours'" in run.stderr
+    assert "row 3" in run.stderr
+    assert 'data.missing = "mean"' in run.stderr
+    assert fdml("compare", "people.csv", "--label", "rich", "--missing", "mean", "--epochs", 1, cwd=people).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--models", "forest"], "--models has 'forest'; it takes linear, fm, mlp"),
+        (["--task", "rank"], "--task is 'rank'; it takes binary, multiclass, regression"),
+        (["--groups", "age; cty"], "'cty'; did you mean 'city'?"),
+        (["--groups", "age;"], "group 2 has no features"),
+        (["--json", "no/such/out.json"], "there is no folder 'no/such'"),
+        (["--epochs", "0"], "setting 'epochs' is 0"),
+        (["--learning-rate", "fast"], "setting 'learning_rate' is 'fast'"),
+        (["--holdout", "2"], "holding out 2 of 900 rows"),
+    ],
+)
+def test_wrong_options_are_named(people, words, message):
+    run = fdml("compare", "people.csv", "--label", "rich", *words, cwd=people)
+    assert run.returncode == 1
+    assert message in run.stderr
+
+
+def test_wrong_usage_exits_with_2(tmp_path):
+    assert fdml("compare", cwd=tmp_path).returncode == 2
+    assert fdml("no-such-command", cwd=tmp_path).returncode == 2
+    assert fdml("compare", "x.csv", "--no-such-option", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.slow
+def test_demo_writes_the_table_its_json_and_the_plots(tmp_path):
+    run = fdml("demo", "--seeds", 1, "--json", "demo.json", "--plot", "demo.png", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert ".9026" in run.stdout, "the paper's own figures stand beside ours"
+    rows = json.loads((tmp_path / "demo.json").read_text())["rows"]
+    assert len(rows) == 8
+    assert (tmp_path / "demo.png").stat().st_size > 50_000
+
+
+def test_an_unknown_benchmark_lists_the_known_ones(tmp_path):
+    run = fdml("bench", "colonels", cwd=tmp_path)
+    assert run.returncode == 1
+    assert "kernels" in run.stderr
