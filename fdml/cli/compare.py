@@ -41,9 +41,7 @@ def compare(
     batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_RUN)] = 100,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_RUN)] = "auto",
     l2: Annotated[float, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=_RUN)] = 1e-4,
-    missing: Annotated[
-        str, typer.Option(help="Missing numbers: error, mean or zero.", rich_help_panel=_RUN)
-    ] = "error",
+    missing: Annotated[str, typer.Option(help="Missing numbers: error, mean or zero.", rich_help_panel=_RUN)] = "error",
     ignore: Annotated[
         str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_RUN)
     ] = None,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fdml.errors import SettingsError
-from fdml.watch.history import Curve, EpochRecord
+from fdml.watch.history import Curve, EpochRecord, Scheme
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
@@ -26,7 +26,7 @@ def say(line: str) -> None:
 
 
 def comparison_table(
-    curves: Sequence[Curve], metric: str, paper: Mapping[tuple[str, str], EpochRecord] | None = None
+    curves: Sequence[Curve], metric: str, paper: Mapping[tuple[str, Scheme], EpochRecord] | None = None
 ) -> Table:
     """Figures of the last epoch, the paper's beside them where given."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -39,7 +39,12 @@ def comparison_table(
             table.add_column(heading, justify="right", style="dim")
     for curve in curves:
         last = curve.last
-        cells = [f"{last.train_objective:.4f}", f"{last.test_loss:.4f}", f"{last.test_metric:.4f}", f"{last.seconds:.2f}"]
+        cells = [
+            f"{last.train_objective:.4f}",
+            f"{last.test_loss:.4f}",
+            f"{last.test_metric:.4f}",
+            f"{last.seconds:.2f}",
+        ]
         if paper is not None:
             theirs = paper.get((curve.model, curve.scheme))
             cells += (

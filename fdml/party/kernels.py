@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
@@ -110,12 +110,12 @@ def kernel(function: F) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(_cache_folder())
     try:
-        compiled: F = numba.njit(
+        compiled: Any = numba.njit(
             nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
         )(function)
     finally:
         numba.config.CACHE_DIR = before
-    return compiled
+    return cast(F, compiled)
 
 
 def entries(rows: Any, row: int) -> Any:

@@ -121,7 +121,9 @@ class Compiled:
             theirs = state.get(name)
             if theirs is None or theirs.shape != mine.shape:
                 shape = None if theirs is None else theirs.shape
-                raise DataError(f"saved {name!r} has shape {shape}, this model needs {mine.shape}; was it another model?")
+                raise DataError(
+                    f"saved {name!r} has shape {shape}, this model needs {mine.shape}; was it another model?"
+                )
         self._memory = Memory(**{name: state[name].astype(mine.dtype) for name, mine in self._memory._asdict().items()})
 
     def _check(self, rows: Rows) -> None:
@@ -129,7 +131,9 @@ class Compiled:
             raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
 
 
-def build_compiled(settings: ModelSettings, inputs: int, outputs: int, *, bias: bool, key: tuple[int | str, ...]) -> Compiled:
+def build_compiled(
+    settings: ModelSettings, inputs: int, outputs: int, *, bias: bool, key: tuple[int | str, ...]
+) -> Compiled:
     """A linear, FM or MLP model with parameters drawn from the key."""
     random = generator(*key)
     match settings.kind:

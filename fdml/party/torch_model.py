@@ -107,11 +107,17 @@ class TorchModel:
 
     def penalty(self) -> float:
         """This party's part of the regulariser: l2 / 2 times its squared weights."""
-        return 0.5 * self._l2 * sum(float(each.detach().double().square().sum()) for each in self._parameters(weights=True))
+        return (
+            0.5
+            * self._l2
+            * sum(float(each.detach().double().square().sum()) for each in self._parameters(weights=True))
+        )
 
     def state(self) -> State:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
-        arrays = {f"{_MODULE}{name}": value.numpy(force=True).copy() for name, value in self._module.state_dict().items()}
+        arrays = {
+            f"{_MODULE}{name}": value.numpy(force=True).copy() for name, value in self._module.state_dict().items()
+        }
         for number, slots in self._optimizer.state_dict()["state"].items():
             for slot, value in slots.items():
                 if value is not None:

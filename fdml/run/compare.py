@@ -14,6 +14,7 @@ from fdml.settings import ModelSettings, TrainingSettings
 from fdml.watch.events import Listener
 from fdml.watch.history import SCHEMES, Curve, EpochRecord, Scheme, mean_records
 
+
 @dataclass(frozen=True)
 class Contender:
     """One kind of model to compare, under a name for people."""
@@ -32,7 +33,9 @@ def compare(
     for contender in contenders:
         runs = [_one_seed(problem.shuffled(seed), contender, seed, listener) for seed in seeds]
         results += [
-            Curve(contender.name, scheme, mean_records([run[scheme] for run in runs])) for scheme in SCHEMES if scheme in runs[0]
+            Curve(contender.name, scheme, mean_records([run[scheme] for run in runs]))
+            for scheme in SCHEMES
+            if scheme in runs[0]
         ]
     return results
 

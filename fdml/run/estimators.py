@@ -167,7 +167,9 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         return {f"party {at}": columns(rows, np.array(group)) for at, group in enumerate(self.groups_)}
 
     def _facts(self) -> dict[str, Any]:
-        named = isinstance(self.model, str) or (not callable(self.model) and all(isinstance(m, str) for m in self.model))
+        named = isinstance(self.model, str) or (
+            not callable(self.model) and all(isinstance(m, str) for m in self.model)
+        )
         return {
             "kind": type(self).__name__,
             "parameters": {
@@ -239,7 +241,9 @@ class FeatureDistributedClassifier(ClassifierMixin, FeatureDistributed):  # type
     def predict(self, X: Any) -> NDArray[np.generic]:
         """The most likely class of each row."""
         score = self.decision_function(X)
-        chosen: NDArray[np.generic] = self.classes_[score.argmax(axis=1) if score.ndim == 2 else (score > 0).astype(int)]
+        chosen: NDArray[np.generic] = self.classes_[
+            score.argmax(axis=1) if score.ndim == 2 else (score > 0).astype(int)
+        ]
         return chosen
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]

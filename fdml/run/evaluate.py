@@ -15,6 +15,7 @@ from fdml.run.simulate import Outcome, joint_score
 from fdml.settings import Loss, Task
 from fdml.watch.history import EpochRecord
 
+
 def mean_loss(loss: Loss, score: Floats, sample: Sample) -> float:
     """The weighted mean loss of the rows."""
     return float(np.average(LOSSES[loss].value(score, sample.labels), weights=sample.weights))

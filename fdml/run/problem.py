@@ -112,9 +112,11 @@ def _joined(tables: Mapping[str, Table]) -> dict[str, Table]:
 def _split(tables: Mapping[str, Table], holdout: float, seed: int) -> tuple[dict[str, Table], dict[str, Table]]:
     rows = len(next(iter(tables.values())))
     order = permutation(rows, seed, "holdout")
-    held = int(round(rows * holdout))
+    held = round(rows * holdout)
     if held < 1 or held >= rows:
-        raise DataError(f"holding out {holdout:g} of {rows} rows leaves {rows - held} to train on and {held} to test on")
+        raise DataError(
+            f"holding out {holdout:g} of {rows} rows leaves {rows - held} to train on and {held} to test on"
+        )
     keep, out = np.sort(order[held:]), np.sort(order[:held])
     return (
         {name: table.take(keep) for name, table in tables.items()},

@@ -33,25 +33,23 @@ def from_run_file(path: Path) -> tuple[Problem, list[Contender], int]:
 def _party_of(run: Path, name: str) -> PartySettings:
     path = run.parent / name / "party.toml"
     if not path.is_file():
-        raise SettingsError(f"party {name!r} of {run} has no file {str(path)!r}; every party needs its folder beside run.toml")
+        raise SettingsError(
+            f"party {name!r} of {run} has no file {str(path)!r}; every party needs its folder beside run.toml"
+        )
     settings = read_party(path)
     if settings.party != name:
         raise SettingsError(f"{path}: party is {settings.party!r}, but its folder is {name!r}; use one name")
     return settings
 
 
-def from_data_file(
-    data: DataSettings, groups: str | None, task: Task | None, holdout: float, seed: int
-) -> Problem:
+def from_data_file(data: DataSettings, groups: str | None, task: Task | None, holdout: float, seed: int) -> Problem:
     """Deal the columns of one file to parties; the first group's party holds the labels."""
     loaded = load(data)
     names = loaded.train.names
     chosen: Sequence[Sequence[int]] = halves(len(names)) if groups is None else parse_groups(groups, names)
     train = partition(loaded.train, chosen)
     test = None if loaded.test is None else partition(loaded.test, chosen)
-    parties = {
-        f"party {at}": PartyData(table, None if test is None else test[at]) for at, table in enumerate(train)
-    }
+    parties = {f"party {at}": PartyData(table, None if test is None else test[at]) for at, table in enumerate(train)}
     return pose(parties, "party 0", task or guess_task(loaded.train), None, holdout, seed)
 
 
@@ -68,5 +66,6 @@ def guess_task(table: Table) -> Task:
 def contenders(kinds: Sequence[Kind], parties: Sequence[str], training: TrainingSettings, l2: float) -> list[Contender]:
     """One contender per kind of model, the same kind at every party."""
     return [
-        Contender(MODEL_NAMES[kind], training, dict.fromkeys(parties, ModelSettings(kind=kind, l2=l2))) for kind in kinds
+        Contender(MODEL_NAMES[kind], training, dict.fromkeys(parties, ModelSettings(kind=kind, l2=l2)))
+        for kind in kinds
     ]

@@ -126,7 +126,9 @@ def test_nan_in_features_names_column_and_row_and_the_way_out(people):
     assert "'hours'" in run.stderr
     assert "row 3" in run.stderr
     assert 'data.missing = "mean"' in run.stderr
-    assert fdml("compare", "people.csv", "--label", "rich", "--missing", "mean", "--epochs", 1, cwd=people).returncode == 0
+    assert (
+        fdml("compare", "people.csv", "--label", "rich", "--missing", "mean", "--epochs", 1, cwd=people).returncode == 0
+    )
 
 
 @pytest.mark.parametrize(

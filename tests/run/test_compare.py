@@ -29,7 +29,9 @@ def problem_of(task, rows=2000, empty_label_party=False):
 
 
 def contender(epochs=30):
-    return Contender("LR", TrainingSettings(epochs=epochs, batch_size=10, learning_rate="auto"), dict.fromkeys("pq", ModelSettings()))
+    return Contender(
+        "LR", TrainingSettings(epochs=epochs, batch_size=10, learning_rate="auto"), dict.fromkeys("pq", ModelSettings())
+    )
 
 
 @pytest.mark.parametrize("task", TASKS)

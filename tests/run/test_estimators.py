@@ -49,7 +49,9 @@ def split(load, seed=0):
 
 
 def measure(model, X, y):
-    return roc_auc_score(y, model.decision_function(X)) if len(getattr(model, "classes_", ())) == 2 else model.score(X, y)
+    return (
+        roc_auc_score(y, model.decision_function(X)) if len(getattr(model, "classes_", ())) == 2 else model.score(X, y)
+    )
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])
@@ -74,7 +76,9 @@ def cancer():
 def test_sparse_and_dense_rows_give_the_same_model(cancer):
     X, X_test, y, _ = cancer
     dense = FeatureDistributedClassifier(random_state=0).fit(X, y).decision_function(X_test)
-    sparse = FeatureDistributedClassifier(random_state=0).fit(sp.csr_array(X), y).decision_function(sp.csr_array(X_test))
+    sparse = (
+        FeatureDistributedClassifier(random_state=0).fit(sp.csr_array(X), y).decision_function(sp.csr_array(X_test))
+    )
     np.testing.assert_allclose(dense, sparse, rtol=1e-6)
 
 
@@ -162,14 +166,14 @@ def test_wrong_choices_are_named(cancer):
     X, _, y, _ = cancer
     with pytest.raises(LabelError, match="one class only"):
         FeatureDistributedClassifier().fit(X, np.zeros(len(X)))
-    with pytest.raises(SettingsError, match="'kind' is 'forest'.*'linear', 'fm', 'mlp'"):
+    with pytest.raises(SettingsError, match=r"'kind' is 'forest'.*'linear', 'fm', 'mlp'"):
         FeatureDistributedClassifier(model="forest").fit(X, y)
     with pytest.raises(SettingsError, match="3 models for 2 groups"):
         FeatureDistributedClassifier(model=["mlp"] * 3).fit(X, y)
     with pytest.raises(SettingsError, match="loss 'softmax' does not fit task 'binary'"):
         FeatureDistributedClassifier(loss="softmax").fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
-        FeatureDistributedClassifier().fit(np.where(X == X[3, 2], np.nan, X), y)
+        FeatureDistributedClassifier().fit(np.where(X[3, 2] == X, np.nan, X), y)
 
 
 def test_it_works_in_a_pipeline_and_a_grid_search(cancer):
@@ -186,5 +190,7 @@ def test_rows_of_weight_zero_count_for_nothing(cancer):
     weights = np.concatenate([np.ones(len(y)), np.zeros(50)])
     settings = {"epochs": 30, "batch_size": 1000, "random_state": 0}
     clean = FeatureDistributedClassifier(**settings).fit(X, y).predict_proba(X_test)
-    weighed = FeatureDistributedClassifier(**settings).fit(np.vstack([X, X[:50]]), spoiled, weights).predict_proba(X_test)
+    weighed = (
+        FeatureDistributedClassifier(**settings).fit(np.vstack([X, X[:50]]), spoiled, weights).predict_proba(X_test)
+    )
     np.testing.assert_allclose(clean, weighed, rtol=1e-6)

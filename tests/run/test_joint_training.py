@@ -29,9 +29,7 @@ def test_joint_lr_batch_by_batch_equals_pooled_sgd(a9a_of, parties):
     problem = a9a_of(parties)
     joint = train_on(problem, LR, epochs=3, **LITERAL)
     pooled = train_on(problem.pooled(), LR, epochs=3, **LITERAL)
-    np.testing.assert_allclose(
-        weights_of(joint, problem), weights_of(pooled, problem.pooled()), rtol=0, atol=1e-5
-    )
+    np.testing.assert_allclose(weights_of(joint, problem), weights_of(pooled, problem.pooled()), rtol=0, atol=1e-5)
 
 
 def test_pooled_sgd_is_sgd_as_anyone_would_write_it(a9a_of):
@@ -40,14 +38,13 @@ def test_pooled_sgd_is_sgd_as_anyone_would_write_it(a9a_of):
     outcome = train_on(problem, LR, epochs=1, **LITERAL)
     plan_schedule = outcome.coordinator.schedule
     X, y = to_dense(problem.train.parts["pooled"]).astype(float), problem.train.labels
-    w, b, update = np.zeros(X.shape[1]), 0.0, 0
+    w, b = np.zeros(X.shape[1]), 0.0
     for step in range(plan_schedule.steps):
         visit = plan_schedule.visit(step)
         batch = visit.start + plan_schedule.order(visit, 0)
-        rate = 0.5 * (1 - update / plan_schedule.updates)
+        rate = 0.5 * (1 - step / plan_schedule.updates)
         error = 1 / (1 + np.exp(-(X[batch] @ w + b))) - y[batch]
         w, b = w * (1 - rate * 3e-4) - rate * X[batch].T @ error / len(batch), b - rate * error.mean()
-        update += 1
     np.testing.assert_allclose(outcome.models["pooled"].parameters, [*w, b], rtol=0, atol=1e-5)
 
 

@@ -48,5 +48,7 @@ def test_labels_of_the_wrong_kind_are_refused(task, labels, message):
 
 
 def test_a_test_label_that_training_never_saw_is_named():
-    with pytest.raises(LabelError, match="label 'c' in test row 1 does not occur in training; the classes are 'a', 'b'"):
+    with pytest.raises(
+        LabelError, match="label 'c' in test row 1 does not occur in training; the classes are 'a', 'b'"
+    ):
         learn_code("binary", np.array(["a", "b"])).numbers(np.array(["a", "c"]))

@@ -55,7 +55,7 @@ def test_test_rows_at_one_party_only_are_refused():
 
 
 def test_a_label_party_without_labels_is_refused():
-    with pytest.raises(LabelError, match="label party 'b' has no labels; set data.label"):
+    with pytest.raises(LabelError, match=r"label party 'b' has no labels; set data.label"):
         pose(two(), "b", "binary", None, 0.2, 7)
 
 

@@ -110,7 +110,7 @@ def test_a_silent_party_is_named_when_the_patience_ends():
 
 def test_a_step_size_that_l2_would_turn_round_is_refused():
     sample = sample_of()
-    with pytest.raises(SettingsError, match="learning_rate 2 times l2 0.6 must be below 1"):
+    with pytest.raises(SettingsError, match=r"learning_rate 2 times l2 0.6 must be below 1"):
         simulate(plan_of(sample, {n: ModelSettings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
 
 
