@@ -101,7 +101,7 @@ def _named(name: str, names: Sequence[str]) -> list[int]:
     found = [at for at, known in enumerate(names) if known.startswith(name) and known[len(name)] in MARKS]
     if not found:
         made_of = dict.fromkeys(re.split(f"[{MARKS}]", known)[0] for known in names)
-        raise no_such("feature or column", name, list(made_of))
+        raise no_such("feature or column", name, list(dict.fromkeys([*made_of, *names])))
     return found
 
 

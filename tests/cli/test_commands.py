@@ -99,7 +99,7 @@ BAD_RUNS = {
     ),
     "a party that is not there": ("run.toml", '"bank"]', '"bankk"]', "party 'bankk' of run.toml has no file"),
     "not TOML": ("run.toml", "parties", "parties parties", "not valid TOML"),
-    "no ids in common": ("bank/party.toml", 'id = "client"', 'id = "hours"', "share no id"),
+    "ids that repeat": ("bank/party.toml", 'id = "client"', 'id = "city"', "rows whose id stands there before"),
     "a file that is not there": ("bank/party.toml", '"data.csv"', '"dada.csv"', "there is no file"),
     "diverging": ("run.toml", '"auto"', "9e3", "training has diverged; lower learning_rate"),
 }  # fmt: skip

