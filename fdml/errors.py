@@ -7,13 +7,17 @@ FdmlError
 ├── AlignmentError        parties disagree about their shared rows
 ├── ExchangeError         the line to the other side failed
 │   ├── MessageRefused    a message that breaks the protocol; nothing was changed
+│   ├── ServerUnreachable the server did not answer
 │   └── PartyFailed       another party of the run stopped with an error
 ├── WaitedTooLong         names the party waited for
+├── StateDamaged          saved state that cannot be trusted
 ├── TrainingDiverged      predictions left the range that can be exchanged
 └── MissingExtra          an optional dependency is not installed
 
 Errors about values are also `ValueError`, as scikit-learn's conventions ask.
 """
+
+from enum import Enum
 
 
 class FdmlError(Exception):
@@ -40,8 +44,29 @@ class ExchangeError(FdmlError):
     """The line to the other side failed."""
 
 
+class Refusal(Enum):
+    """Why a message was refused."""
+
+    UNAUTHENTICATED = "no certificate of this run"
+    NOT_PERMITTED = "not this party's to say"
+    MISMATCH = "the two sides mean different runs"
+    INVALID = "not a message that makes sense"
+    CONFLICT = "differs from what was said before"
+    GAP = "out of turn"
+    FENCED = "from a process that was replaced"
+    TOO_LARGE = "over the size limit"
+
+
 class MessageRefused(ExchangeError):
     """A message broke the protocol; the receiver's state is as it was before."""
+
+    def __init__(self, message: str, refusal: Refusal) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+class ServerUnreachable(ExchangeError):
+    """The server did not answer within the run's patience."""
 
 
 class PartyFailed(ExchangeError):
@@ -50,6 +75,10 @@ class PartyFailed(ExchangeError):
 
 class WaitedTooLong(FdmlError):
     """A wait passed its deadline; the message names the party waited for."""
+
+
+class StateDamaged(FdmlError):
+    """Saved state is damaged beyond what a crash can do."""
 
 
 class TrainingDiverged(FdmlError, ValueError):

@@ -7,6 +7,7 @@ the party's data is and which model it trains.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -79,6 +80,8 @@ class TrainingSettings(Settings):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
     patience: PositiveFloat = 60.0
     """Seconds to wait for another party before giving up and naming it."""
+    checkpoint_seconds: NonNegativeFloat = 5.0
+    """How often a party saves its state; what it did since is computed again after a crash."""
 
 
 class EvaluationSettings(Settings):
@@ -161,6 +164,8 @@ class PartySettings(Settings):
 
     party: str
     run: Path
+    server: str | None = None
+    """Where this party reaches the server; None takes the run's address."""
     data: DataSettings
     model: ModelSettings = ModelSettings()
 
@@ -203,6 +208,11 @@ def read_party(path: Path) -> PartySettings:
         }
     )
     return settings.model_copy(update={"run": home / settings.run, "data": data})
+
+
+def run_hash(settings: RunSettings) -> bytes:
+    """What all sides must agree on: the settings themselves, not how the file is written."""
+    return hashlib.blake2b(settings.model_dump_json().encode(), digest_size=32).digest()
 
 
 def _read(path: Path, kind: type[S]) -> S:

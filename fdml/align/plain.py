@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,8 +15,9 @@ from fdml.errors import AlignmentError
 def shared_rows(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
     """For every party the numbers of its rows that all parties hold, in one common order.
 
-    The order is that of the first party. Parties without ids are matched by
-    position, which only works if none has ids and all have equally many rows.
+    The order follows from the ids alone, so every party can find it for itself.
+    Parties without ids are matched by position, which only works if none has ids
+    and all have equally many rows.
     """
     with_ids = [name for name, table in tables.items() if table.ids is not None]
     if not with_ids:
@@ -47,12 +49,34 @@ def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
                 f"keep one row per id, or add a column to data.id"
             )
     first, *others = places.values()
-    shared = [each for each in first if all(each in other for other in others)]
+    shared = sorted((each for each in first if all(each in other for other in others)), key=id_digest)
     if not shared:
         raise AlignmentError(
             f"the parties {', '.join(tables)} share no id; check data.id, the ids' types and how they are written"
         )
     return {name: np.array([place[each] for each in shared], np.int64) for name, place in places.items()}
+
+
+def id_digest(written: object) -> bytes:
+    """What ids are ordered by."""
+    return hashlib.blake2b(repr(written).encode(), digest_size=16).digest()
+
+
+def own_order(table: Table) -> tuple[NDArray[np.int64], bytes]:
+    """A party's rows in the order of their ids, and a hash over the ids in that order.
+
+    Equal hashes mean equal rows at every place. Without ids the order is as it is
+    and the hash stands for the number of rows alone.
+    """
+    if table.ids is None:
+        return np.arange(len(table)), hashlib.blake2b(b"%d rows by position" % len(table), digest_size=32).digest()
+    digests = [id_digest(_written(each)) for each in table.ids.tolist()]
+    repeated = len(digests) - len(set(digests))
+    if repeated:
+        raise AlignmentError(f"{repeated} rows have an id that stands there before; keep one row per id")
+    order = np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
+    joined = hashlib.blake2b(b"".join(digests[row] for row in order), digest_size=32)
+    return order, joined.digest()
 
 
 def _written(value: object) -> object:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fdml.cli import bench, compare, demo
+from fdml.cli import bench, compare, demo, join, new, serve, simulate, status
 from fdml.errors import FdmlError
 
 app = typer.Typer(
@@ -18,6 +18,11 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("compare")(compare.compare)
+app.command("new")(new.new)
+app.command("serve")(serve.serve)
+app.command("join")(join.join)
+app.command("simulate")(simulate.simulate)
+app.command("status")(status.status)
 app.command("bench")(bench.bench)
 
 

@@ -20,3 +20,7 @@ class Channel(Protocol):
         Raises `WaitedTooLong` with the name of the silent party, or `PartyFailed`.
         """
         ...
+
+    def keep(self, step: int) -> None:
+        """Say that no total up to this step will ever be asked for again."""
+        ...

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from fdml.errors import PartyFailed, WaitedTooLong
-from fdml.exchange.messages import Push, Release, Reply, Total
+from fdml.exchange.messages import Kept, Push, Release, Reply, Total
 
-Handle = Callable[[str, Push], list[Reply]]
+Handle = Callable[[str, Push | Kept], list[Reply]]
 
 
 class InProcessExchange:
@@ -39,8 +39,14 @@ class InProcessExchange:
         """Bring one push to the coordinator and deliver what comes back."""
         with self._changed:
             for reply in self._handle(party, push):
-                self._arrived[reply.to][reply.total.step] = reply.total
+                if isinstance(reply.message, Total):
+                    self._arrived[reply.to][reply.message.step] = reply.message
             self._changed.notify_all()
+
+    def keep(self, party: str, step: int) -> None:
+        """Tell the coordinator which totals it may forget."""
+        with self._changed:
+            self._handle(party, Kept(step))
 
     def receive(self, party: str, step: int) -> Total:
         """Wait for a total, at most as long as the run's patience."""
@@ -78,3 +84,7 @@ class InProcessChannel:
     def receive(self, step: int) -> Total:
         """Wait for the total of a step."""
         return self._exchange.receive(self._party, step)
+
+    def keep(self, step: int) -> None:
+        """Say that no total up to this step will ever be asked for again."""
+        self._exchange.keep(self._party, step)

@@ -7,14 +7,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fdml.exchange.fixed_point import Codes
+
+PROTOCOL = 1
+"""Changes whenever the meaning of a message does."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """Predictions that have passed the guard; only a guard makes them. `(rows, outputs)`."""
+    """Predictions that have passed the guard; only a guard makes them. `(rows, outputs)`, or flat off the wire."""
 
     values: Codes
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message on every line."""
+
+    run_hash: bytes
+    alignment_hash: bytes
+    rows: int
+    held_out: int
+    incarnation: int
+    """Counts the starts of this party; a process of an older start is shut out."""
+    done: int = -1
+    """The last step this party will never need the total of again."""
+    protocol: int = PROTOCOL
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The label party's labels as numbers, where the run shares them; to the server, and on to the other parties."""
+
+    outputs: int
+    train: NDArray[np.float64]
+    held_out: NDArray[np.float64]
+    train_weights: NDArray[np.float64]
+    held_out_weights: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,6 +55,62 @@ class Push:
 
     step: int
     release: Release
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The party has saved its state after this step and will not ask for earlier totals again."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A party's predictions of the held-out rows at the end of an epoch."""
+
+    epoch: int
+    release: Release
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What the label party found at the end of an epoch."""
+
+    epoch: int
+    seconds: float
+    train_loss: float
+    """Mean loss of the epoch's totals as they were received."""
+    test_loss: float
+    test_metric: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The party has trained to the end."""
+
+    model_hash: bytes
+
+
+FromParty = Hello | Labels | Push | Kept | Trial | Metrics | Finished
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The party may go on.
+
+    `pushed` is the last step the server has from it, `judged` the epochs whose
+    metrics it has from the label party.
+    """
+
+    pushed: int
+    judged: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """So many messages of this line are safely stored."""
+
+    count: int
 
 
 @dataclass(frozen=True)
@@ -44,8 +132,26 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """The sum of all parties' predictions of the held-out rows at the end of an epoch; to the label party."""
+
+    epoch: int
+    values: Codes
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Whom the party's next total waits for."""
+
+    parties: tuple[str, ...]
+
+
+FromServer = Welcome | Labels | Accepted | Total | Verdict | Waiting
+
+
+@dataclass(frozen=True)
 class Reply:
     """A message from the server and the party it goes to."""
 
     to: str
-    total: Total
+    message: FromServer

@@ -19,13 +19,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fdml.data.partition import halves, number_groups
 from fdml.data.rows import Rows, as_rows, columns
-from fdml.data.shuffle import permutation
 from fdml.errors import DataError, SettingsError
 from fdml.party.build import ModuleFactory
 from fdml.party.losses import LOSSES, Floats, Logistic, Softmax
 from fdml.party.models import Model, State
 from fdml.run.labels import LabelCode, learn_code
-from fdml.run.problem import Sample, mean_one
+from fdml.run.problem import Sample, mean_one, shuffled_rows
 from fdml.run.simulate import Plan, joint_score, simulate
 from fdml.run.store import read_archive, write_archive
 from fdml.settings import Loss, ModelSettings, Task, TrainingSettings, loss_for
@@ -128,7 +127,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         plan = self._plan(seed)
         sample = Sample(self._parts(X), self.code_.numbers(labels), mean_one(weights, len(weights)))
         start = {name: model.state() for name, model in self.models_.items()} if going_on else None
-        outcome = simulate(plan, sample.take(permutation(len(sample), seed, "align")), start=start)
+        outcome = simulate(plan, sample.take(shuffled_rows(len(sample), seed)), start=start)
         self.models_: dict[str, Model] = dict(outcome.models)
         self.n_iter_ = self.epochs
         return self

@@ -64,8 +64,13 @@ class Problem:
 
     def shuffled(self, seed: int) -> Problem:
         """The training rows in an order drawn from the seed."""
-        order = permutation(len(self.train), seed, "align")
+        order = shuffled_rows(len(self.train), seed)
         return Problem(self.label_party, self.code, self.loss, self.train.take(order), self.test)
+
+
+def shuffled_rows(rows: int, seed: int) -> NDArray[np.int64]:
+    """The order in which a run numbers its training rows."""
+    return permutation(rows, seed, "align")
 
 
 def pose(
@@ -111,17 +116,22 @@ def _joined(tables: Mapping[str, Table]) -> dict[str, Table]:
 
 def _split(tables: Mapping[str, Table], holdout: float, seed: int) -> tuple[dict[str, Table], dict[str, Table]]:
     rows = len(next(iter(tables.values())))
+    keep, out = split_rows(rows, holdout, seed)
+    return (
+        {name: table.take(keep) for name, table in tables.items()},
+        {name: table.take(out) for name, table in tables.items()},
+    )
+
+
+def split_rows(rows: int, holdout: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers to train on and to hold out, each in ascending order."""
     order = permutation(rows, seed, "holdout")
     held = round(rows * holdout)
     if held < 1 or held >= rows:
         raise DataError(
             f"holding out {holdout:g} of {rows} rows leaves {rows - held} to train on and {held} to test on"
         )
-    keep, out = np.sort(order[held:]), np.sort(order[:held])
-    return (
-        {name: table.take(keep) for name, table in tables.items()},
-        {name: table.take(out) for name, table in tables.items()},
-    )
+    return np.sort(order[held:]), np.sort(order[:held])
 
 
 def _sample(tables: Mapping[str, Table], labels: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Sample:

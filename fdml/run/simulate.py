@@ -14,7 +14,7 @@ from fdml.errors import PartyFailed
 from fdml.exchange.in_process import InProcessExchange
 from fdml.party.build import ModuleFactory, build_model
 from fdml.party.kernels import no_lesson
-from fdml.party.loop import Homework, train
+from fdml.party.loop import Homework, Worker, train
 from fdml.party.losses import LOSSES, Floats
 from fdml.party.models import Model, State
 from fdml.party.rates import Rate, starting_rate
@@ -31,7 +31,7 @@ class Plan:
 
     training: TrainingSettings
     models: Mapping[str, ModelSettings]
-    """One per party, in the run's order."""
+    """One per party that trains here, in the run's order."""
     label_party: str
     """It holds the bias of the sum, which more parties would only move faster."""
     loss: Loss
@@ -39,10 +39,18 @@ class Plan:
     modules: Mapping[str, ModuleFactory] = field(default_factory=dict)
     """Makers of torch modules, for parties that are not named them in their settings."""
 
+    parties: int | None = None
+    """How many parties the run has; None if all train here."""
+
+    @property
+    def party_count(self) -> int:
+        """How many parties the run has."""
+        return len(self.models) if self.parties is None else self.parties
+
     @property
     def echo(self) -> float:
         """How much the others are assumed to move as a party itself moves."""
-        return float(len(self.models)) if self.training.echo is None else self.training.echo
+        return float(self.party_count) if self.training.echo is None else self.training.echo
 
     def model(self, party: str, inputs: int) -> Model:
         """A party's model before training."""
@@ -111,16 +119,16 @@ def simulate(
     schedule = plan.schedule(len(sample))
     coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness)
     exchange = InProcessExchange(list(models), coordinator.handle, coordinator.waits_for, plan.training.patience)
-    homework = {name: _homework(plan, sample, name, schedule) for name in models}
+    homework = {name: homework_for(plan, sample, name) for name in models}
     for name, model in models.items():
-        model.learn(sample.parts[name], no_lesson(plan.outputs, model.dtype))
-        model.predict(sample.parts[name], 0, 0)
+        warm_up(model, sample.parts[name], plan.outputs)
     recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
 
     def take_part(name: str) -> None:
         finished = False
         try:
-            train(models[name], homework[name], exchange.channel(name), OpenGuard(), recorder.hear)
+            worker = Worker(models[name], homework[name], OpenGuard())
+            train(worker, exchange.channel(name), recorder.hear, keep=lambda worker: worker.step - 1)
             finished = True
         finally:
             if not finished:
@@ -128,6 +136,12 @@ def simulate(
 
     _run_together(list(models), take_part, exchange)
     return Outcome(models, recorder.snapshots, recorder.lags, coordinator)
+
+
+def warm_up(model: Model, rows: Rows, outputs: int) -> None:
+    """Have the kernels compiled or loaded before anyone waits for them."""
+    model.learn(rows, no_lesson(outputs, model.dtype))
+    model.predict(rows, 0, 0)
 
 
 def _run_together(parties: list[str], take_part: Callable[[str], None], exchange: InProcessExchange) -> None:
@@ -144,19 +158,32 @@ def _run_together(parties: list[str], take_part: Callable[[str], None], exchange
         raise next((error for error in errors if not isinstance(error, PartyFailed)), errors[0])
 
 
-def _homework(plan: Plan, sample: Sample, party: str, schedule: Schedule) -> Homework:
+def homework_for(plan: Plan, sample: Sample, party: str, *, watch_loss: bool = False) -> Homework:
+    """What one party of the plan trains on and how."""
+    schedule = plan.schedule(len(sample))
     loss, model = LOSSES[plan.loss], plan.models[party]
     rows, training = sample.parts[party], plan.training
     start = starting_rate(
         training.learning_rate if model.learning_rate is None else model.learning_rate,
         model,
         curvature=loss.curvature,
-        parties=len(plan.models),
+        parties=plan.party_count,
         inputs=width(rows),
         square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
     )
     rate = Rate(start, training.decay, schedule.updates)
-    return Homework(party, rows, sample.labels, sample.weights, schedule, loss, rate, plan.echo, training.lookahead)
+    return Homework(
+        party,
+        rows,
+        sample.labels,
+        sample.weights,
+        schedule,
+        loss,
+        rate,
+        plan.echo,
+        training.lookahead,
+        watch_loss,
+    )
 
 
 class _Recorder:

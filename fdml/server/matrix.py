@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,15 @@ class PredictionMatrix:
     def read(self, column: int, visit: Visit) -> tuple[int, Codes]:
         """The step for which a party's block was pushed, and its values."""
         return int(self._made_at[column, visit.block]), self._values[column, visit.start : visit.stop]
+
+    def state(self) -> dict[str, NDArray[np.int64]]:
+        """As arrays."""
+        return {"matrix": self._values, "matrix_made_at": self._made_at}
+
+    def restore(self, arrays: Mapping[str, NDArray[np.int64]]) -> None:
+        """Become the matrix that gave these arrays."""
+        self._values = arrays["matrix"].copy()
+        self._made_at = arrays["matrix_made_at"].copy()
 
     def column(self, column: int) -> NDArray[np.int64]:
         """All predictions of one party, `(rows, outputs)`; not to be written to."""

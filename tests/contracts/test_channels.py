@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fdml.data.schedule import schedule_for
-from fdml.errors import MessageRefused, PartyFailed, WaitedTooLong
+from fdml.errors import MessageRefused, PartyFailed, Refusal, WaitedTooLong
 from fdml.exchange.in_process import InProcessExchange
 from fdml.exchange.messages import Release
 from fdml.server.coordinator import Coordinator
@@ -201,9 +201,36 @@ def test_a_total_that_has_come_is_given_out_even_after_a_failure(connect):
 
 def test_a_refused_push_is_told_to_its_sender_and_the_others_go_on(connect):
     network = connect()
-    with pytest.raises(MessageRefused, match="party 'store' pushed step 1; its next is 0"):
+    with pytest.raises(MessageRefused, match="party 'store' pushed step 1; its next is 0") as refused:
         send(network, "store", 1)
+    assert refused.value.refusal is Refusal.GAP
     for party in PARTIES:
         send(network, party, 0)
     for party in PARTIES:
         np.testing.assert_array_equal(network.channels[party].receive(0).values, sum_of(0))
+
+
+def test_a_repeated_push_is_taken_once(connect):
+    network = connect()
+    for party in PARTIES:
+        send(network, party, 0)
+        send(network, party, 0)
+    for party in PARTIES:
+        total = network.channels[party].receive(0)
+        np.testing.assert_array_equal(total.values, sum_of(0))
+        send(network, party, 1)
+        send(network, party, 0)
+    for party in PARTIES:
+        np.testing.assert_array_equal(network.channels[party].receive(1).values, sum_of(1))
+
+
+def test_keeping_steps_stops_nothing(connect):
+    network = connect()
+    for step in range(4):
+        for party in PARTIES:
+            send(network, party, step)
+        for party in PARTIES:
+            np.testing.assert_array_equal(network.channels[party].receive(step).values, sum_of(step))
+            network.channels[party].keep(step - 2)
+            network.channels[party].keep(step - 1)
+            network.channels[party].keep(step - 1)

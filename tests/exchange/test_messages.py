@@ -1,9 +1,11 @@
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from fdml.exchange.messages import Push, Release, Reply, Total
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.messages import FromParty, FromServer, Release, Reply, Total
 
 
 def total(step, *made_at):
@@ -19,18 +21,59 @@ def test_a_part_that_never_came_counts_from_before_step_0():
     assert total(2, 2, -1).lag == 3
 
 
-def test_no_message_has_a_place_for_more_than_predictions():
+FLOATS = "NDArray[np.float64]"
+FIELDS = {
+    "Release": {"values": "Codes"},
+    "Hello": {
+        "run_hash": "bytes",
+        "alignment_hash": "bytes",
+        "rows": "int",
+        "held_out": "int",
+        "incarnation": "int",
+        "done": "int",
+        "protocol": "int",
+    },
+    "Labels": {
+        "outputs": "int",
+        "train": FLOATS,
+        "held_out": FLOATS,
+        "train_weights": FLOATS,
+        "held_out_weights": FLOATS,
+    },
+    "Push": {"step": "int", "release": "Release"},
+    "Kept": {"step": "int"},
+    "Trial": {"epoch": "int", "release": "Release"},
+    "Metrics": {
+        "epoch": "int",
+        "seconds": "float",
+        "train_loss": "float",
+        "test_loss": "float",
+        "test_metric": "float",
+    },
+    "Finished": {"model_hash": "bytes"},
+    "Welcome": {"pushed": "int", "judged": "tuple[int, ...]"},
+    "Accepted": {"count": "int"},
+    "Total": {"step": "int", "values": "Codes", "made_at": "tuple[int, ...]"},
+    "Verdict": {"epoch": "int", "values": "Codes"},
+    "Waiting": {"parties": "tuple[str, ...]"},
+    "Reply": {"to": "str", "message": "FromServer"},
+}
+
+
+def test_no_message_has_a_place_for_more_than_predictions_labels_and_metrics():
     """Features and parameters have no type to travel in; nobody names himself in a message."""
-    fields = {
-        kind.__name__: {field.name: field.type for field in dataclasses.fields(kind)}
-        for kind in (Release, Push, Total, Reply)
-    }
-    assert fields == {
-        "Release": {"values": "Codes"},
-        "Push": {"step": "int", "release": "Release"},
-        "Total": {"step": "int", "values": "Codes", "made_at": "tuple[int, ...]"},
-        "Reply": {"to": "str", "total": "Total"},
-    }
+    kinds = {*get_args(FromParty), *get_args(FromServer), Release, Reply}
+    assert {kind.__name__: {field.name: field.type for field in dataclasses.fields(kind)} for kind in kinds} == FIELDS
+
+
+def test_the_bytes_on_the_wire_have_a_place_for_no_more_either():
+    for envelope in (pb.FromParty, pb.FromServer):
+        for content in envelope.DESCRIPTOR.fields:
+            ours = set(FIELDS[content.message_type.name])
+            theirs = {{"codes": "values"}.get(field.name, field.name) for field in content.message_type.fields}
+            if content.message_type.name in ("Push", "Trial"):
+                ours = ours - {"release"} | {"values"}
+            assert theirs == ours, content.message_type.name
 
 
 def test_messages_cannot_be_changed_on_their_way():

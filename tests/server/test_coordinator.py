@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdml.data.schedule import schedule_for
-from fdml.errors import MessageRefused
+from fdml.errors import MessageRefused, Refusal
 from fdml.exchange.fixed_point import LARGEST_CODE
-from fdml.exchange.messages import Push, Release, Total
+from fdml.exchange.messages import Kept, Push, Release, Total
 from fdml.server.coordinator import Coordinator
 
 PARTIES = ("store", "browser", "guard")
@@ -36,7 +36,7 @@ def sum_of(step, schedule, parties, outputs=1):
 
 
 def served(replies):
-    return [(reply.to, reply.total.step) for reply in replies]
+    return [(reply.to, reply.message.step) for reply in replies]
 
 
 class PlainCoordinator:
@@ -99,7 +99,7 @@ def run_in_any_order(coordinator, crowd, data, outputs=1):
         replies = push(coordinator, PARTIES[party], step, crowd.schedule, outputs)
         crowd.pushed[party] += 1
         for reply in replies:
-            crowd.received[PARTIES.index(reply.to)].append(reply.total)
+            crowd.received[PARTIES.index(reply.to)].append(reply.message)
         yield party, step, replies
 
 
@@ -129,8 +129,8 @@ def test_at_any_staleness_the_totals_are_those_of_a_twin_that_forgets_nothing(cr
         expected = twin.handle(party, step, codes(party, step, crowd.schedule))
         assert served(replies) == [(name, total.step) for name, total in expected]
         for reply, (_, total) in zip(replies, expected, strict=True):
-            np.testing.assert_array_equal(reply.total.values, total.values)
-            assert reply.total.made_at == total.made_at
+            np.testing.assert_array_equal(reply.message.values, total.values)
+            assert reply.message.made_at == total.made_at
     assert crowd.pushed == [crowd.schedule.steps] * len(parties)
 
 
@@ -166,7 +166,7 @@ def test_a_party_is_served_exactly_as_far_ahead_as_the_staleness_allows(stalenes
     coordinator = Coordinator(PARTIES[:2], schedule, 1, staleness)
     push(coordinator, "browser", 0, schedule)
     got = [reply for step in range(schedule.steps) for reply in push(coordinator, "store", step, schedule)]
-    ahead = [reply.total.step for reply in got if reply.to == "store"]
+    ahead = [reply.message.step for reply in got if reply.to == "store"]
     assert ahead == list(range(staleness + 1))
     more = push(coordinator, "browser", 1, schedule)
     assert ("store", staleness + 1) in served(more)
@@ -180,17 +180,17 @@ def test_a_party_behind_reads_what_was_pushed_for_its_own_step():
         push(coordinator, "store", step, schedule)
     for step in range(3):
         (reply,) = (reply for reply in push(coordinator, "browser", step, schedule) if reply.to == "browser")
-        np.testing.assert_array_equal(reply.total.values, sum_of(step, schedule, 2))
-        assert reply.total.made_at == (step, step)
+        np.testing.assert_array_equal(reply.message.values, sum_of(step, schedule, 2))
+        assert reply.message.made_at == (step, step)
 
 
 def test_a_part_that_never_came_counts_as_zero_from_before_the_first_step():
     schedule = schedule_of()
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 2)
     (reply,) = push(coordinator, "store", 0, schedule)
-    np.testing.assert_array_equal(reply.total.values, codes(0, 0, schedule))
-    assert reply.total.made_at == (0, -1)
-    assert reply.total.lag == 1
+    np.testing.assert_array_equal(reply.message.values, codes(0, 0, schedule))
+    assert reply.message.made_at == (0, -1)
+    assert reply.message.lag == 1
 
 
 def test_the_lag_of_a_party_ahead_is_an_epoch_as_in_the_papers_algorithm():
@@ -203,9 +203,9 @@ def test_the_lag_of_a_party_ahead_is_an_epoch_as_in_the_papers_algorithm():
     (reply,) = push(coordinator, "store", 4, schedule)
     block = schedule.visit(4).block
     before = next(step for step in range(4) if schedule.visit(step).block == block)
-    assert reply.total.made_at == (4, before)
-    assert reply.total.lag == 4 - before
-    np.testing.assert_array_equal(reply.total.values, codes(0, 4, schedule) + codes(1, before, schedule))
+    assert reply.message.made_at == (4, before)
+    assert reply.message.lag == 4 - before
+    np.testing.assert_array_equal(reply.message.values, codes(0, 4, schedule) + codes(1, before, schedule))
 
 
 def test_who_is_waited_for_is_known_by_name():
@@ -231,69 +231,136 @@ def test_who_is_waited_for_depends_on_the_staleness():
 
 
 BLOCK = (4, 1)
+NOTHING = np.zeros(BLOCK, np.int64)
 REFUSED = {
     "an unknown party": (
         "spy",
-        1,
-        np.zeros(BLOCK, np.int64),
+        Push(1, Release(NOTHING)),
+        Refusal.NOT_PERMITTED,
         r"'spy' is not a party of this run; it has store, browser",
     ),
-    "a step left out": ("store", 2, np.zeros(BLOCK, np.int64), r"party 'store' pushed step 2; its next is 1 of 12"),
-    "a step twice": ("store", 0, np.zeros(BLOCK, np.int64), r"party 'store' pushed step 0; its next is 1 of 12"),
-    "a step below 0": ("store", -1, np.zeros(BLOCK, np.int64), r"party 'store' pushed step -1; its next is 1 of 12"),
+    "a step left out": (
+        "store",
+        Push(2, Release(NOTHING)),
+        Refusal.GAP,
+        r"party 'store' pushed step 2; its next is 1 of 12",
+    ),
+    "a step twice with other values": (
+        "store",
+        Push(0, Release(NOTHING)),
+        Refusal.CONFLICT,
+        r"party 'store' pushed step 0 again with other values",
+    ),
+    "a step twice with fewer values": (
+        "store",
+        Push(0, Release(NOTHING[:0])),
+        Refusal.CONFLICT,
+        r"party 'store' pushed step 0 again with other values",
+    ),
+    "a step below 0": (
+        "store",
+        Push(-1, Release(NOTHING)),
+        Refusal.CONFLICT,
+        r"party 'store' pushed step -1 again with other values",
+    ),
     "rows missing": (
         "store",
-        1,
-        np.zeros((3, 1), np.int64),
+        Push(1, Release(np.zeros((3, 1), np.int64))),
+        Refusal.INVALID,
         r"int64 of shape \(3, 1\) for step 1; .* int64 of shape \(4, 1\)",
     ),
-    "outputs too many": ("store", 1, np.zeros((4, 2), np.int64), r"int64 of shape \(4, 2\) for step 1"),
-    "a flat array": ("store", 1, np.zeros(4, np.int64), r"int64 of shape \(4,\) for step 1"),
-    "floats": ("store", 1, np.zeros(BLOCK), r"float64 of shape \(4, 1\) for step 1"),
-    "other integers": ("store", 1, np.zeros(BLOCK, np.uint64), r"uint64 of shape \(4, 1\) for step 1"),
+    "outputs too many": (
+        "store",
+        Push(1, Release(np.zeros((4, 2), np.int64))),
+        Refusal.INVALID,
+        r"int64 of shape \(4, 2\) for step 1",
+    ),
+    "a flat array too long": (
+        "store",
+        Push(1, Release(np.zeros(5, np.int64))),
+        Refusal.INVALID,
+        r"int64 of shape \(5,\) for step 1",
+    ),
+    "rows and outputs swapped": (
+        "store",
+        Push(1, Release(np.zeros((1, 4), np.int64))),
+        Refusal.INVALID,
+        r"int64 of shape \(1, 4\) for step 1",
+    ),
+    "nothing": (
+        "store",
+        Push(1, Release(np.zeros(0, np.int64))),
+        Refusal.INVALID,
+        r"int64 of shape \(0,\) for step 1",
+    ),
+    "floats": ("store", Push(1, Release(np.zeros(BLOCK))), Refusal.INVALID, r"float64 of shape \(4, 1\) for step 1"),
+    "other integers": (
+        "store",
+        Push(1, Release(np.zeros(BLOCK, np.uint64))),
+        Refusal.INVALID,
+        r"uint64 of shape \(4, 1\) for step 1",
+    ),
     "too large": (
         "store",
-        1,
-        np.full(BLOCK, 2 * LARGEST_CODE),
-        r"prediction of 2\.09715e\+06 for step 1; at most 1\.04858e\+06",
+        Push(1, Release(np.full(BLOCK, 2 * LARGEST_CODE))),
+        Refusal.INVALID,
+        r"for step 1 a prediction of 2\.09715e\+06; at most 1\.04858e\+06",
     ),
-    "too small": ("store", 1, np.full(BLOCK, -LARGEST_CODE - 1), r"prediction of -1\.04858e\+06 for step 1"),
+    "too small": (
+        "store",
+        Push(1, Release(np.full(BLOCK, -LARGEST_CODE - 1))),
+        Refusal.INVALID,
+        r"for step 1 a prediction of -1\.04858e\+06",
+    ),
     "the smallest integer": (
         "store",
-        1,
-        np.full(BLOCK, np.iinfo(np.int64).min),
-        r"prediction of -2\.14748e\+09 for step 1",
+        Push(1, Release(np.full(BLOCK, np.iinfo(np.int64).min))),
+        Refusal.INVALID,
+        r"for step 1 a prediction of -2\.14748e\+09",
+    ),
+    "one value too large among good ones": (
+        "store",
+        Push(1, Release(np.array([[0], [0], [0], [LARGEST_CODE + 1]]))),
+        Refusal.INVALID,
+        r"for step 1 a prediction of 1\.04858e\+06",
+    ),
+    "kept before it was served": (
+        "store",
+        Kept(1),
+        Refusal.GAP,
+        r"party 'store' says it has kept step 1, but was served only 0",
     ),
 }
 
 
 def insides(coordinator):
-    return copy.deepcopy((vars(coordinator._clocks), coordinator._recent, vars(coordinator._matrix)))
+    return copy.deepcopy(coordinator.state())
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_breaks_the_protocol_is_refused_by_name_and_the_others_go_on(what):
-    sender, step, values, message = REFUSED[what]
+    sender, bad, refusal, text = REFUSED[what]
     schedule = schedule_of(short=False)
     coordinator = Coordinator(PARTIES, schedule, 1, 0)
     for party in PARTIES:
         push(coordinator, party, 0, schedule)
     push(coordinator, "browser", 1, schedule)
     before = insides(coordinator)
-    with pytest.raises(MessageRefused, match=message):
-        coordinator.handle(sender, Push(step, Release(values)))
+    with pytest.raises(MessageRefused, match=text) as refused:
+        coordinator.handle(sender, bad)
+    assert refused.value.refusal is refusal
     np.testing.assert_equal(insides(coordinator), before)
     push(coordinator, "guard", 1, schedule)
     replies = push(coordinator, "store", 1, schedule)
     assert served(replies) == [("store", 1), ("browser", 1), ("guard", 1)]
-    np.testing.assert_array_equal(replies[0].total.values, sum_of(1, schedule, 3))
+    np.testing.assert_array_equal(replies[0].message.values, sum_of(1, schedule, 3))
 
 
 def test_the_largest_predictions_are_taken():
     coordinator = Coordinator(PARTIES[:1], schedule_of(short=False), 1, 0)
     values = np.array([[LARGEST_CODE], [-LARGEST_CODE], [0], [1]])
     (reply,) = coordinator.handle("store", Push(0, Release(values)))
-    np.testing.assert_array_equal(reply.total.values, values)
+    np.testing.assert_array_equal(reply.message.values, values)
 
 
 def test_a_step_past_the_last_is_refused():
@@ -301,17 +368,18 @@ def test_a_step_past_the_last_is_refused():
     coordinator = Coordinator(PARTIES[:1], schedule, 1, 0)
     for step in range(2):
         push(coordinator, "store", step, schedule)
-    with pytest.raises(MessageRefused, match="party 'store' pushed step 2; its next is 2 of 2"):
-        coordinator.handle("store", Push(2, Release(np.zeros(BLOCK, np.int64))))
+    with pytest.raises(MessageRefused, match="party 'store' pushed step 2; its next is 2 of 2") as refused:
+        coordinator.handle("store", Push(2, Release(NOTHING)))
+    assert refused.value.refusal is Refusal.GAP
 
 
 def test_a_total_does_not_change_when_later_pushes_come():
     schedule = schedule_of(blocks=1, epochs=3)
     coordinator = Coordinator(PARTIES[:1], schedule, 1, 0)
     (first,) = push(coordinator, "store", 0, schedule)
-    kept = first.total.values.copy()
+    kept = first.message.values.copy()
     push(coordinator, "store", 1, schedule)
-    np.testing.assert_array_equal(first.total.values, kept)
+    np.testing.assert_array_equal(first.message.values, kept)
 
 
 def test_what_all_have_read_is_not_kept_twice():
@@ -327,3 +395,116 @@ def test_what_all_have_read_is_not_kept_twice():
 def test_waiting_of_an_unknown_party_is_refused():
     with pytest.raises(MessageRefused, match="'spy' is not a party"):
         Coordinator(PARTIES, schedule_of(), 1, 0).waits_for("spy")
+
+
+def test_a_flat_array_off_the_wire_counts_row_by_row():
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES[:1], schedule, 3, 0)
+    values = codes(0, 0, schedule, 3)
+    (reply,) = coordinator.handle("store", Push(0, Release(values.reshape(-1))))
+    np.testing.assert_array_equal(reply.message.values, values)
+    assert push(coordinator, "store", 0, schedule, 3) == []
+
+
+@SLOW
+@given(crowds(), st.integers(0, 5), st.data())
+def test_a_push_repeated_at_any_moment_changes_nothing(crowd, staleness, data):
+    parties = PARTIES[: len(crowd.lookaheads)]
+    coordinator = Coordinator(parties, crowd.schedule, 1, staleness)
+    for _ in run_in_any_order(coordinator, crowd, data):
+        party = data.draw(st.integers(0, len(parties) - 1))
+        if crowd.pushed[party]:
+            step = data.draw(st.integers(0, crowd.pushed[party] - 1))
+            before = insides(coordinator)
+            assert push(coordinator, parties[party], step, crowd.schedule) == []
+            np.testing.assert_equal(insides(coordinator), before)
+
+
+@SLOW
+@given(crowds(), st.integers(0, 5), st.data())
+def test_whatever_was_served_is_given_again_until_it_is_kept(crowd, staleness, data):
+    parties = PARTIES[: len(crowd.lookaheads)]
+    coordinator = Coordinator(parties, crowd.schedule, 1, staleness)
+    kept = [-1] * len(parties)
+    for _ in run_in_any_order(coordinator, crowd, data):
+        party = data.draw(st.integers(0, len(parties) - 1))
+        received = crowd.received[party]
+        if received and data.draw(st.booleans()):
+            step = data.draw(st.integers(0, len(received) - 1))
+            assert coordinator.handle(parties[party], Kept(step)) == []
+            kept[party] = max(kept[party], step)
+        done = data.draw(st.integers(-1, len(received)))
+        again = coordinator.resend(parties[party], done)
+        assert [reply.to for reply in again] == [parties[party]] * len(again)
+        expected = received[1 + max(done, kept[party]) :]
+        assert [reply.message.step for reply in again] == [total.step for total in expected]
+        for reply, total in zip(again, expected, strict=True):
+            np.testing.assert_array_equal(reply.message.values, total.values)
+            assert reply.message.made_at == total.made_at
+
+
+@SLOW
+@given(crowds(), st.integers(0, 5), st.data())
+def test_a_restored_coordinator_goes_on_as_the_one_that_gave_the_state(crowd, staleness, data):
+    parties = PARTIES[: len(crowd.lookaheads)]
+    coordinator = Coordinator(parties, crowd.schedule, 1, staleness)
+    stop = data.draw(st.integers(0, crowd.schedule.steps * len(parties) - 1))
+    running = run_in_any_order(coordinator, crowd, data)
+    for _ in range(stop):
+        next(running)
+    running.close()
+    other = Coordinator(parties, crowd.schedule, 1, staleness)
+    other.restore(copy.deepcopy(coordinator.state()))
+    np.testing.assert_equal(other.state(), coordinator.state())
+    for party, step, replies in run_in_any_order(coordinator, crowd, data):
+        twins = push(other, parties[party], step, crowd.schedule)
+        assert served(twins) == served(replies)
+        for twin, reply in zip(twins, replies, strict=True):
+            np.testing.assert_array_equal(twin.message.values, reply.message.values)
+            assert twin.message.made_at == reply.message.made_at
+    np.testing.assert_equal(other.state(), coordinator.state())
+
+
+def test_what_was_kept_is_forgotten():
+    """With parties that keep their state, memory is bounded by what they have not kept."""
+    schedule = schedule_of(epochs=20)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    for step in range(schedule.steps):
+        for party in PARTIES:
+            push(coordinator, party, step, schedule)
+        for party in PARTIES:
+            coordinator.handle(party, Kept(step))
+        assert not [key for key in coordinator.state() if "/" in key]
+
+
+def test_what_one_party_kept_is_still_there_for_the_others():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    for party in PARTIES:
+        push(coordinator, party, 0, schedule)
+    coordinator.handle("store", Kept(0))
+    assert coordinator.resend("store", -1) == []
+    (again,) = coordinator.resend("browser", -1)
+    np.testing.assert_array_equal(again.message.values, sum_of(0, schedule, 3))
+
+
+def test_keeping_an_older_step_again_changes_nothing():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES[:1], schedule, 1, 0)
+    for step in range(3):
+        push(coordinator, "store", step, schedule)
+    coordinator.handle("store", Kept(1))
+    before = insides(coordinator)
+    coordinator.handle("store", Kept(0))
+    np.testing.assert_equal(insides(coordinator), before)
+
+
+def test_where_everyone_is_can_be_asked():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    assert (coordinator.pushed("store"), coordinator.served("store")) == (-1, -1)
+    for party in PARTIES:
+        push(coordinator, party, 0, schedule)
+    push(coordinator, "store", 1, schedule)
+    assert (coordinator.pushed("store"), coordinator.served("store")) == (1, 0)
+    assert (coordinator.pushed("guard"), coordinator.served("guard")) == (0, 0)

@@ -1,0 +1,34 @@
+"""fdml join."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fdml.cli.output import aside, say
+from fdml.run import join as parties
+from fdml.settings import read_party, read_run
+from fdml.watch.terminal import epochs_shown
+
+
+def join(
+    party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget this party's saved state and start over.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+) -> None:
+    """Train one party's model together with the others, and save it.
+
+    After a crash the same command goes on from the last saved state, and ends with the same model.
+    """
+    settings = read_party(party)
+    epochs = read_run(settings.run).training.epochs
+    with epochs_shown(aside, epochs, settings.party) as listener:
+        done = parties.join(
+            party, fresh=fresh, plain=plain, listener=listener, say=lambda line: aside.print(line, highlight=False)
+        )
+    say(
+        f"{settings.party}: trained {done.seconds:.1f} s, {done.waited:.1f} s of it waiting; "
+        f"model in {done.model_path} (hash {done.model_hash.hex()[:16]})"
+    )

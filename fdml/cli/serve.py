@@ -1,0 +1,32 @@
+"""fdml serve."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fdml.cli.output import aside, check_writable, say, write_json
+from fdml.run import serve as runs
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="The run.toml that all parties agreed on.")],
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what an earlier server stored and start over.")
+    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the history of the run to this file.")] = None,
+) -> None:
+    """Run the server: it sums predictions and lets nobody run too far ahead.
+
+    After a crash the same command goes on where the server stopped.
+    """
+    check_writable(json)
+    host = runs.serve(run, fresh=fresh, plain=plain, say=lambda line: aside.print(line, highlight=False))
+    records = runs.history(host)
+    for each in records[-1:]:
+        say(f"all parties have finished: test loss {each.test_loss:.4f}, test metric {each.test_metric:.4f}")
+    write_json(json, {"alignment": {"shared_rows": host.rows}, "history": [asdict(each) for each in records]})

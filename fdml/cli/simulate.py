@@ -1,0 +1,35 @@
+"""fdml simulate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fdml.cli.output import aside, check_writable, say, write_json
+from fdml.run.processes import run_processes
+
+
+def simulate(
+    run: Annotated[Path, typer.Argument(help="A run.toml with the parties' folders beside it.")],
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget saved state and start over.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """Run the server and all parties on this machine, each as a process of its own.
+
+    After Ctrl-C or a crash the same command goes on where the run stopped.
+    """
+    check_writable(json)
+    found = run_processes(
+        run, fresh=fresh, plain=plain, say=lambda line: aside.print(line, highlight=False, markup=False, soft_wrap=True)
+    )
+    say("epoch  seconds  train loss  test loss  test metric")
+    for row in found["history"]:
+        say(
+            f"{row['epoch']:5d}  {row['seconds']:7.2f}  {row['train_loss']:10.4f}  {row['test_loss']:9.4f}  "
+            f"{row['test_metric']:11.4f}"
+        )
+    final = found["history"][-1] if found["history"] else {}
+    write_json(json, {**found, "metrics": final})

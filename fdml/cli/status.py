@@ -1,0 +1,54 @@
+"""fdml status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from rich.table import Table
+
+from fdml.cli.output import check_writable, say, shown, write_json
+from fdml.exchange.wire_pb2 import PartyStatus
+from fdml.run import status as runs
+
+
+def status(
+    run: Annotated[Path, typer.Argument(help="The run.toml of the run.")],
+    plain: Annotated[bool, typer.Option("--plain", help="The run has no TLS.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """Show who is at which step, who waits for whom and since when."""
+    check_writable(json)
+    found = runs.status(run, plain=plain)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("party", "state", "step", "waits for", "waited", "sent", "received", "starts"):
+        table.add_column(heading, justify="left" if heading in ("party", "state", "waits for") else "right")
+    for party in found.parties:
+        table.add_row(
+            party.name,
+            _state(party),
+            f"{party.served + 1}/{found.steps}",
+            ", ".join(party.waits_for) + (f" for {party.waiting_seconds:.1f} s" if party.waits_for else ""),
+            f"{party.waited_seconds:.1f} s",
+            f"{party.bytes_in / 1e6:.1f} MB",
+            f"{party.bytes_out / 1e6:.1f} MB",
+            str(party.incarnation),
+        )
+    say(f"run {found.run}")
+    shown.print(table)
+    if found.history:
+        last = found.history[-1]
+        say(f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}")
+    if found.refused:
+        say("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
+    write_json(json, MessageToDict(found, preserving_proto_field_name=True))
+
+
+def _state(party: PartyStatus) -> str:
+    if party.finished:
+        return "finished"
+    if not party.connected:
+        return "away" if party.incarnation else "not joined yet"
+    return "waiting" if party.waits_for else "training"

@@ -1,0 +1,152 @@
+"""A certificate authority of a run's own, and one certificate per role.
+
+Who someone is stands in the certificate as `fdml://<run>/<role>/<name>`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fdml.errors import SettingsError
+
+Role = Literal["server", "party"]
+_DAYS = 825
+_CLOCK_SLACK = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom a certificate names."""
+
+    run: str
+    role: str
+    name: str
+
+    @property
+    def uri(self) -> str:
+        """As it stands in the certificate."""
+        return f"fdml://{quote(self.run, safe='')}/{self.role}/{quote(self.name, safe='')}"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What one side of a line shows: PEM texts."""
+
+    key: bytes
+    certificate: bytes
+    authority: bytes
+
+
+def parse_identity(uri: str) -> Identity | None:
+    """Whom a URI names; None if it is not one of ours."""
+    scheme, _, rest = uri.partition("://")
+    parts = rest.split("/")
+    if scheme != "fdml" or len(parts) != 3 or not all(parts):
+        return None
+    return Identity(unquote(parts[0]), parts[1], unquote(parts[2]))
+
+
+def host_name(run: str) -> str:
+    """The name under which a run's server shows itself, wherever it stands."""
+    safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in run.lower())
+    return f"server.{safe[:63].strip('-') or 'run'}.fdml"
+
+
+class Authority:
+    """Signs the certificates of one run."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fdml {run}"[:64])])
+        now = datetime.datetime.now(datetime.UTC)
+        self._certificate = (
+            x509.CertificateBuilder()
+            .subject_name(self._name)
+            .issuer_name(self._name)
+            .public_key(self._key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _CLOCK_SLACK)
+            .not_valid_after(now + datetime.timedelta(days=_DAYS))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    @property
+    def certificate(self) -> bytes:
+        """The authority's own certificate, PEM."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key(self) -> bytes:
+        """The authority's key, PEM: whoever has it can name new parties."""
+        return _pem(self._key)
+
+    def issue(self, role: Role, name: str, days: int = _DAYS, run: str | None = None) -> Credentials:
+        """A new key and a certificate for one role; `days` below 0 make one that has expired."""
+        identity = Identity(self._run if run is None else run, role, name)
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.datetime.now(datetime.UTC)
+        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
+        if role == "server":
+            names.append(x509.DNSName(host_name(identity.run)))
+        usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]))
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _CLOCK_SLACK - datetime.timedelta(days=_DAYS))
+            .not_valid_after(now + datetime.timedelta(days=days))
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([usage, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        return Credentials(_pem(key), certificate.public_bytes(serialization.Encoding.PEM), self.certificate)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def write_credentials(folder: Path, credentials: Credentials) -> None:
+    """Put key, certificate and the authority's certificate into a folder; the key for its owner only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_secret(folder / "key.pem", credentials.key)
+    (folder / "certificate.pem").write_bytes(credentials.certificate)
+    (folder / "authority.pem").write_bytes(credentials.authority)
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, from its first moment on."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        os.fchmod(handle, 0o600)
+        file.write(content)
+
+
+def read_credentials(folder: Path) -> Credentials:
+    """Read what `write_credentials` wrote; a key that others can read is refused."""
+    for name in ("key.pem", "certificate.pem", "authority.pem"):
+        if not (folder / name).is_file():
+            raise SettingsError(f"there is no {str(folder / name)!r}; `fdml new` makes keys and certificates for a run")
+    key = folder / "key.pem"
+    if key.stat().st_mode & 0o077:
+        raise SettingsError(f"the key {str(key)!r} can be read by others; run `chmod 600 {key}`")
+    return Credentials(
+        key.read_bytes(), (folder / "certificate.pem").read_bytes(), (folder / "authority.pem").read_bytes()
+    )

@@ -1,0 +1,91 @@
+"""A party's side of the line, without a network: what to send again, what has come."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from fdml.exchange.messages import (
+    Accepted,
+    FromParty,
+    FromServer,
+    Hello,
+    Labels,
+    Push,
+    Total,
+    Verdict,
+    Waiting,
+    Welcome,
+)
+
+
+class Courier:
+    """Every message is sent until the server says that it is stored; what comes twice is taken once."""
+
+    def __init__(self, hello: Hello) -> None:
+        self._hello = hello
+        self._unstored: deque[FromParty] = deque()
+        self._stored_on_line = 0
+        self._answered = -1
+        self._heard: set[int] = set()
+        self.done = hello.done
+        self.welcomed = False
+        self.totals: dict[int, Total] = {}
+        self.verdicts: dict[int, Verdict] = {}
+        self.judged: set[int] = set()
+        """Epochs whose metrics the server had before this line."""
+        self.labels: Labels | None = None
+        self.waits_for: tuple[str, ...] = ()
+
+    def connect(self) -> list[FromParty]:
+        """What to say on a new line: hello, then all that is not known to be stored.
+
+        A push whose total has come was stored, whether or not the server's word of it arrived.
+        """
+        self._unstored = deque(message for message in self._unstored if not self._was_answered(message))
+        self._stored_on_line = 1
+        self.welcomed = False
+        return [replace(self._hello, done=self.done), *self._unstored]
+
+    def post(self, message: FromParty) -> None:
+        """Take charge of a message; the caller sends it on the present line, if there is one."""
+        self._unstored.append(message)
+
+    @property
+    def all_stored(self) -> bool:
+        """Whether the server has everything."""
+        return not self._unstored
+
+    def hear(self, message: FromServer) -> None:
+        """Take in what the server says."""
+        match message:
+            case Welcome(_, judged):
+                self.welcomed = True
+                self.judged.update(judged)
+            case Accepted(count):
+                for _ in range(min(count - self._stored_on_line, len(self._unstored))):
+                    self._unstored.popleft()
+                self._stored_on_line = max(count, self._stored_on_line)
+            case Total(step):
+                self._answered = max(self._answered, step)
+                if step > self.done:
+                    self.totals[step] = message
+                    self.waits_for = ()
+            case Verdict(epoch):
+                if epoch not in self._heard:
+                    self._heard.add(epoch)
+                    self.verdicts[epoch] = message
+            case Labels():
+                self.labels = message
+            case Waiting(parties):
+                self.waits_for = parties
+
+    def take(self, step: int) -> Total | None:
+        """The total of a step, if it has come; it is not asked for again."""
+        total = self.totals.pop(step, None)
+        if total is not None:
+            self.done = max(self.done, step)
+        return total
+
+    def _was_answered(self, message: FromParty) -> bool:
+        return isinstance(message, Push) and message.step <= self._answered

@@ -1,0 +1,257 @@
+"""A party's line over gRPC: one two-way stream, made anew whenever it breaks."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+
+from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable, WaitedTooLong
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.certificates import Credentials, host_name
+from fdml.exchange.courier import Courier
+from fdml.exchange.messages import Finished, FromParty, Kept, Labels, Metrics, Push, Release, Total, Trial, Verdict
+from fdml.exchange.wire import decode_from_server, encode_from_party
+
+T = TypeVar("T")
+
+JOIN = "/fdml.Exchange/Join"
+STATUS = "/fdml.Exchange/Status"
+PARTY_HEADER = "fdml-party"
+"""Names the party where there is no certificate: on plain lines, which only loopback may have."""
+
+ALIVE = (
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+_HELLO_SECONDS = 3.0
+"""How long a new line may take until the server welcomes the party."""
+
+STATUS_OF: dict[Refusal, grpc.StatusCode] = {
+    Refusal.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Refusal.NOT_PERMITTED: grpc.StatusCode.PERMISSION_DENIED,
+    Refusal.MISMATCH: grpc.StatusCode.FAILED_PRECONDITION,
+    Refusal.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Refusal.CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
+    Refusal.GAP: grpc.StatusCode.OUT_OF_RANGE,
+    Refusal.FENCED: grpc.StatusCode.ABORTED,
+    Refusal.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+"""The status a refusal travels as."""
+_REFUSAL_OF = {status: refusal for refusal, status in STATUS_OF.items()}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is and how to speak to it; without credentials the line is plain."""
+
+    target: str
+    run: str
+    party: str
+    credentials: Credentials | None
+
+
+def open_channel(address: Address) -> grpc.Channel:
+    """A channel to the server."""
+    options: list[tuple[str, int | str]] = [*ALIVE, ("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+    if address.credentials is None:
+        return grpc.insecure_channel(address.target, options)
+    ours = grpc.ssl_channel_credentials(
+        address.credentials.authority, address.credentials.key, address.credentials.certificate
+    )
+    options.append(("grpc.ssl_target_name_override", host_name(address.run)))
+    return grpc.secure_channel(address.target, ours, options)
+
+
+def ask_status(address: Address, seconds: float = 5.0) -> pb.RunStatus:
+    """How the run stands, as its server says."""
+    with open_channel(address) as channel:
+        ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(STATUS)
+        try:
+            raw = ask(b"", timeout=seconds, metadata=_header(address))
+        except grpc.RpcError as error:
+            raise ServerUnreachable(
+                f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
+                f"is `fdml serve` running?"
+            ) from None
+    return pb.RunStatus.FromString(raw)
+
+
+def _header(address: Address) -> tuple[tuple[str, str], ...]:
+    return ((PARTY_HEADER, address.party.encode().hex()),)
+
+
+class GrpcLine:
+    """One party's line; a thread keeps it up while the party computes."""
+
+    def __init__(self, address: Address, courier: Courier, patience: float) -> None:
+        self._address = address
+        self._courier = courier
+        self._patience = patience
+        self._changed = threading.Condition()
+        self._outgoing: queue.SimpleQueue[FromParty | None] | None = None
+        self._error: ExchangeError | None = None
+        self._trouble = "it never answered"
+        self._closed = False
+        self._kept = -1
+        self.waited = 0.0
+        """Seconds spent waiting for totals."""
+        self._thread = threading.Thread(target=self._stay_connected, name="line", daemon=True)
+        self._thread.start()
+
+    def send(self, step: int, release: Release) -> None:
+        """Push the predictions for a step."""
+        self._post(Push(step, release))
+
+    def receive(self, step: int) -> Total:
+        """Wait for the total of a step."""
+        began = time.monotonic()
+        total = self._wait(lambda: self._courier.take(step), f"at step {step}")
+        self.waited += time.monotonic() - began
+        return total
+
+    def keep(self, step: int) -> None:
+        """Tell the server which totals will not be asked for again."""
+        if step > self._kept:
+            self._kept = step
+            self._post(Kept(step))
+
+    def give_labels(self, labels: Labels) -> None:
+        """Hand the labels to the server, for the other parties."""
+        self._post(labels)
+
+    def await_labels(self) -> Labels:
+        """Wait for the label party's labels."""
+        return self._wait(lambda: self._courier.labels, "for the labels")
+
+    def send_trial(self, epoch: int, release: Release) -> None:
+        """Send the predictions of the held-out rows."""
+        self._post(Trial(epoch, release))
+
+    def verdicts(self) -> list[Verdict]:
+        """The sums of held-out predictions that have come since the last call."""
+        with self._changed:
+            return [self._courier.verdicts.pop(epoch) for epoch in sorted(self._courier.verdicts)]
+
+    def await_verdict(self, epoch: int) -> Verdict | None:
+        """Wait for the sum of the held-out predictions of one epoch; None if it was judged before this start."""
+        found = self._wait(
+            lambda: self._courier.verdicts.pop(epoch, None) or (epoch in self._courier.judged) or None,
+            f"for the held-out rows of epoch {epoch}",
+        )
+        return None if found is True else found
+
+    def report(self, metrics: Metrics) -> None:
+        """Tell the server what was found at the end of an epoch."""
+        self._post(metrics)
+
+    def finish(self, model_hash: bytes) -> None:
+        """Say that this party has trained to the end, and wait until the server has stored everything."""
+        self._post(Finished(model_hash))
+        self._wait(lambda: True if self._courier.all_stored else None, "for the server to store the last messages")
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._changed:
+            self._closed = True
+            if self._outgoing is not None:
+                self._outgoing.put(None)
+            self._changed.notify_all()
+        self._thread.join(timeout=5.0)
+
+    def _post(self, message: FromParty) -> None:
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            self._courier.post(message)
+            if self._outgoing is not None:
+                self._outgoing.put(message)
+
+    def _wait(self, look: Callable[[], T | None], what: str) -> T:
+        deadline = time.monotonic() + self._patience
+        with self._changed:
+            while (found := look()) is None:
+                if self._error is not None:
+                    raise self._error
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._gave_up(what)
+                self._changed.wait(left)
+        return found
+
+    def _gave_up(self, what: str) -> ExchangeError | WaitedTooLong:
+        if not self._courier.welcomed:
+            return ServerUnreachable(
+                f"no server at {self._address.target} for {self._patience:g} s ({self._trouble}); "
+                f"start `fdml serve`, check the address, then run the same command again"
+            )
+        names = ", ".join(repr(name) for name in self._courier.waits_for) or "the server"
+        return WaitedTooLong(
+            f"party {self._address.party!r} waited {self._patience:g} s {what} for {names}; "
+            f"see what holds it up, then run the same command again: it goes on where it stopped"
+        )
+
+    def _stay_connected(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._closed:
+            try:
+                self._hold_one_line()
+            except grpc.RpcError as error:
+                if not self._note(error):
+                    return
+            if self._courier.welcomed:
+                pause = _FIRST_PAUSE
+            with self._changed:
+                self._outgoing = None
+                if not self._closed:
+                    self._changed.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _hold_one_line(self) -> None:
+        outgoing: queue.SimpleQueue[FromParty | None] = queue.SimpleQueue()
+        with self._changed:
+            for message in self._courier.connect():
+                outgoing.put(message)
+            self._outgoing = outgoing
+        with open_channel(self._address) as channel:
+            join: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+                JOIN, request_serializer=None, response_deserializer=None
+            )
+            call = join(_encoded(outgoing), metadata=_header(self._address))
+            watchdog = threading.Timer(_HELLO_SECONDS, lambda: None if self._courier.welcomed else call.cancel())
+            watchdog.start()
+            try:
+                for raw in call:
+                    heard = decode_from_server(raw)
+                    with self._changed:
+                        self._courier.hear(heard)
+                        self._changed.notify_all()
+            finally:
+                watchdog.cancel()
+                outgoing.put(None)
+                call.cancel()
+
+    def _note(self, error: grpc.RpcError) -> bool:
+        """Remember what went wrong; False if trying again would not help."""
+        refusal = _REFUSAL_OF.get(error.code())
+        self._trouble = error.details() or str(error.code())
+        if refusal is None:
+            return True
+        with self._changed:
+            self._error = MessageRefused(self._trouble, refusal)
+            self._changed.notify_all()
+        return False
+
+
+def _encoded(outgoing: queue.SimpleQueue[FromParty | None]) -> Iterator[bytes]:
+    while (message := outgoing.get()) is not None:
+        yield encode_from_party(message)

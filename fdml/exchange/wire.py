@@ -1,0 +1,199 @@
+"""Messages as bytes, and back. Nothing that comes from outside is believed before it has been checked here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from numpy.typing import NDArray
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.fixed_point import Codes
+from fdml.exchange.messages import (
+    Accepted,
+    Finished,
+    FromParty,
+    FromServer,
+    Hello,
+    Kept,
+    Labels,
+    Metrics,
+    Push,
+    Release,
+    Total,
+    Trial,
+    Verdict,
+    Waiting,
+    Welcome,
+)
+
+_HASH_BYTES = 32
+_MOST_STEPS = 2**53
+
+
+def encode_from_party(message: FromParty) -> bytes:
+    """A party's message as bytes."""
+    match message:
+        case Hello():
+            envelope = pb.FromParty(hello=pb.Hello(**vars(message)))
+        case Labels():
+            envelope = pb.FromParty(labels=_labels_out(message))
+        case Push(step, release):
+            envelope = pb.FromParty(push=pb.Push(step=step, codes=_codes_out(release.values)))
+        case Kept(step):
+            envelope = pb.FromParty(kept=pb.Kept(step=step))
+        case Trial(epoch, release):
+            envelope = pb.FromParty(trial=pb.Trial(epoch=epoch, codes=_codes_out(release.values)))
+        case Metrics():
+            envelope = pb.FromParty(metrics=pb.Metrics(**vars(message)))
+        case Finished(model_hash):
+            envelope = pb.FromParty(finished=pb.Finished(model_hash=model_hash))
+    return envelope.SerializeToString()
+
+
+def encode_from_server(message: FromServer) -> bytes:
+    """The server's message as bytes."""
+    match message:
+        case Welcome(pushed, judged):
+            envelope = pb.FromServer(welcome=pb.Welcome(pushed=pushed, judged=judged))
+        case Labels():
+            envelope = pb.FromServer(labels=_labels_out(message))
+        case Accepted(count):
+            envelope = pb.FromServer(accepted=pb.Accepted(count=count))
+        case Total(step, values, made_at):
+            envelope = pb.FromServer(total=pb.Total(step=step, codes=_codes_out(values), made_at=made_at))
+        case Verdict(epoch, values):
+            envelope = pb.FromServer(verdict=pb.Verdict(epoch=epoch, codes=_codes_out(values)))
+        case Waiting(parties):
+            envelope = pb.FromServer(waiting=pb.Waiting(parties=parties))
+    return envelope.SerializeToString()
+
+
+def decode_from_party(raw: bytes) -> FromParty:
+    """What a party sent, or `MessageRefused`."""
+    kind, content = _parsed(pb.FromParty(), raw)
+    return _FROM_PARTY[kind](content)  # type: ignore[no-any-return]
+
+
+def decode_from_server(raw: bytes) -> FromServer:
+    """What the server sent, or `MessageRefused`."""
+    kind, content = _parsed(pb.FromServer(), raw)
+    return _FROM_SERVER[kind](content)  # type: ignore[no-any-return]
+
+
+def _parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
+    try:
+        envelope.ParseFromString(raw)
+    except DecodeError:
+        raise _invalid(f"{len(raw)} bytes that are no message of this protocol") from None
+    kind = envelope.WhichOneof("content")
+    if kind is None:
+        raise _invalid("a message without content")
+    content = getattr(envelope, kind)
+    if envelope.ByteSize() != len(raw) or len(UnknownFieldSet(envelope)) or len(UnknownFieldSet(content)):
+        raise _invalid(f"a {kind} message with unknown fields or trailing bytes")
+    return kind, content
+
+
+def _invalid(what: str) -> MessageRefused:
+    return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
+
+
+def _codes_out(values: Codes) -> bytes:
+    return np.ascontiguousarray(values, dtype="<i8").tobytes()
+
+
+def _codes_in(raw: bytes) -> Codes:
+    if len(raw) % 8:
+        raise _invalid(f"predictions of {len(raw)} bytes, which is no whole number of int64")
+    return np.frombuffer(raw, dtype="<i8").astype(np.int64, copy=False)
+
+
+def _floats_out(values: NDArray[np.float64]) -> bytes:
+    return np.ascontiguousarray(values, dtype="<f8").tobytes()
+
+
+def _floats_in(raw: bytes) -> NDArray[np.float64]:
+    if len(raw) % 8:
+        raise _invalid(f"labels of {len(raw)} bytes, which is no whole number of float64")
+    values = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)
+    if not np.isfinite(values).all():
+        raise _invalid("labels or weights that are not finite numbers")
+    return values
+
+
+def _labels_out(message: Labels) -> pb.Labels:
+    return pb.Labels(
+        outputs=message.outputs,
+        train=_floats_out(message.train),
+        held_out=_floats_out(message.held_out),
+        train_weights=_floats_out(message.train_weights),
+        held_out_weights=_floats_out(message.held_out_weights),
+    )
+
+
+def _labels_in(content: pb.Labels) -> Labels:
+    if not 1 <= content.outputs <= 2**16:
+        raise _invalid(f"labels for {content.outputs} outputs")
+    return Labels(
+        content.outputs,
+        _floats_in(content.train),
+        _floats_in(content.held_out),
+        _floats_in(content.train_weights),
+        _floats_in(content.held_out_weights),
+    )
+
+
+def _hello_in(content: pb.Hello) -> Hello:
+    for name in ("run_hash", "alignment_hash"):
+        if len(getattr(content, name)) != _HASH_BYTES:
+            raise _invalid(f"a {name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
+    for name in ("rows", "held_out", "incarnation"):
+        if getattr(content, name) > _MOST_STEPS:
+            raise _invalid(f"{name} {getattr(content, name)}")
+    return Hello(
+        content.run_hash,
+        content.alignment_hash,
+        content.rows,
+        content.held_out,
+        content.incarnation,
+        content.done,
+        content.protocol,
+    )
+
+
+def _metrics_in(content: pb.Metrics) -> Metrics:
+    found = Metrics(content.epoch, content.seconds, content.train_loss, content.test_loss, content.test_metric)
+    if not all(math.isfinite(value) for value in (found.seconds, found.train_loss, found.test_loss, found.test_metric)):
+        raise _invalid("metrics that are not finite numbers")
+    return found
+
+
+def _finished_in(content: pb.Finished) -> Finished:
+    if len(content.model_hash) != _HASH_BYTES:
+        raise _invalid(f"a model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
+    return Finished(content.model_hash)
+
+
+_FROM_PARTY: dict[str, Callable[[Any], Any]] = {
+    "hello": _hello_in,
+    "labels": _labels_in,
+    "push": lambda content: Push(content.step, Release(_codes_in(content.codes))),
+    "kept": lambda content: Kept(content.step),
+    "trial": lambda content: Trial(content.epoch, Release(_codes_in(content.codes))),
+    "metrics": _metrics_in,
+    "finished": _finished_in,
+}
+_FROM_SERVER: dict[str, Callable[[Any], Any]] = {
+    "welcome": lambda content: Welcome(content.pushed, tuple(content.judged)),
+    "labels": _labels_in,
+    "accepted": lambda content: Accepted(content.count),
+    "total": lambda content: Total(content.step, _codes_in(content.codes), tuple(content.made_at)),
+    "verdict": lambda content: Verdict(content.epoch, _codes_in(content.codes)),
+    "waiting": lambda content: Waiting(tuple(content.parties)),
+}

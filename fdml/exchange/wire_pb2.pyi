@@ -1,0 +1,214 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "run_hash", "alignment_hash", "rows", "held_out", "incarnation", "done")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_HASH_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    run_hash: bytes
+    alignment_hash: bytes
+    rows: int
+    held_out: int
+    incarnation: int
+    done: int
+    def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
+
+class Labels(_message.Message):
+    __slots__ = ("outputs", "train", "held_out", "train_weights", "held_out_weights")
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    outputs: int
+    train: bytes
+    held_out: bytes
+    train_weights: bytes
+    held_out_weights: bytes
+    def __init__(self, outputs: _Optional[int] = ..., train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., train_weights: _Optional[bytes] = ..., held_out_weights: _Optional[bytes] = ...) -> None: ...
+
+class Push(_message.Message):
+    __slots__ = ("step", "codes")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    codes: bytes
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ...) -> None: ...
+
+class Kept(_message.Message):
+    __slots__ = ("step",)
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    def __init__(self, step: _Optional[int] = ...) -> None: ...
+
+class Trial(_message.Message):
+    __slots__ = ("epoch", "codes")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    codes: bytes
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ...) -> None: ...
+
+class Metrics(_message.Message):
+    __slots__ = ("epoch", "seconds", "train_loss", "test_loss", "test_metric")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_LOSS_FIELD_NUMBER: _ClassVar[int]
+    TEST_LOSS_FIELD_NUMBER: _ClassVar[int]
+    TEST_METRIC_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    seconds: float
+    train_loss: float
+    test_loss: float
+    test_metric: float
+    def __init__(self, epoch: _Optional[int] = ..., seconds: _Optional[float] = ..., train_loss: _Optional[float] = ..., test_loss: _Optional[float] = ..., test_metric: _Optional[float] = ...) -> None: ...
+
+class Finished(_message.Message):
+    __slots__ = ("model_hash",)
+    MODEL_HASH_FIELD_NUMBER: _ClassVar[int]
+    model_hash: bytes
+    def __init__(self, model_hash: _Optional[bytes] = ...) -> None: ...
+
+class FromParty(_message.Message):
+    __slots__ = ("hello", "labels", "push", "kept", "trial", "metrics", "finished")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    labels: Labels
+    push: Push
+    kept: Kept
+    trial: Trial
+    metrics: Metrics
+    finished: Finished
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., trial: _Optional[_Union[Trial, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("pushed", "judged")
+    PUSHED_FIELD_NUMBER: _ClassVar[int]
+    JUDGED_FIELD_NUMBER: _ClassVar[int]
+    pushed: int
+    judged: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, pushed: _Optional[int] = ..., judged: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Accepted(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
+
+class Total(_message.Message):
+    __slots__ = ("step", "codes", "made_at")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    MADE_AT_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    codes: bytes
+    made_at: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., made_at: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Verdict(_message.Message):
+    __slots__ = ("epoch", "codes")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    codes: bytes
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ...) -> None: ...
+
+class Waiting(_message.Message):
+    __slots__ = ("parties",)
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FromServer(_message.Message):
+    __slots__ = ("welcome", "labels", "accepted", "total", "verdict", "waiting")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    labels: Labels
+    accepted: Accepted
+    total: Total
+    verdict: Verdict
+    waiting: Waiting
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ...) -> None: ...
+
+class Record(_message.Message):
+    __slots__ = ("number", "sender", "message")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    sender: str
+    message: bytes
+    def __init__(self, number: _Optional[int] = ..., sender: _Optional[str] = ..., message: _Optional[bytes] = ...) -> None: ...
+
+class StatusQuery(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PartyStatus(_message.Message):
+    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    PUSHED_FIELD_NUMBER: _ClassVar[int]
+    SERVED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    connected: bool
+    pushed: int
+    served: int
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    waiting_seconds: float
+    waited_seconds: float
+    bytes_in: int
+    bytes_out: int
+    incarnation: int
+    finished: bool
+    def __init__(self, name: _Optional[str] = ..., connected: _Optional[bool] = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
+
+class RunStatus(_message.Message):
+    __slots__ = ("run", "steps", "parties", "history", "refused")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    steps: int
+    parties: _containers.RepeatedCompositeFieldContainer[PartyStatus]
+    history: _containers.RepeatedCompositeFieldContainer[Metrics]
+    refused: _containers.ScalarMap[str, int]
+    def __init__(self, run: _Optional[str] = ..., steps: _Optional[int] = ..., parties: _Optional[_Iterable[_Union[PartyStatus, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Metrics, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...

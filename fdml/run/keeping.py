@@ -1,0 +1,100 @@
+"""What a party needs to go on after a crash: its state in two generations, and how often it was started."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.disk import Disk
+from fdml.data.generations import Generations
+from fdml.errors import StateDamaged
+from fdml.party.loop import Worker
+
+_INCARNATION = "incarnation"
+_RESULT = "result"
+
+
+@dataclass
+class Diary:
+    """What a party remembers besides its worker: the time it has trained, and figures waiting for a verdict."""
+
+    seconds: float = 0.0
+    pending: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """By epoch: training seconds and mean training loss, until the held-out rows have been judged."""
+
+
+class Keeper:
+    """Saves a party's state every so often. `facts` must be the same when it is loaded again."""
+
+    def __init__(self, disk: Disk, facts: Mapping[str, str], seconds: float) -> None:
+        self._disk = disk
+        self._facts = dict(facts)
+        self._generations = Generations(disk, "checkpoint")
+        self._seconds = seconds
+        self._last = time.monotonic()
+        self._kept = [-1, -1]
+        """The steps of the older and the newer generation."""
+
+    def next_incarnation(self) -> int:
+        """Count one more start of this party; durable on return."""
+        before = self._disk.read(_INCARNATION)
+        number = 1 + (0 if before is None else int(before))
+        self._disk.replace(_INCARNATION, str(number).encode())
+        return number
+
+    def load(self, diary: Diary) -> dict[str, NDArray[Any]] | None:
+        """The worker's newest state, if there is one; the diary is brought up to it."""
+        stored = self._generations.load()
+        if stored is None:
+            return None
+        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        facts = json.loads(str(arrays.pop("facts")))
+        if facts["run"] != self._facts:
+            changed = [key for key, value in self._facts.items() if facts["run"].get(key) != value]
+            raise StateDamaged(
+                f"the saved state belongs to another {' and '.join(changed)}; put it back, or start over with --fresh"
+            )
+        diary.seconds = facts["seconds"]
+        diary.pending = {int(epoch): tuple(figures) for epoch, figures in facts["pending"].items()}
+        step = int(arrays["position"][0]) - 1
+        self._kept = [step, step]
+        return arrays
+
+    def after_step(self, worker: Worker, diary: Diary) -> int:
+        """Save if it is time; says up to which step no total will ever be needed again."""
+        if worker.finished or time.monotonic() - self._last >= self._seconds:
+            self._save(worker, diary)
+            self._last = time.monotonic()
+        return self._kept[0]
+
+    def _save(self, worker: Worker, diary: Diary) -> None:
+        facts = {"run": self._facts, "seconds": diary.seconds, "pending": diary.pending}
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, facts=np.array(json.dumps(facts)), **worker.state())
+        self._generations.save(buffer.getvalue())
+        self._kept = [self._kept[1], worker.step - 1]
+
+    def note_result(self, model_hash: bytes) -> None:
+        """The party has trained to the end."""
+        self._disk.replace(_RESULT, json.dumps({**self._facts, "model": model_hash.hex()}).encode())
+
+    def result(self) -> bytes | None:
+        """The hash of the finished model, if this run was finished before."""
+        stored = self._disk.read(_RESULT)
+        found = {} if stored is None else json.loads(stored)
+        model = found.pop("model", None)
+        return bytes.fromhex(model) if model is not None and found == self._facts else None
+
+    def forget(self) -> None:
+        """Start over; the count of starts goes on, so that older processes stay shut out."""
+        self._generations.clear()
+        self._disk.remove(_RESULT)
+        self._kept = [-1, -1]

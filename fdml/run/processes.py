@@ -1,0 +1,100 @@
+"""A whole run on this machine: the server and every party as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fdml.errors import PartyFailed
+from fdml.settings import RunSettings, read_run
+
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of a run."""
+
+    name: str
+    process: subprocess.Popen[str]
+    log: Path
+
+
+def run_processes(path: Path, *, fresh: bool, plain: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Start server and parties, wait for their end, and return the history the server wrote."""
+    settings = read_run(path)
+    with (
+        tempfile.TemporaryDirectory(prefix="fdml-") as folder,
+        _started(path, settings, Path(folder), fresh, plain) as all_,
+    ):
+        told: dict[str, int] = {}
+        while any(member.process.poll() is None for member in all_):
+            _pass_on(all_, told, say)
+            for member in all_:
+                if member.process.poll() not in (None, 0):
+                    raise PartyFailed(f"{member.name} stopped: {_last_line(member)}")
+            time.sleep(_POLL_SECONDS)
+        _pass_on(all_, told, say)
+        for member in all_:
+            if member.process.returncode != 0:
+                raise PartyFailed(f"{member.name} stopped: {_last_line(member)}")
+        found: dict[str, Any] = json.loads((Path(folder) / "history.json").read_text(encoding="utf-8"))
+    return found
+
+
+@contextlib.contextmanager
+def _started(path: Path, settings: RunSettings, folder: Path, fresh: bool, plain: bool) -> Iterator[list[Member]]:
+    words = [*(["--fresh"] if fresh else []), *(["--plain"] if plain else [])]
+    members = [_start("server", folder, "serve", str(path), "--json", str(folder / "history.json"), *words)]
+    try:
+        for party in settings.parties:
+            members.append(_start(party, folder, "join", str(path.parent / party / "party.toml"), *words))
+        yield members
+    finally:
+        _stop(members)
+
+
+def _start(name: str, folder: Path, *words: str) -> Member:
+    log = folder / f"{name}.log"
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fdml", *words], stdout=output, stderr=subprocess.STDOUT, text=True
+        )
+    return Member(name, process, log)
+
+
+def _stop(members: list[Member]) -> None:
+    for member in members:
+        if member.process.poll() is None:
+            member.process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + _STOP_SECONDS
+    for member in members:
+        try:
+            member.process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            member.process.kill()
+            member.process.wait()
+
+
+def _pass_on(members: list[Member], told: dict[str, int], say: Callable[[str], None]) -> None:
+    for member in members:
+        text = member.log.read_text(encoding="utf-8", errors="replace")
+        complete = text.rfind("\n") + 1
+        for line in text[told.get(member.name, 0) : complete].splitlines():
+            say(f"[{member.name}] {line.removeprefix(f'{member.name}: ')}")
+        told[member.name] = complete
+
+
+def _last_line(member: Member) -> str:
+    lines = member.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("fdml: ") if lines else f"exit code {member.process.returncode}, no message"

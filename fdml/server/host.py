@@ -1,0 +1,283 @@
+"""All the server does but sockets: it checks, remembers, logs and answers.
+
+`take` moves the state and gathers replies; they may be sent only after `commit`
+has made the log durable. So nothing anyone was told is ever forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fdml.data.disk import Disk
+from fdml.data.generations import Generations
+from fdml.data.schedule import schedule_for
+from fdml.errors import MessageRefused, Refusal, StateDamaged
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.messages import (
+    Finished,
+    FromParty,
+    Hello,
+    Kept,
+    Labels,
+    Metrics,
+    Push,
+    Reply,
+    Trial,
+    Welcome,
+)
+from fdml.exchange.wire import decode_from_party, encode_from_party
+from fdml.server.coordinator import Coordinator
+from fdml.server.journal import Journal
+from fdml.server.register import Register
+from fdml.server.trials import Trials
+from fdml.settings import RunSettings, Task
+
+_ROTATE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Charter:
+    """What the server knows of a run before anyone has joined."""
+
+    settings: RunSettings
+    run_hash: bytes
+
+
+class Host:
+    """The server's whole state. Make it with `Host.open`, which continues from what the disk holds."""
+
+    def __init__(self, charter: Charter, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> None:
+        self._charter = charter
+        self._parties = charter.settings.parties
+        self._journal = Journal(disk, "journal")
+        self._snapshots = Generations(disk, "snapshot")
+        self._rotate_bytes = rotate_bytes
+        self._unlogged: list[bytes] = []
+        self._number = 0
+        """Of the last message acted on; says where the log goes on after a snapshot."""
+        self._register = Register(charter.run_hash)
+        self._labels: Labels | None = None
+        self.coordinator: Coordinator | None = None
+        self._trials: Trials | None = None
+        self.history: dict[int, Metrics] = {}
+        self._finished: dict[str, bytes] = {}
+
+    @classmethod
+    def open(cls, charter: Charter, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> Host:
+        """Continue from the newest snapshot and the log after it."""
+        host = cls(charter, disk, rotate_bytes)
+        stored = host._snapshots.load()
+        if stored is not None:
+            host._restore(stored)
+        for raw in host._journal.replay():
+            host._replay(pb.Record.FromString(raw))
+        return host
+
+    def _replay(self, record: pb.Record) -> None:
+        if record.number <= self._number:
+            return
+        if record.number != self._number + 1 or not record.message:
+            raise StateDamaged(
+                f"the log goes on at message {record.number}, the newest readable snapshot ends at {self._number}; "
+                f"restore the damaged one, or start over with --fresh"
+            )
+        try:
+            self._apply(record.sender, decode_from_party(record.message))
+        except MessageRefused as refused:
+            raise StateDamaged(f"the log does not fit this run ({refused}); start over with --fresh") from None
+        self._number = record.number
+
+    def take(self, sender: str, message: FromParty) -> list[Reply]:
+        """Act on one message; a refused message changes nothing and raises `MessageRefused`."""
+        if sender not in self._parties:
+            raise MessageRefused(f"{sender!r} is not a party of this run", Refusal.NOT_PERMITTED)
+        replies = self._apply(sender, message)
+        if not isinstance(message, Kept):
+            self._number += 1
+            record = pb.Record(number=self._number, sender=sender, message=encode_from_party(message))
+            self._unlogged.append(record.SerializeToString())
+        return replies
+
+    def commit(self) -> None:
+        """Make everything taken so far durable. Only then may the replies be sent."""
+        if self._unlogged:
+            self._journal.append(self._unlogged)
+            self._unlogged = []
+        if self._journal.size > self._rotate_bytes:
+            self._snapshots.save(self._stored())
+            self._journal.restart([pb.Record(number=self._number).SerializeToString()])
+
+    def incarnation(self, party: str) -> int:
+        """The newest start of a party."""
+        return self._register.incarnation(party)
+
+    def has_finished(self, party: str) -> bool:
+        """Whether a party has trained to the end."""
+        return party in self._finished
+
+    @property
+    def finished(self) -> bool:
+        """Whether all parties have."""
+        return len(self._finished) == len(self._parties)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the run trains on; 0 before anyone has joined."""
+        return 0 if self._register.alignment is None else self._register.alignment.rows
+
+    def waits_for(self, party: str) -> list[str]:
+        """Whom a party's next total waits for."""
+        if self.coordinator is None:
+            return [self._charter.settings.label_party]
+        return self.coordinator.waits_for(party)
+
+    def fingerprint(self) -> bytes:
+        """A hash over the whole state."""
+        digest = hashlib.blake2b(digest_size=32)
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(array.tobytes())
+        return digest.digest()
+
+    def _apply(self, sender: str, message: FromParty) -> list[Reply]:
+        match message:
+            case Hello():
+                return self._hello(sender, message)
+            case Labels():
+                return self._take_labels(sender, message)
+            case Push() | Kept():
+                return self._training(sender)[0].handle(sender, message)
+            case Trial():
+                verdict = self._training(sender)[1].take(sender, message)
+                return [] if verdict is None else [Reply(self._charter.settings.label_party, verdict)]
+            case Metrics():
+                self._only_label_party(sender, "metrics")
+                self._training(sender)[1].judge(sender, message.epoch)
+                self.history[message.epoch] = message
+                return []
+            case Finished(model_hash):
+                self._finish(sender, model_hash)
+                return []
+
+    def _hello(self, sender: str, hello: Hello) -> list[Reply]:
+        self._register.admit(sender, hello)
+        if self.coordinator is None or self._trials is None or self._labels is None:
+            return [Reply(sender, Welcome(-1))]
+        replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history)))]
+        if sender == self._charter.settings.label_party:
+            replies += [Reply(sender, verdict) for verdict in self._trials.verdicts()]
+        else:
+            replies.append(Reply(sender, self._labels))
+        return replies + self.coordinator.resend(sender, hello.done)
+
+    def _finish(self, sender: str, model_hash: bytes) -> None:
+        coordinator, _ = self._training(sender)
+        left = coordinator.schedule.steps - 1 - coordinator.served(sender)
+        if left:
+            raise MessageRefused(f"party {sender!r} says it has finished, {left} steps before the end", Refusal.GAP)
+        if self._finished.setdefault(sender, model_hash) != model_hash:
+            raise MessageRefused(
+                f"party {sender!r} finished before with another model; its files have changed", Refusal.CONFLICT
+            )
+
+    def _take_labels(self, sender: str, labels: Labels) -> list[Reply]:
+        self._only_label_party(sender, "labels")
+        agreed = self._register.alignment
+        if agreed is None:
+            raise MessageRefused(f"party {sender!r} sent labels before saying hello", Refusal.INVALID)
+        for name, wanted in (("train", agreed.rows), ("held_out", agreed.held_out)):
+            for field in (name, f"{name}_weights"):
+                if len(getattr(labels, field)) != wanted:
+                    raise MessageRefused(
+                        f"party {sender!r} sent {len(getattr(labels, field))} values as {field} for {wanted} rows",
+                        Refusal.INVALID,
+                    )
+        _check_labels(f"party {sender!r} sent", self._charter.settings.task, labels)
+        if self._labels is not None:
+            if encode_from_party(self._labels) != encode_from_party(labels):
+                raise MessageRefused(
+                    f"party {sender!r} sent other labels than before; its label column has changed", Refusal.CONFLICT
+                )
+            return []
+        self._begin(labels)
+        return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
+
+    def _begin(self, labels: Labels) -> None:
+        agreed, chosen = self._register.alignment, self._charter.settings.training
+        if agreed is None:
+            raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
+        schedule = schedule_for(
+            agreed.rows, chosen.batch_size, chosen.batches_per_block, chosen.passes, chosen.epochs, chosen.seed
+        )
+        self._labels = labels
+        self.coordinator = Coordinator(self._parties, schedule, labels.outputs, chosen.staleness)
+        self._trials = Trials(self._parties, agreed.held_out * labels.outputs, chosen.epochs)
+
+    def _training(self, sender: str) -> tuple[Coordinator, Trials]:
+        if self.coordinator is None or self._trials is None:
+            raise MessageRefused(f"party {sender!r} is ahead: the labels have not come yet", Refusal.GAP)
+        return self.coordinator, self._trials
+
+    def _only_label_party(self, sender: str, what: str) -> None:
+        if sender != self._charter.settings.label_party:
+            raise MessageRefused(
+                f"party {sender!r} sent {what}; only {self._charter.settings.label_party!r} may", Refusal.NOT_PERMITTED
+            )
+
+    def _stored(self) -> bytes:
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **self._arrays())
+        return buffer.getvalue()
+
+    def _arrays(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "number": self._number,
+            "register": self._register.facts(),
+            "history": [asdict(each) for each in self.history.values()],
+            "finished": {party: digest.hex() for party, digest in self._finished.items()},
+        }
+        arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
+        if self._labels is not None and self.coordinator is not None and self._trials is not None:
+            arrays |= {f"labels/{name}": np.asarray(value) for name, value in vars(self._labels).items()}
+            arrays |= self.coordinator.state() | self._trials.state()
+        return arrays
+
+    def _restore(self, stored: bytes) -> None:
+        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+            arrays: Mapping[str, Any] = dict(archive)
+        facts = json.loads(str(arrays["facts"]))
+        self._register.restore(facts["register"])
+        self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}
+        self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
+        if "labels/outputs" in arrays:
+            labels = {key.removeprefix("labels/"): array for key, array in arrays.items() if key.startswith("labels/")}
+            self._begin(Labels(**{**labels, "outputs": int(labels["outputs"])}))
+            training = self._training("the server")
+            training[0].restore(arrays)
+            training[1].restore(arrays)
+        self._number = int(facts["number"])
+
+
+def _check_labels(what: str, task: Task, labels: Labels) -> None:
+    """Refuse labels that the other parties' kernels could not take; `what` begins the sentence."""
+    if (labels.outputs < 2) if task == "multiclass" else (labels.outputs != 1):
+        raise MessageRefused(f"{what} labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID)
+    for weights in (labels.train_weights, labels.held_out_weights):
+        if weights.min(initial=0.0) < 0.0:
+            raise MessageRefused(f"{what} a weight of {weights.min():g}; weights are 0 or more", Refusal.INVALID)
+    if task == "regression":
+        return
+    classes = max(labels.outputs, 2)
+    for values in (labels.train, labels.held_out):
+        wrong = values[(values < 0) | (values >= classes) | (values != np.floor(values))]
+        if wrong.size:
+            raise MessageRefused(
+                f"{what} the label {wrong[0]:g}; the {classes} classes are numbered from 0", Refusal.INVALID
+            )
