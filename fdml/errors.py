@@ -12,6 +12,7 @@ FdmlError
 ├── WaitedTooLong         names the party waited for
 ├── StateDamaged          saved state that cannot be trusted
 ├── TrainingDiverged      predictions left the range that can be exchanged
+├── CheckFailed           fdml broke a promise of its own in a simulated run
 └── MissingExtra          an optional dependency is not installed
 
 Errors about values are also `ValueError`, as scikit-learn's conventions ask.
@@ -83,6 +84,10 @@ class StateDamaged(FdmlError):
 
 class TrainingDiverged(FdmlError, ValueError):
     """Predictions grew past what can be exchanged, or are no longer numbers."""
+
+
+class CheckFailed(FdmlError):
+    """A simulated run broke a promise; the message says which, and how to see it again."""
 
 
 class MissingExtra(FdmlError, ImportError):

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 
 from fdml.bench.measure import Progress, Report
 from fdml.errors import MissingExtra, SettingsError
 
 
-def _run(module: str, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class Benchmark:
+    """Where a benchmark's `run` stands, and which of the command's options it takes."""
+
+    module: str
+    options: tuple[str, ...] = ()
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "kernels": Benchmark("fdml.bench.kernels"),
+    "exchange": Benchmark("fdml.bench.exchange"),
+    "kill": Benchmark("fdml.bench.kill", ("first", "seeds")),
+}
+
+
+def run_benchmark(name: str, progress: Progress, **options: int | None) -> Report:
+    """Run a benchmark by its name; `progress` is told in a few words how far it is. None leaves an option alone."""
+    if name not in BENCHMARKS:
+        raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
+    chosen = {option: value for option, value in options.items() if value is not None}
+    for option in chosen:
+        if option not in BENCHMARKS[name].options:
+            raise SettingsError(f"benchmark {name!r} takes no --{option}; leave it out")
     try:
-        found = importlib.import_module(module)
+        found = importlib.import_module(BENCHMARKS[name].module)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise MissingExtra("this benchmark needs PyTorch; install it with `pip install fdml[torch]`") from None
-    report: Report = found.run(progress)
+    report: Report = found.run(progress, **chosen)
     return report
-
-
-BENCHMARKS: dict[str, Callable[[Progress], Report]] = {
-    "kernels": partial(_run, "fdml.bench.kernels"),
-}
-
-
-def run_benchmark(name: str, progress: Progress) -> Report:
-    """Run a benchmark by its name; `progress` is told in a few words how far it is."""
-    if name not in BENCHMARKS:
-        raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
-    return BENCHMARKS[name](progress)

@@ -15,14 +15,17 @@ from fdml.cli.output import aside, check_writable, say, shown, write_json
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many runs with random faults (kill, protocol).")] = None,
+    first: Annotated[int | None, typer.Option(min=0, help="The first seed of these.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json)
-    report = run_benchmark(name, lambda line: aside.print(line, highlight=False))
+    report = run_benchmark(name, lambda line: aside.print(line, highlight=False), seeds=seeds, first=first)
     say(report.question)
     shown.print(_results(report))
-    shown.print(_ratios(report))
+    if report.ratios:
+        shown.print(_ratios(report))
     say(f"commit {report.commit}; " + ", ".join(f"{key} {value}" for key, value in report.machine.items()))
     write_json(json, report.as_json())
 
@@ -32,7 +35,7 @@ def _results(report: Report) -> Table:
     for heading in ("contender", "median", "min", "max", "unit"):
         table.add_column(heading, justify="left" if heading in ("contender", "unit") else "right")
     for row in report.results:
-        figures = (f"{row[key]:,.1f}" for key in ("median", "min", "max"))
+        figures = (f"{row[key]:,.4g}" if row[key] < 10 else f"{row[key]:,.1f}" for key in ("median", "min", "max"))
         table.add_row(row["contender"], *figures, row["unit"])
     return table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -137,18 +137,18 @@ class GrpcLine:
         """Send the predictions of the held-out rows."""
         self._post(Trial(epoch, release))
 
-    def verdicts(self) -> list[Verdict]:
-        """The sums of held-out predictions that have come since the last call."""
+    def verdicts(self, epochs: Iterable[int]) -> list[Verdict]:
+        """The sums of held-out predictions that have come for these epochs; others are left for later."""
         with self._changed:
-            return [self._courier.verdicts.pop(epoch) for epoch in sorted(self._courier.verdicts)]
+            came = self._courier.verdicts
+            return [came.pop(epoch) for epoch in sorted(epochs) if epoch in came]
 
     def await_verdict(self, epoch: int) -> Verdict | None:
         """Wait for the sum of the held-out predictions of one epoch; None if it was judged before this start."""
-        found = self._wait(
-            lambda: self._courier.verdicts.pop(epoch, None) or (epoch in self._courier.judged) or None,
-            f"for the held-out rows of epoch {epoch}",
-        )
-        return None if found is True else found
+        what = f"for the held-out rows of epoch {epoch}"
+        self._wait(lambda: epoch in self._courier.verdicts or epoch in self._courier.judged or None, what)
+        with self._changed:
+            return self._courier.verdicts.pop(epoch, None)
 
     def report(self, metrics: Metrics) -> None:
         """Tell the server what was found at the end of an epoch."""

@@ -212,7 +212,7 @@ class _Member:
                 line.send_trial(event.epoch, guard.pass_on(worker.model.predict(self._prepared.held_out.rows)))
                 if self._leads:
                     self._diary.pending[event.epoch] = (self._diary.seconds, worker.loss_sum / len(labels.train))
-                    self._judge(line.verdicts(), line, labels)
+                    self._judge(line.verdicts(self._diary.pending), line, labels)
             self._listener(event)
 
         train(worker, line, hear, keep=lambda worker: self._keeper.after_step(worker, self._diary))
@@ -224,8 +224,6 @@ class _Member:
         """Turn sums of held-out predictions into metrics; only the label party is sent them."""
         sample = Sample({}, labels.held_out, labels.held_out_weights)
         for verdict in verdicts:
-            if verdict.epoch not in self._diary.pending:
-                continue
             seconds, train_loss = self._diary.pending.pop(verdict.epoch)
             score = decode(verdict.values).reshape(-1, labels.outputs)
             loss = mean_loss(loss_for(self._run.task, self._run.loss), score, sample)

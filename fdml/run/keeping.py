@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +33,15 @@ class Diary:
 class Keeper:
     """Saves a party's state every so often. `facts` must be the same when it is loaded again."""
 
-    def __init__(self, disk: Disk, facts: Mapping[str, str], seconds: float) -> None:
+    def __init__(
+        self, disk: Disk, facts: Mapping[str, str], seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._disk = disk
         self._facts = dict(facts)
         self._generations = Generations(disk, "checkpoint")
         self._seconds = seconds
-        self._last = time.monotonic()
+        self._clock = clock
+        self._last = clock()
         self._kept = [-1, -1]
         """The steps of the older and the newer generation."""
 
@@ -70,9 +73,9 @@ class Keeper:
 
     def after_step(self, worker: Worker, diary: Diary) -> int:
         """Save if it is time; says up to which step no total will ever be needed again."""
-        if worker.finished or time.monotonic() - self._last >= self._seconds:
+        if worker.finished or self._clock() - self._last >= self._seconds:
             self._save(worker, diary)
-            self._last = time.monotonic()
+            self._last = self._clock()
         return self._kept[0]
 
     def _save(self, worker: Worker, diary: Diary) -> None:

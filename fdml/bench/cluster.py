@@ -1,0 +1,139 @@
+"""Server and parties of a run as processes, for benchmarks that start many runs.
+
+They are forked from one process that has everything imported, so a start takes
+a fraction of a second; each is a process of its own that can be killed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.errors import FdmlError, WaitedTooLong
+from fdml.run.join import join
+from fdml.run.scaffold import write_keys
+from fdml.run.serve import serve
+from fdml.watch.events import Event
+
+_DEADLINE = 120.0
+"""Seconds a whole run may take."""
+
+
+class Cluster:
+    """Server and parties of one run, each a process forked from one that has everything imported."""
+
+    def __init__(self, home: Path) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["fdml.bench.cluster"])
+        self._home = home
+        self._deadline = time.monotonic() + _DEADLINE
+        self._members: dict[str, ForkServerProcess] = {}
+
+    def start(self, name: str) -> None:
+        """Start a process, for the first time or again."""
+        process = self._context.Process(target=_live, args=(self._home, name), daemon=True)
+        process.start()
+        self._members[name] = process
+
+    def kill(self, name: str) -> None:
+        """End a process as a power cut would."""
+        process = self._members[name]
+        if process.pid is not None and process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+        process.join(self._left())
+
+    def await_training(self) -> None:
+        """Wait until pushes reach the server's log."""
+        log = self._home / "server" / "state" / "journal"
+        while not (log.exists() and log.stat().st_size > 2**17):
+            self._left()
+            time.sleep(0.005)
+
+    def finish(self) -> None:
+        """Wait for the end of all; a process that failed is an error."""
+        for name, process in self._members.items():
+            process.join(self._left())
+            if process.exitcode != 0:
+                raise FdmlError(f"{name} in {self._home} ended with exit code {process.exitcode}")
+
+    def stop(self) -> None:
+        """End whatever still runs."""
+        for process in self._members.values():
+            process.kill()
+            process.join()
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            waiting = [name for name, process in self._members.items() if process.is_alive()]
+            raise WaitedTooLong(f"the run in {self._home} did not end within {_DEADLINE:g} s; {waiting} still run")
+        return left
+
+
+@contextmanager
+def running(home: Path, parties: Sequence[str]) -> Iterator[Cluster]:
+    """All processes of a run; whatever still runs at the end is killed."""
+    cluster = Cluster(home)
+    try:
+        for name in ("server", *parties):
+            cluster.start(name)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _live(home: Path, name: str) -> None:
+    if name == "server":
+        serve(home / "run.toml", say=_nothing)
+    else:
+        join(home / name / "party.toml", listener=_ignore, say=_nothing)
+
+
+def _nothing(_: str) -> None:
+    """Nobody listens."""
+
+
+def _ignore(_: Event) -> None:
+    """Nobody listens."""
+
+
+def write_run(
+    home: Path,
+    settings: str,
+    parts: Sequence[NDArray[np.float32]],
+    labels: NDArray[np.int64],
+    models: Sequence[str],
+) -> None:
+    """Write a run of parties p0, p1, ... with these features; `settings` of the run and `models` are TOML."""
+    names = [f"p{number}" for number in range(len(parts))]
+    home.mkdir(parents=True)
+    (home / "run.toml").write_text(
+        f'name = "bench"\nserver = "127.0.0.1:{free_port()}"\nparties = {names!r}\nlabel_party = "p0"\n{settings}\n'
+    )
+    write_keys(home, "bench", names)
+    for name, part, model in zip(names, parts, models, strict=True):
+        if name == "p0":
+            np.savez(home / name / "data.npz", X=part, y=labels)
+        else:
+            np.savez(home / name / "data.npz", X=part)
+        (home / name / "party.toml").write_text(
+            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.npz"\n[model]\n{model}\n'
+        )
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

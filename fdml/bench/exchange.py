@@ -1,0 +1,138 @@
+"""What does the line cost? The same training over gRPC with TLS, beside the same in one process.
+
+Seconds are counted from the end of the first epoch to the end of the last, so
+that start-up does not count. All parties and the server share this machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.bench.cluster import running, write_run
+from fdml.bench.machine import commit, machine
+from fdml.bench.measure import Progress, Report
+from fdml.data.disk import FolderDisk
+from fdml.data.rows import as_rows
+from fdml.exchange.messages import Hello, Labels, Push, Release
+from fdml.run.problem import Sample
+from fdml.run.simulate import Plan, simulate
+from fdml.server.host import Charter, Host
+from fdml.settings import ModelSettings, RunSettings, TrainingSettings, read_run, run_hash
+
+_PARTIES = 3
+_ROWS = 64_000
+_WIDTH = 20
+_HELD_OUT = 0.01
+"""Few rows, as judging them is no part of the line's cost."""
+_BLOCKS = (1, 4, 16, 64)
+
+
+def run(progress: Progress, rounds: int = 5) -> Report:
+    """Alternate the two ways for every size of block."""
+    X, labels = _data()
+    results: list[dict[str, Any]] = []
+    ratios: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="fdml-exchange-") as folder:
+        for batches in _BLOCKS:
+            epochs = 3 if batches == 1 else 6
+            here, there = [], []
+            for turn in range(rounds):
+                progress(f"{batches} batches per block, round {turn + 1} of {rounds}")
+                here.append(_in_process(X, labels, batches, epochs))
+                there.append(_over_grpc(Path(folder), X, labels, batches, epochs))
+            updates = (epochs - 1) * _ROWS * (1 - _HELD_OUT) / 100
+            steps = updates / batches
+            added = [1e6 * (a - b) / updates for a, b in zip(there, here, strict=True)]
+            name = f"{batches} batches per block"
+            results += [
+                _row(f"{name}, in process: exchanges", [steps / seconds for seconds in here], "per second"),
+                _row(f"{name}, gRPC with TLS: exchanges", [steps / seconds for seconds in there], "per second"),
+                _row(f"{name}, gRPC with TLS: added per step", [each * batches for each in added], "us"),
+                _row(f"{name}, gRPC with TLS: added per batch", added, "us"),
+            ]
+            ratios[f"{name} gRPC/in-process time"] = _spread([a / b for a, b in zip(there, here, strict=True)])
+        progress("restart of a server with 1,000,000 rows and 8 parties")
+        results.append(_row("server ready again, 1 M rows x 8 parties", _restarts(Path(folder)), "seconds"))
+    question = f"What does the line add to a step? {_PARTIES} parties, {_ROWS} rows, on one machine, durability on."
+    return Report("exchange", question, results, ratios, machine(), commit())
+
+
+def _data() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    chance = np.random.default_rng(0)
+    X = chance.normal(size=(_ROWS, _WIDTH * _PARTIES)).astype(np.float32)
+    return X, (X.sum(axis=1) > 0).astype(np.int64)
+
+
+def _parts(X: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    return [np.ascontiguousarray(X[:, at * _WIDTH : (at + 1) * _WIDTH]) for at in range(_PARTIES)]
+
+
+def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], batches: int, epochs: int) -> float:
+    rows = round(_ROWS * (1 - _HELD_OUT))
+    parts = {f"p{at}": as_rows(part[:rows]) for at, part in enumerate(_parts(X))}
+    sample = Sample(parts, labels[:rows].astype(np.float64), np.ones(rows))
+    training = TrainingSettings(epochs=epochs, batches_per_block=batches, learning_rate="auto")
+    plan = Plan(training, dict.fromkeys(parts, ModelSettings()), "p0", "logistic", 1)
+    kept = simulate(plan, sample, keep_epochs=True).snapshots
+    return kept[-1].seconds - kept[0].seconds
+
+
+def _over_grpc(folder: Path, X: NDArray[np.float32], labels: NDArray[np.int64], batches: int, epochs: int) -> float:
+    home = folder / "run"
+    settings_text = (
+        f'[training]\nepochs = {epochs}\nbatches_per_block = {batches}\nlearning_rate = "auto"\n'
+        f"[evaluation]\nholdout = {_HELD_OUT}"
+    )
+    write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
+    with running(home, [f"p{at}" for at in range(_PARTIES)]) as cluster:
+        cluster.finish()
+    settings = read_run(home / "run.toml")
+    history = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state")).history
+    shutil.rmtree(home)
+    return history[epochs].seconds - history[1].seconds
+
+
+def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int = 3) -> list[float]:
+    """Fill a server's state with two epochs of pushes, then open it again."""
+    names = tuple(f"p{number}" for number in range(parties))
+    settings = RunSettings(
+        parties=names, label_party="p0", training=TrainingSettings(epochs=3, batch_size=100, batches_per_block=256)
+    )
+    charter = Charter(settings, run_hash(settings))
+    disk = FolderDisk(folder / "server")
+    host = Host.open(charter, disk)
+    ones = np.ones(rows)
+    for name in names:
+        host.take(name, Hello(charter.run_hash, bytes(32), rows, 0, 1))
+    host.take("p0", Labels(1, ones, ones[:0], ones, ones[:0]))
+    if host.coordinator is None:
+        raise AssertionError("labels begin the training")
+    for step in range(2 * host.coordinator.schedule.blocks):
+        codes = np.zeros(host.coordinator.schedule.visit(step).size, np.int64)
+        for name in names:
+            host.take(name, Push(step, Release(codes)))
+        host.commit()
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        again = Host.open(charter, disk)
+        seconds.append(time.perf_counter() - began)
+        if again.fingerprint() != host.fingerprint():
+            raise AssertionError("a server that is opened again must be as it was")
+    return seconds
+
+
+def _row(name: str, figures: list[float], unit: str) -> dict[str, Any]:
+    return {"contender": name, **_spread(figures), "unit": unit}
+
+
+def _spread(figures: list[float]) -> dict[str, float]:
+    return {"median": median(figures), "min": min(figures), "max": max(figures)}

@@ -1,0 +1,243 @@
+"""What must hold whatever happens: a witness that sees all and believes nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fdml.bench.toy import Case, relive, undisturbed
+from fdml.data.schedule import Visit
+from fdml.errors import CheckFailed
+from fdml.exchange.fixed_point import Codes
+from fdml.exchange.messages import (
+    Accepted,
+    Finished,
+    FromParty,
+    FromServer,
+    Hello,
+    Kept,
+    Labels,
+    Metrics,
+    Push,
+    Reply,
+    Total,
+    Trial,
+    Verdict,
+)
+from fdml.party.models import State
+from fdml.run.join import hash_state
+from fdml.server.coordinator import Coordinator
+from fdml.server.host import Host
+
+
+class WatchedHost(Host):
+    """The production server, with a witness at its side."""
+
+    witness: Witness
+
+    def take(self, sender: str, message: FromParty) -> list[Reply]:
+        """Act on one message, as `Host` does."""
+        coordinator = self.coordinator
+        repeated = isinstance(message, Push) and coordinator is not None and message.step <= coordinator.pushed(sender)
+        before = _digest(coordinator) if repeated else b""
+        replies = super().take(sender, message)
+        if repeated:
+            _require(_digest(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
+        self.witness.took(sender, message, replies)
+        return replies
+
+
+class Witness:
+    """Remembers what left each party and what the server promised, and raises `CheckFailed` at the first lie."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._parties = case.settings.parties
+        self._visits = [case.schedule.visit(step) for step in range(case.schedule.steps)]
+        self._pushes: dict[tuple[str, int], Codes] = {}
+        self._trials: dict[tuple[str, int], Codes] = {}
+        self._taken = dict.fromkeys(self._parties, -1)
+        """The last push of each party that the running server has acted on."""
+        self._served: dict[tuple[str, int], Total] = {}
+        """Totals as the running server made them."""
+        self._sent: dict[tuple[str, int], Total] = {}
+        """Totals that a party may have seen."""
+        self._kept = dict.fromkeys(self._parties, -1)
+        self._stored: list[tuple[str, FromParty]] = []
+        """Messages the server said it had stored."""
+
+    def posted(self, party: str, message: FromParty) -> None:
+        """A party lets a message go, for the first time or again after a crash."""
+        match message:
+            case Push(step, release):
+                _same(self._pushes, (party, step), release.values, "push of step")
+            case Trial(epoch, release):
+                _same(self._trials, (party, epoch), release.values, "held-out predictions of epoch")
+            case Kept(step):
+                self._kept[party] = max(self._kept[party], step)
+
+    def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
+        """The server has acted on a message and would reply this."""
+        if isinstance(message, Push):
+            self._take_push(sender, message)
+        for reply in replies:
+            match reply.message:
+                case Total():
+                    self._check_served(reply.to, reply.message)
+                case Verdict(epoch, values):
+                    parts = [self._trials[party, epoch] for party in self._parties]
+                    _require(
+                        np.array_equal(np.sum(parts, axis=0), values.reshape(-1)),
+                        f"the sum of held-out predictions of epoch {epoch} is wrong",
+                    )
+
+    def said(self, party: str, heard: Sequence[FromParty], message: FromServer) -> None:
+        """The server lets an answer go on a line on which it has heard so much."""
+        match message:
+            case Total(step):
+                before = self._sent.setdefault((party, step), message)
+                _require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
+            case Accepted(count):
+                self._stored += [(party, each) for each in heard[:count]]
+
+    def opened(self, host: Host) -> None:
+        """A server has started from what its disk holds."""
+        for party, message in self._stored:
+            kind = type(message).__name__
+            _require(_remembers(host, party, message), f"the server forgot a {kind} of {party} that it had stored")
+        coordinator = host.coordinator
+        if coordinator is None:
+            _require(not self._sent, "the server forgot that training had begun")
+            return
+        self._taken = {party: coordinator.pushed(party) for party in self._parties}
+        self._check_matrix(coordinator)
+        self._served = dict(self._sent)
+        for party in self._parties:
+            totals = _totals(coordinator, party)
+            for step, total in totals.items():
+                self._check_sum(party, total)
+                self._check_repeated(party, total)
+                self._served[party, step] = total
+            lost = [step for to, step in self._sent if to == party and step > self._kept[party] and step not in totals]
+            _require(not lost, f"the server forgot the totals of steps {lost} that {party} may ask for again")
+
+    def ended(self, host: Host, models: Mapping[str, bytes]) -> None:
+        """All parties have finished, with models of these hashes."""
+        self.opened(host)
+        coordinator = host.coordinator
+        if coordinator is None:
+            raise CheckFailed("all have finished, but training never began")
+        _require(sorted(host.history) == list(range(1, self._case.settings.training.epochs + 1)), "metrics are missing")
+        last = {visit.block: step for step, visit in enumerate(self._visits)}
+        for column, party in enumerate(self._parties):
+            for step in last.values():
+                made, _ = coordinator.matrix.read(column, self._visits[step])
+                _require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
+        expected = undisturbed(self._case) if self._case.settings.training.staleness == 0 else self._relived()
+        for party, state in expected.items():
+            _require(hash_state(state) == models[party], f"{party} ends with another model than it should")
+
+    def _relived(self) -> dict[str, State]:
+        """Every party's model had it been served the same totals without any trouble."""
+        states = {}
+        for party in self._parties:
+            worker = self._case.worker(party, self._case.labels)
+            for step, release in relive(worker, lambda step, party=party: self._sent[party, step]):  # type: ignore[misc]
+                _same(self._pushes, (party, step), release.values, "push of step")
+            states[party] = worker.model.state()
+        return states
+
+    def _take_push(self, party: str, push: Push) -> None:
+        _same(self._pushes, (party, push.step), push.release.values, "push of step")
+        before = self._taken[party]
+        _require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
+        self._taken[party] = max(before, push.step)
+
+    def _check_served(self, to: str, total: Total) -> None:
+        slowest, step = min(self._taken.values()), total.step
+        _require(step <= self._taken[to], f"{to} was served step {step} before it had pushed it")
+        _require(
+            step - slowest <= self._case.settings.training.staleness,
+            f"the gate let {to} have step {step} while the slowest party was at {slowest}",
+        )
+        if (to, step) in self._served:
+            self._check_repeated(to, total)
+            return
+        for party, made in zip(self._parties, total.made_at, strict=True):
+            newest = self._newest(party, step)
+            _require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
+        self._check_sum(to, total)
+        self._served[to, step] = total
+
+    def _newest(self, party: str, step: int) -> int:
+        """The last step up to this one for which the party has pushed the same block."""
+        block = self._visits[step].block
+        upto = min(step, self._taken[party])
+        return next((at for at in range(upto, -1, -1) if self._visits[at].block == block), -1)
+
+    def _check_sum(self, to: str, total: Total) -> None:
+        visit = self._visits[total.step]
+        expected = np.zeros(visit.size, np.int64)
+        for party, made in zip(self._parties, total.made_at, strict=True):
+            if made >= 0:
+                _require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
+                expected += self._pushes[party, made]
+        _require(
+            np.array_equal(expected, total.values.reshape(-1)), f"step {total.step} for {to} is not its parts' sum"
+        )
+
+    def _check_repeated(self, to: str, total: Total) -> None:
+        for known in (self._served, self._sent):
+            before = known.get((to, total.step), total)
+            _require(_equal(before, total), f"the total of step {total.step} for {to} has changed")
+
+    def _check_matrix(self, coordinator: Coordinator) -> None:
+        blocks: dict[int, Visit] = {visit.block: visit for visit in self._visits}
+        for column, party in enumerate(self._parties):
+            for visit in blocks.values():
+                made, values = coordinator.matrix.read(column, visit)
+                pushed = self._pushes[party, made] if made >= 0 else np.zeros(visit.size, np.int64)
+                _require(np.array_equal(values.reshape(-1), pushed), f"the matrix holds what {party} never pushed")
+
+
+def _digest(coordinator: Coordinator | None) -> bytes:
+    arrays = {} if coordinator is None else coordinator.state()
+    return b"".join(key.encode() + array.tobytes() for key, array in arrays.items())
+
+
+def _totals(coordinator: Coordinator, party: str) -> dict[int, Total]:
+    """By step, all that the party would be served again."""
+    replies = coordinator.resend(party, -1)
+    return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total)}
+
+
+def _remembers(host: Host, party: str, message: FromParty) -> bool:
+    coordinator = host.coordinator
+    match message:
+        case Hello():
+            return host.incarnation(party) >= message.incarnation
+        case Push(step):
+            return coordinator is not None and coordinator.pushed(party) >= step
+        case Labels() | Trial():
+            return coordinator is not None
+        case Metrics(epoch):
+            return epoch in host.history
+        case Finished():
+            return host.has_finished(party)
+        case Kept():
+            return True
+
+
+def _same(known: dict[tuple[str, int], Codes], key: tuple[str, int], values: Codes, what: str) -> None:
+    before = known.setdefault(key, values.reshape(-1))
+    _require(np.array_equal(before, values.reshape(-1)), f"{key[0]} let go of two different values: {what} {key[1]}")
+
+
+def _equal(one: Total, other: Total) -> bool:
+    return one.made_at == other.made_at and np.array_equal(one.values.reshape(-1), other.values.reshape(-1))
+
+
+def _require(holds: bool | np.bool_, otherwise: str) -> None:
+    if not holds:
+        raise CheckFailed(otherwise)

@@ -1,0 +1,156 @@
+"""A TCP proxy that does to a line what networks do: it cuts, stalls, delays and slows.
+
+It runs in a thread of the test process. A party goes through it by
+`server = "127.0.0.1:<proxy.port>"` in its party.toml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_CHUNK = 64 * 2**10
+_SLICES = 20
+"""A slowed line passes so many pieces a second."""
+
+
+class Proxy:
+    """Forwards every connection to one target; what it does to the bytes can be changed at any time."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._delay = 0.0
+        self._rate = 0.0
+        self.port = 0
+        self.accepted = 0
+        """Connections so far."""
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._thread.start()
+        self._do(self._listen())
+
+    def cut(self) -> None:
+        """Break every connection and refuse new ones."""
+        self._do(self._break())
+
+    def stall(self) -> None:
+        """Accept connections, keep those there are, and pass nothing on."""
+        self._call(self._flowing.clear)
+
+    def heal(self) -> None:
+        """Undo a cut or a stall; what was held back goes on its way."""
+        self._call(self._flowing.set)
+        self._do(self._listen())
+
+    def delay(self, seconds: float) -> None:
+        """Let every byte arrive so much later, in both directions."""
+        self._delay = seconds
+
+    def slow(self, rate: float) -> None:
+        """Pass so many bytes a second in each direction of each connection; 0 for as fast as can be."""
+        self._rate = rate
+
+    def close(self) -> None:
+        """Break everything and end the thread."""
+        self._do(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
+
+    def _call(self, work: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(work)
+
+    async def _listen(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _break(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._writers):
+            _reset(writer)
+
+    async def _end(self) -> None:
+        await self._break()
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self._writers.add(writer)
+        try:
+            await self._flowing.wait()
+            there, onward = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            self._drop(writer)
+            return
+        self._writers.add(onward)
+        ways = (self._carry(reader, onward), self._carry(there, writer))
+        try:
+            await asyncio.gather(*ways)
+        except OSError:
+            pass
+        finally:
+            self._drop(writer)
+            self._drop(onward)
+
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One direction of one connection: read at once, hand over when it is due."""
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=256)
+        delivery = asyncio.create_task(self._deliver(under_way, writer))
+        try:
+            data = b" "
+            while data:
+                await self._flowing.wait()
+                data = await reader.read(_CHUNK)
+                await under_way.put((self._loop.time() + self._delay, data))
+            await delivery
+        finally:
+            delivery.cancel()
+
+    async def _deliver(self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+        while True:
+            due, data = await under_way.get()
+            await asyncio.sleep(max(0.0, due - self._loop.time()))
+            if not data:
+                writer.write_eof()
+                return
+            for piece in self._pieces(data):
+                await self._flowing.wait()
+                writer.write(piece)
+                await writer.drain()
+                if self._rate:
+                    await asyncio.sleep(len(piece) / self._rate)
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        size = max(1, int(self._rate / _SLICES)) if self._rate else len(data)
+        for start in range(0, len(data), size):
+            yield data[start : start + size]
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Break a connection as a router does that forgot it: no farewell, a reset."""
+    sock = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
