@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from fdml.errors import FdmlError, WaitedTooLong
 from fdml.run.join import join
-from fdml.run.scaffold import write_keys
+from fdml.run.scaffold import free_port, write_keys
 from fdml.run.serve import serve
 from fdml.watch.events import Event
 
@@ -129,11 +128,3 @@ def write_run(
         (home / name / "party.toml").write_text(
             f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.npz"\n[model]\n{model}\n'
         )
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "kernels": Benchmark("fdml.bench.kernels"),
     "exchange": Benchmark("fdml.bench.exchange"),
     "kill": Benchmark("fdml.bench.kill", ("first", "seeds")),
+    "protocol": Benchmark("fdml.bench.protocol", ("first", "seeds")),
 }
 
 

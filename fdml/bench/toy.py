@@ -120,7 +120,8 @@ class Case:
     def labels(self) -> Labels:
         """The label party's."""
         count, held_out = self.rows, self.held_out
-        return Labels(1, np.arange(count) % 2.0, np.arange(held_out) % 2.0, np.ones(count), np.ones(held_out))
+        numbers = np.arange(count, dtype=np.float64)
+        return Labels(1, numbers, -numbers[:held_out], np.ones(count), np.ones(held_out))
 
     def worker(self, party: str, labels: Labels) -> Worker:
         """A party before training."""

@@ -106,13 +106,14 @@ class Witness:
         for party, message in self._stored:
             kind = type(message).__name__
             _require(_remembers(host, party, message), f"the server forgot a {kind} of {party} that it had stored")
+        self._taken = dict.fromkeys(self._parties, -1)
+        self._served = dict(self._sent)
         coordinator = host.coordinator
         if coordinator is None:
             _require(not self._sent, "the server forgot that training had begun")
             return
         self._taken = {party: coordinator.pushed(party) for party in self._parties}
         self._check_matrix(coordinator)
-        self._served = dict(self._sent)
         for party in self._parties:
             totals = _totals(coordinator, party)
             for step, total in totals.items():

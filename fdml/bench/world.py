@@ -61,9 +61,9 @@ class Agenda:
 class VirtualDisk:
     """A disk that keeps all that was written, but may die in the middle of a write.
 
-    An append is then there not at all, in part or whole. So is a replacement of
-    a file whose name begins as one of `torn`; other files are replaced whole or
-    not at all, as `Disk` promises.
+    An append is then there not at all, in part or whole. A file is replaced whole
+    or not at all, as `Disk` promises; but where its name begins as one of `torn`,
+    which have two generations, only part may take the place of what was there.
     """
 
     def __init__(self, random: Random, torn: Sequence[str] = ()) -> None:
@@ -87,7 +87,7 @@ class VirtualDisk:
     def replace(self, name: str, content: bytes) -> None:
         """Write a whole file."""
         if self._dies():
-            arrived = self._arrived(content, tear=name.startswith(self._torn))
+            arrived = self._arrived(content, tear=name in self.files and name.startswith(self._torn))
             if arrived is not None:
                 self.files[name] = arrived
             raise Crashed

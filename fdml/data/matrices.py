@@ -21,7 +21,9 @@ from fdml.data.naming import no_such
 from fdml.errors import DataError
 
 ARRAYS = ("X", "y", "ids", "weights")
-"""What a .npz archive may hold; only X must be there."""
+"""What a .npz archive may hold; only X must be there, or a sparse matrix in its place."""
+SPARSE_ARRAYS = {"format", "shape", "data", "indices", "indptr", "row", "col", "offsets", "coords", "_is_array"}
+"""What scipy.sparse.save_npz writes."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,20 @@ def _shifted(csr: sp.csr_array, first: int, width: int) -> sp.csr_array:
 
 
 def read_numpy(path: Path) -> Matrix:
-    """Read a .npy matrix, a scipy sparse .npz, or a .npz archive of X and perhaps y, ids, weights."""
+    """Read a .npy matrix, or a .npz archive of X, dense or as scipy.sparse.save_npz writes it, and y, ids, weights."""
     arrays = _arrays(path)
     if "X" not in arrays and {"format", "shape", "data"} <= set(arrays):
-        return Matrix(sp.csr_array(_as_float32(_sparse(path))))
+        features: Any = sp.csr_array(_as_float32(_sparse(path)))
+        arrays = {name: array for name, array in arrays.items() if name not in SPARSE_ARRAYS}
+    else:
+        if "X" not in arrays:
+            raise no_such("array", "X", list(arrays))
+        features = _as_float32(arrays["X"])
     for name in arrays:
         if name not in ARRAYS:
             raise no_such("use for the array", name, ARRAYS)
-    if "X" not in arrays:
-        raise no_such("array", "X", list(arrays))
     return Matrix(
-        _as_float32(arrays["X"]),
+        features,
         None if "ids" not in arrays else ids_of(_id_columns(arrays["ids"])),
         None if "y" not in arrays else labels_of("y", _as_column("y", arrays["y"])),
         None if "weights" not in arrays else weights_of("weights", _as_column("weights", arrays["weights"])),

@@ -68,7 +68,7 @@ class Authority:
     def __init__(self, run: str) -> None:
         self._run = run
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fdml {run}"[:64])])
+        self._name = _subject(f"fdml {run}")
         now = datetime.datetime.now(datetime.UTC)
         self._certificate = (
             x509.CertificateBuilder()
@@ -104,7 +104,7 @@ class Authority:
         usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
         certificate = (
             x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]))
+            .subject_name(_subject(name))
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
@@ -115,6 +115,12 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         return Credentials(_pem(key), certificate.public_bytes(serialization.Encoding.PEM), self.certificate)
+
+
+def _subject(name: str) -> x509.Name:
+    """For people to read; a common name has at most 64 bytes."""
+    shown = name.encode()[:64].decode(errors="ignore")
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, shown)])
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 
 from fdml.exchange.messages import (
@@ -11,8 +12,10 @@ from fdml.exchange.messages import (
     FromServer,
     Hello,
     Labels,
+    Metrics,
     Push,
     Total,
+    Trial,
     Verdict,
     Waiting,
     Welcome,
@@ -56,6 +59,11 @@ class Courier:
         """Whether the server has everything."""
         return not self._unstored
 
+    @property
+    def letters(self) -> list[FromParty]:
+        """What is not known to be stored and would not be made again after a restart: trials and metrics."""
+        return [message for message in self._unstored if isinstance(message, Trial | Metrics)]
+
     def hear(self, message: FromServer) -> None:
         """Take in what the server says."""
         match message:
@@ -86,6 +94,10 @@ class Courier:
         if total is not None:
             self.done = max(self.done, step)
         return total
+
+    def take_verdicts(self, epochs: Iterable[int]) -> list[Verdict]:
+        """The sums of held-out predictions that have come for these epochs; others are left for later."""
+        return [self.verdicts.pop(epoch) for epoch in sorted(epochs) if epoch in self.verdicts]
 
     def _was_answered(self, message: FromParty) -> bool:
         return isinstance(message, Push) and message.step <= self._answered

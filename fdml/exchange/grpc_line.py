@@ -30,6 +30,7 @@ ALIVE = (
     ("grpc.keepalive_timeout_ms", 2000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.ping_timeout_ms", 5000),
 )
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
@@ -140,8 +141,7 @@ class GrpcLine:
     def verdicts(self, epochs: Iterable[int]) -> list[Verdict]:
         """The sums of held-out predictions that have come for these epochs; others are left for later."""
         with self._changed:
-            came = self._courier.verdicts
-            return [came.pop(epoch) for epoch in sorted(epochs) if epoch in came]
+            return self._courier.take_verdicts(epochs)
 
     def await_verdict(self, epoch: int) -> Verdict | None:
         """Wait for the sum of the held-out predictions of one epoch; None if it was judged before this start."""
@@ -154,9 +154,23 @@ class GrpcLine:
         """Tell the server what was found at the end of an epoch."""
         self._post(metrics)
 
+    def letters(self) -> list[FromParty]:
+        """The trials and metrics that the server may not have yet, to be saved with the party's state."""
+        with self._changed:
+            return self._courier.letters
+
+    def send_again(self, letters: Iterable[FromParty]) -> None:
+        """Send what was saved with the party's state."""
+        for letter in letters:
+            self._post(letter)
+
     def finish(self, model_hash: bytes) -> None:
         """Say that this party has trained to the end, and wait until the server has stored everything."""
         self._post(Finished(model_hash))
+        self.flush()
+
+    def flush(self) -> None:
+        """Wait until the server has stored everything."""
         self._wait(lambda: True if self._courier.all_stored else None, "for the server to store the last messages")
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from fdml.run.simulate import Plan, homework_for, warm_up
 from fdml.run.store import write_archive
 from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read_run, run_hash
 from fdml.watch.events import EpochDone, Event, Listener
+
+_SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,12 @@ class Joined:
 def join(
     path: Path, *, fresh: bool = False, plain: bool = False, listener: Listener, say: Callable[[str], None]
 ) -> Joined:
-    """Take part in a run to its end, going on from where an earlier start was stopped."""
+    """Take part in a run to its end, going on from where an earlier start was stopped.
+
+    Meant for a process of its own: the interpreter is told to switch threads
+    often, as the line's thread would else wait for the training's.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     party = read_party(path)
     run = read_run(party.run)
     if party.party not in run.parties:
@@ -128,7 +136,8 @@ class _Member:
         self._listener = listener
         self._say = say
         self._diary = Diary()
-        self._began = time.monotonic()
+        self._began: float | None = None
+        """When the first total of this start came, less the seconds of earlier starts."""
 
     @property
     def _leads(self) -> bool:
@@ -155,7 +164,6 @@ class _Member:
             if saved is not None:
                 worker.restore(saved)
                 self._say(f"going on at step {worker.step}")
-            self._began = time.monotonic() - self._diary.seconds
             self._train(worker, line, labels)
             return self._finish(worker, line, done + 1)
         finally:
@@ -207,6 +215,8 @@ class _Member:
         guard = OpenGuard()
 
         def hear(event: Event) -> None:
+            if self._began is None:
+                self._began = time.monotonic() - self._diary.seconds
             self._diary.seconds = time.monotonic() - self._began
             if isinstance(event, EpochDone):
                 line.send_trial(event.epoch, guard.pass_on(worker.model.predict(self._prepared.held_out.rows)))
@@ -215,7 +225,12 @@ class _Member:
                     self._judge(line.verdicts(self._diary.pending), line, labels)
             self._listener(event)
 
-        train(worker, line, hear, keep=lambda worker: self._keeper.after_step(worker, self._diary))
+        def keep(worker: Worker) -> int:
+            self._diary.letters = line.letters()
+            return self._keeper.after_step(worker, self._diary)
+
+        line.send_again(self._diary.letters)
+        train(worker, line, hear, keep)
         for epoch in sorted(self._diary.pending):
             verdict = line.await_verdict(epoch)
             self._judge([] if verdict is None else [verdict], line, labels)
@@ -234,6 +249,7 @@ class _Member:
         model_hash = hash_state(state)
         facts = {"kind": "party", "party": self._party.party, "model": self._party.model.model_dump()}
         write_archive(self._model_path, facts, {self._party.party: state})
+        line.flush()
         self._keeper.note_result(model_hash)
         line.finish(model_hash)
         return Joined(self._model_path, model_hash, self._diary.seconds, line.waited, resumed_at)

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from fdml.data.disk import Disk
 from fdml.data.generations import Generations
 from fdml.errors import StateDamaged
+from fdml.exchange.messages import FromParty
+from fdml.exchange.wire import decode_from_party, encode_from_party
 from fdml.party.loop import Worker
 
 _INCARNATION = "incarnation"
 _RESULT = "result"
+_LETTER = "letter/"
 
 
 @dataclass
@@ -28,6 +31,8 @@ class Diary:
     seconds: float = 0.0
     pending: dict[int, tuple[float, float]] = field(default_factory=dict)
     """By epoch: training seconds and mean training loss, until the held-out rows have been judged."""
+    letters: list[FromParty] = field(default_factory=list)
+    """Trials and metrics that the server may not have yet: a restart would not make them again."""
 
 
 class Keeper:
@@ -43,7 +48,7 @@ class Keeper:
         self._clock = clock
         self._last = clock()
         self._kept = [-1, -1]
-        """The steps of the older and the newer generation."""
+        """The steps of the older and the newer generation; -1 where it is not known."""
 
     def next_incarnation(self) -> int:
         """Count one more start of this party; durable on return."""
@@ -67,8 +72,11 @@ class Keeper:
             )
         diary.seconds = facts["seconds"]
         diary.pending = {int(epoch): tuple(figures) for epoch, figures in facts["pending"].items()}
-        step = int(arrays["position"][0]) - 1
-        self._kept = [step, step]
+        diary.letters = [
+            decode_from_party(arrays.pop(key).tobytes())
+            for key in sorted((key for key in arrays if key.startswith(_LETTER)), key=_number)
+        ]
+        self._kept = [-1, int(arrays["position"][0]) - 1]
         return arrays
 
     def after_step(self, worker: Worker, diary: Diary) -> int:
@@ -80,8 +88,12 @@ class Keeper:
 
     def _save(self, worker: Worker, diary: Diary) -> None:
         facts = {"run": self._facts, "seconds": diary.seconds, "pending": diary.pending}
+        letters = {
+            f"{_LETTER}{number}": np.frombuffer(encode_from_party(letter), np.uint8)
+            for number, letter in enumerate(diary.letters)
+        }
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, facts=np.array(json.dumps(facts)), **worker.state())
+        np.savez(buffer, allow_pickle=False, facts=np.array(json.dumps(facts)), **letters, **worker.state())
         self._generations.save(buffer.getvalue())
         self._kept = [self._kept[1], worker.step - 1]
 
@@ -101,3 +113,7 @@ class Keeper:
         self._generations.clear()
         self._disk.remove(_RESULT)
         self._kept = [-1, -1]
+
+
+def _number(key: str) -> int:
+    return int(key.removeprefix(_LETTER))

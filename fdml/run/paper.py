@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
 from fdml.data.adult import a9a
 from fdml.data.partition import partition
+from fdml.data.rows import DenseRows, to_scipy
 from fdml.data.table import PartyData
+from fdml.errors import FdmlError
 from fdml.run.compare import Contender
-from fdml.run.problem import Problem, pose
+from fdml.run.join import hash_state
+from fdml.run.problem import Problem, Sample, pose
+from fdml.run.processes import run_processes
+from fdml.run.scaffold import write_keys
+from fdml.run.simulate import Plan, simulate
+from fdml.run.store import read_archive
 from fdml.settings import ModelSettings, TrainingSettings
 from fdml.watch.history import EpochRecord, Scheme
 
-PARTIES = ("party 0", "party 1")
+PARTIES = ("party-0", "party-1")
 GROUPS = (range(67), range(67, 123))
 
 PAPER: dict[tuple[str, Scheme], EpochRecord] = {
@@ -32,6 +45,58 @@ def a9a_problem() -> Problem:
     train, test = partition(data.train, GROUPS), partition(data.test, GROUPS)
     parties = {name: PartyData(train[at], test[at]) for at, name in enumerate(PARTIES)}
     return pose(parties, PARTIES[0], "binary", "logistic", holdout=0.5, seed=0)
+
+
+def write_a9a_run(folder: Path, problem: Problem, contender: Contender, seed: int, server: str) -> None:
+    """The joint training of one contender as a run of processes: settings, keys and each party's rows."""
+    training = contender.training.model_copy(update={"seed": seed})
+    listed = ", ".join(f'"{name}"' for name in PARTIES)
+    folder.mkdir()
+    (folder / "run.toml").write_text(
+        f'name = "demo"\nserver = "{server}"\nparties = [{listed}]\nlabel_party = "{PARTIES[0]}"\n'
+        f"[training]\nepochs = {training.epochs}\nseed = {training.seed}\n"
+    )
+    write_keys(folder, "demo", PARTIES)
+    for name in PARTIES:
+        model = contender.models[name]
+        (folder / name / "party.toml").write_text(
+            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "train.npz"\ntest_path = "test.npz"\n'
+            f'[model]\nkind = "{model.kind}"\nhidden = {list(model.hidden)}\nl2 = {model.l2!r}\n'
+        )
+        for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
+            _write_rows(folder / name / file, sample, name)
+
+
+def joint_by_processes(
+    problem: Problem, contender: Contender, seed: int, folder: Path, server: str, say: Callable[[str], None]
+) -> list[float]:
+    """Train the joint model as server and parties in processes over mutual TLS; seconds at the end of each epoch.
+
+    The models must be those that the same training in one process gives, to the bit.
+    """
+    write_a9a_run(folder, problem, contender, seed, server)
+    found = run_processes(folder / "run.toml", fresh=False, plain=False, say=say)
+    shuffled = problem.shuffled(seed)
+    training = contender.training.model_copy(update={"seed": seed})
+    plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.code.outputs)
+    for name, model in simulate(plan, shuffled.train).models.items():
+        saved = read_archive(folder / name / "model.npz")[1][name]
+        if hash_state(saved) != hash_state(model.state()):
+            raise FdmlError(
+                f"{name}'s model differs from the one trained in one process, at seed {seed}: a bug, report it"
+            )
+    return [row["seconds"] for row in found["history"]]
+
+
+def _write_rows(path: Path, sample: Sample, party: str) -> None:
+    rows = sample.parts[party]
+    if isinstance(rows, DenseRows):
+        raise AssertionError("a9a is sparse")
+    matrix = to_scipy(rows)
+    arrays: dict[str, Any] = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    if party == PARTIES[0]:
+        arrays["y"] = sample.labels.astype(np.int64)
+    np.savez(path, format=np.array(b"csr"), shape=np.array(matrix.shape), **arrays)
 
 
 def contenders() -> list[Contender]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,11 @@ def _example(frame: Any, number: int, parties: int) -> Any:
     table = frame.select([*mine, *(["income"] if number == 0 else [])])
     ids = pa.array([f"user-{row:05d}" for row in range(len(frame))])
     return table.add_column(0, "user_id", ids).take(order)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -19,13 +19,16 @@ from fdml.errors import MessageRefused, Refusal, WaitedTooLong
 from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.certificates import Credentials, parse_identity
 from fdml.exchange.grpc_line import ALIVE, PARTY_HEADER, STATUS_OF
-from fdml.exchange.messages import Accepted, FromParty, FromServer, Hello, Reply, Waiting
+from fdml.exchange.messages import Accepted, Finished, FromParty, FromServer, Hello, Labels, Reply, Waiting
 from fdml.exchange.wire import decode_from_party, encode_from_server
 from fdml.server.host import Host
 from fdml.settings import RunSettings
 
 _MOST_UNREAD = 64
 """Messages of one line that may wait to be acted on before it is read no further."""
+_MOST_UNTOLD = 16
+"""Messages of one line that may be stored before its party is told so."""
+_TELL_SECONDS = 0.2
 _NOTICE_SECONDS = 1.0
 MESSAGE_LIMIT = 256 * 2**20
 """The largest message, in bytes, that is taken from a party."""
@@ -44,6 +47,8 @@ class Line:
     """None until the party has said hello on this line."""
     taken: int = 0
     """How many messages of this line have been acted on."""
+    told: int = 0
+    """How many of them the party was told to be stored."""
 
 
 @dataclass
@@ -72,6 +77,7 @@ class GrpcServer:
         self._inbox: deque[tuple[Line, FromParty]] = deque()
         self._wake = asyncio.Event()
         self._lines: dict[str, Line] = {}
+        self._untold: dict[Line, None] = {}
         self._waits = {party: Waits() for party in settings.parties}
         self._bytes_in: Counter[str] = Counter()
         self._bytes_out: Counter[str] = Counter()
@@ -97,11 +103,12 @@ class GrpcServer:
         port = _listen(server, address, credentials)
         await server.start()
         ready(port)
-        notices = asyncio.create_task(self._give_notices())
+        clockwork = [asyncio.create_task(self._give_notices()), asyncio.create_task(self._tell())]
         try:
             await self._work()
         finally:
-            notices.cancel()
+            for task in clockwork:
+                task.cancel()
             await server.stop(grace=2.0)
 
     async def _join(self, requests: AsyncIterator[bytes], context: Context) -> None:
@@ -174,8 +181,12 @@ class GrpcServer:
         await _settled([line.outgoing.empty for line in self._lines.values()])
 
     def _turn(self) -> None:
-        """Act on all that has come, make it durable, then answer."""
-        touched: dict[Line, None] = {}
+        """Act on all that has come; if anyone is to be told anything, make it durable first, then answer.
+
+        A push that nobody can be served for yet may wait for the next one: the log
+        is made durable about once per step, not once per push.
+        """
+        urgent = False
         replies: list[Reply] = []
         while self._inbox:
             line, message = self._inbox.popleft()
@@ -189,12 +200,16 @@ class GrpcServer:
             if isinstance(message, Hello):
                 self._put_in_place(line, message)
             line.taken += 1
-            touched[line] = None
-        self._host.commit()
-        self._answer(touched, replies)
+            self._untold[line] = None
+            urgent |= isinstance(message, (Hello, Labels, Finished)) or line.taken - line.told >= _MOST_UNTOLD
+        if replies:
+            self._answer(replies)
+        if urgent:
+            self._answer([])
         self._note_waits()
 
-    def _answer(self, touched: dict[Line, None], replies: list[Reply]) -> None:
+    def _answer(self, replies: list[Reply]) -> None:
+        self._host.commit()
         encoded: dict[int, bytes] = {}
         for reply in replies:
             line = self._lines.get(reply.to)
@@ -203,8 +218,11 @@ class GrpcServer:
                 if key not in encoded:
                     encoded[key] = encode_from_server(reply.message)
                 line.outgoing.put_nowait(encoded[key])
-        for line in touched:
-            self._say(line, Accepted(line.taken))
+        for line in self._untold:
+            if line.taken - line.told >= _MOST_UNTOLD or not replies:
+                self._say(line, Accepted(line.taken))
+                line.told = line.taken
+        self._untold = {line: None for line in self._untold if line.told < line.taken}
 
     def _check_line(self, line: Line, message: FromParty) -> None:
         if line.incarnation is None and not isinstance(message, Hello):
@@ -243,6 +261,13 @@ class GrpcServer:
     def _is_waiting(self, party: str) -> bool:
         coordinator = self._host.coordinator
         return coordinator is not None and coordinator.served(party) < coordinator.pushed(party)
+
+    async def _tell(self) -> None:
+        """Store and acknowledge what no answer has carried along."""
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            if self._untold:
+                self._answer([])
 
     async def _give_notices(self) -> None:
         while True:

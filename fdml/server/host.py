@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Host:
         self._finished: dict[str, bytes] = {}
 
     @classmethod
-    def open(cls, charter: Charter, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> Host:
+    def open(cls, charter: Charter, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> Self:
         """Continue from the newest snapshot and the log after it."""
         host = cls(charter, disk, rotate_bytes)
         stored = host._snapshots.load()

@@ -1,0 +1,244 @@
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdml.exchange.courier import Courier
+from fdml.exchange.messages import (
+    Accepted,
+    Finished,
+    Hello,
+    Kept,
+    Labels,
+    Push,
+    Release,
+    Total,
+    Trial,
+    Verdict,
+    Waiting,
+    Welcome,
+)
+
+HELLO = Hello(b"r" * 32, b"a" * 32, 10, 2, 3, done=-1)
+
+
+def push(step):
+    return Push(step, Release(np.array([step])))
+
+
+def total(step):
+    return Total(step, np.array([10 * step]), (step, step))
+
+
+def posted(*messages):
+    courier = Courier(HELLO)
+    courier.connect()
+    for message in messages:
+        courier.post(message)
+    return courier
+
+
+def test_a_new_line_begins_with_hello_and_all_that_is_not_stored_in_order():
+    messages = [push(0), push(1), Trial(1, Release(np.zeros(1, np.int64))), Kept(0)]
+    courier = Courier(HELLO)
+    assert courier.connect() == [HELLO]
+    for message in messages:
+        courier.post(message)
+    assert courier.connect() == [HELLO, *messages]
+    assert courier.connect() == [HELLO, *messages]
+
+
+def test_what_is_stored_is_not_sent_again():
+    courier = posted(push(0), push(1), push(2))
+    courier.hear(Accepted(1))
+    assert courier.connect()[1:] == [push(0), push(1), push(2)]
+    courier.hear(Accepted(3))
+    assert courier.connect()[1:] == [push(2)]
+
+
+def test_counts_begin_anew_with_every_line_and_hello_counts():
+    courier = posted(push(0), push(1), push(2))
+    courier.hear(Accepted(2))
+    courier.connect()
+    courier.hear(Accepted(1))
+    assert not courier.all_stored
+    courier.hear(Accepted(2))
+    assert courier.connect()[1:] == [push(2)]
+    courier.hear(Accepted(2))
+    assert courier.all_stored
+
+
+def test_a_count_that_comes_twice_or_late_is_counted_once():
+    courier = posted(push(0), push(1), push(2))
+    for count in (2, 2, 1, 2):
+        courier.hear(Accepted(count))
+    assert courier.connect()[1:] == [push(1), push(2)]
+
+
+def test_a_count_of_more_than_was_sent_takes_no_later_message():
+    courier = posted(push(0))
+    courier.hear(Accepted(9))
+    assert courier.all_stored
+    courier.post(push(1))
+    assert courier.connect()[1:] == [push(1)]
+
+
+def test_messages_posted_without_a_line_go_out_with_the_next():
+    courier = Courier(HELLO)
+    courier.post(push(0))
+    assert courier.connect() == [HELLO, push(0)]
+    courier.hear(Accepted(2))
+    assert courier.all_stored
+
+
+def test_the_party_is_welcome_once_per_line():
+    courier = Courier(HELLO)
+    courier.connect()
+    assert not courier.welcomed
+    courier.hear(Welcome(4, (1, 2)))
+    assert courier.welcomed
+    assert courier.judged == {1, 2}
+    courier.connect()
+    assert not courier.welcomed
+
+
+def test_a_total_is_given_out_once():
+    courier = posted(push(0))
+    assert courier.take(0) is None
+    courier.hear(total(0))
+    assert courier.take(0) == total(0)
+    assert courier.take(0) is None
+
+
+def test_a_total_that_comes_again_after_it_was_taken_is_dropped():
+    courier = posted(push(0), push(1))
+    for step in (0, 1):
+        courier.hear(total(step))
+    courier.take(0)
+    courier.hear(total(0))
+    courier.hear(total(1))
+    assert sorted(courier.totals) == [1]
+
+
+def test_hello_says_which_totals_are_done():
+    courier = posted(push(0), push(1))
+    for step in (0, 1):
+        courier.hear(total(step))
+    assert courier.connect()[0].done == -1
+    courier.take(0)
+    assert courier.connect()[0].done == 0
+    assert courier.connect()[0].incarnation == HELLO.incarnation
+
+
+def test_a_courier_that_starts_behind_wants_no_older_totals():
+    courier = Courier(Hello(b"r" * 32, b"a" * 32, 10, 2, 3, done=4))
+    courier.hear(total(4))
+    courier.hear(total(5))
+    assert sorted(courier.totals) == [5]
+    assert courier.connect()[0].done == 4
+
+
+def test_a_push_that_was_answered_is_not_sent_again():
+    """Its total shows that it was stored; the server may have forgotten it since, as the party has kept its state."""
+    courier = posted(push(0), push(1), Kept(0))
+    courier.hear(total(0))
+    assert courier.connect()[1:] == [push(1), Kept(0)]
+    courier.hear(Accepted(3))
+    assert courier.all_stored
+
+
+def test_an_answer_does_not_disturb_the_count_of_the_line_it_came_by():
+    courier = posted(push(0), push(1), push(2))
+    courier.hear(total(0))
+    courier.hear(Accepted(2))
+    assert courier.connect()[1:] == [push(1), push(2)]
+
+
+def test_a_verdict_is_given_out_once_though_it_comes_on_every_line():
+    courier = Courier(HELLO)
+    verdict = Verdict(1, np.array([5]))
+    for _ in range(2):
+        courier.connect()
+        courier.hear(verdict)
+    assert courier.verdicts.pop(1) is verdict
+    courier.connect()
+    courier.hear(verdict)
+    assert courier.verdicts == {}
+
+
+def test_labels_and_whom_to_wait_for_are_kept():
+    courier = Courier(HELLO)
+    given = Labels(1, *[np.ones(1)] * 4)
+    courier.hear(given)
+    assert courier.labels is given
+    courier.hear(Waiting(("browser",)))
+    assert courier.waits_for == ("browser",)
+    courier.hear(total(0))
+    assert courier.waits_for == ()
+
+
+class PlainServer:
+    """Stores what comes, says how much of the line is stored, answers every push; its words may be lost on the way."""
+
+    def __init__(self):
+        self.stored, self.line = [], deque()
+
+    def connect(self, messages):
+        self.line, self.taken = deque(messages), 0
+
+    def take(self):
+        """Act on the line's next message; gives what is said back, in order."""
+        message = self.line.popleft()
+        self.taken += 1
+        said = []
+        if isinstance(message, Hello):
+            done = {each.step for each in self.stored if isinstance(each, Push)}
+            said = [Welcome(max(done, default=-1)), *(total(step) for step in sorted(done) if step > message.done)]
+        elif message not in self.stored:
+            self.stored.append(message)
+            said = [total(message.step)] if isinstance(message, Push) else []
+        return [*said, Accepted(self.taken)]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_over_any_line_that_breaks_anywhere_everything_is_stored_once_and_in_order(data):
+    courier, server = Courier(HELLO), PlainServer()
+    messages = deque(
+        [push(0), push(1), Trial(1, Release(np.zeros(1, np.int64))), Kept(0), push(2), Finished(b"m" * 32)]
+    )
+    everything, taken = list(messages), []
+    server.connect(courier.connect())
+    for breaks in range(200):
+        action = data.draw(st.sampled_from(["post", "take", "break"])) if breaks < 60 else "take"
+        if action == "post" and messages:
+            courier.post(messages[0])
+            server.line.append(messages.popleft())
+        elif action == "take" and server.line:
+            words = server.take()
+            heard = data.draw(st.integers(0, len(words))) if breaks < 60 else len(words)
+            for word in words[:heard]:
+                courier.hear(word)
+            if heard < len(words):
+                server.connect(courier.connect())
+        elif action == "break":
+            server.connect(courier.connect())
+        while (got := courier.take(len(taken))) is not None:
+            taken.append(got.step)
+        if breaks >= 60 and messages:
+            courier.post(messages[0])
+            server.line.append(messages.popleft())
+        if not server.line and not courier.all_stored:
+            server.connect(courier.connect())
+    assert server.stored == everything
+    assert courier.all_stored
+    assert taken == [0, 1, 2]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_storing_hello_stores_nothing_else(count):
+    courier = posted(push(0))
+    courier.hear(Accepted(count))
+    assert not courier.all_stored

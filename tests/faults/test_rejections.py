@@ -1,0 +1,282 @@
+"""What a party must not say: refused with a reason, nothing changed, the others go on.
+
+Messages come as bytes, as they would off the line; the sender is whom the line
+belongs to. So nobody can write into another's column: no message has a place
+for a name.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.fixed_point import LARGEST_CODE
+from fdml.exchange.messages import PROTOCOL, Finished, Kept, Metrics, Push, Release, Total, Trial
+from fdml.exchange.wire import decode_from_party, decode_from_server, encode_from_party
+from tests.data.memory_disk import MemoryDisk
+from tests.server.hosting import (
+    EPOCHS,
+    HELD_OUT,
+    PARTIES,
+    ROWS,
+    STEPS,
+    hello,
+    labels,
+    metrics,
+    new_host,
+    play,
+    push,
+    script_of,
+    trial,
+)
+
+SCRIPTS = {staleness: script_of(staleness, seed=5) for staleness in (0, 2)}
+JOINED, LABELLED = 3, 4
+MIDDLE = len(SCRIPTS[0]) // 2
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Something refused: who says it, in which bytes, after how many messages of the script, and why it is refused."""
+
+    sender: str
+    raw: bytes
+    after: tuple[int, ...]
+    refusal: Refusal
+
+
+def said(sender, message, after, refusal):
+    return Bad(sender, encode_from_party(message), after, refusal)
+
+
+def middle_of(staleness=0):
+    """A host in the middle of a run, to see what comes next."""
+    host = new_host(staleness=staleness)
+    play(host, SCRIPTS[staleness][:MIDDLE])
+    return host
+
+
+def next_push(sender, **change):
+    """The push that would be in turn in the middle of the run, with something wrong."""
+    host = middle_of()
+    step = host.coordinator.pushed(sender) + 1
+    values = push(host, sender, step).release.values
+    return Push(step + change.get("later", 0), Release(change["values"](values) if "values" in change else values))
+
+
+def with_one(value):
+    def change(values):
+        values = values.copy()
+        values[-1] = value
+        return values
+
+    return change
+
+
+ANY = (0, JOINED, LABELLED, MIDDLE, len(SCRIPTS[0]))
+TRAINING = (LABELLED, MIDDLE)
+INVALID, GAP, CONFLICT = Refusal.INVALID, Refusal.GAP, Refusal.CONFLICT
+NAN, INF = np.nan, np.inf
+PUSH = encode_from_party(next_push("guard"))
+SHORT_INTEGERS = pb.FromParty(
+    push=pb.Push(step=next_push("guard").step, codes=next_push("guard").release.values.astype("<i4").tobytes())
+).SerializeToString()
+
+
+def bad_labels(**change):
+    return said("store", labels(**change), (JOINED, MIDDLE), INVALID)
+
+
+def bad_metrics(**change):
+    return said("store", Metrics(**{**vars(metrics(1)), **change}), ANY, INVALID)
+
+
+def one_of(size, value):
+    values = np.zeros(size)
+    values[size // 2] = value
+    return values
+
+
+TABLE = {
+    # the two sides mean different runs
+    "settings hash differs": said("guard", hello(9, run_hash=b"x" * 32), ANY, Refusal.MISMATCH),
+    "alignment hash differs": said("guard", hello(9, alignment_hash=b"x" * 32), ANY[1:], Refusal.MISMATCH),
+    "other number of rows": said("guard", hello(9, rows=ROWS + 1), ANY[1:], Refusal.MISMATCH),
+    "other number of held-out rows": said("guard", hello(9, held_out=0), ANY[1:], Refusal.MISMATCH),
+    "no rows": said("guard", hello(9, rows=0), ANY, INVALID),
+    "newer protocol": said("guard", hello(9, protocol=PROTOCOL + 1), ANY, Refusal.MISMATCH),
+    "older protocol": said("guard", hello(9, protocol=0), ANY, Refusal.MISMATCH),
+    # who may say what
+    "hello of a stranger": said("spy", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "push of a stranger": Bad("spy", PUSH, ANY, Refusal.NOT_PERMITTED),
+    "labels of a stranger": said("spy", labels(), ANY, Refusal.NOT_PERMITTED),
+    "finish of a stranger": said("spy", Finished(b"m" * 32), ANY, Refusal.NOT_PERMITTED),
+    "the party without a name": said("", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "a name in other letters": said("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "labels of another party": said("guard", labels(), ANY, Refusal.NOT_PERMITTED),
+    "metrics of another party": said("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
+    # numbers that are none, or too large
+    "NaN in labels": bad_labels(train=one_of(ROWS, NAN)),
+    "Inf in labels": bad_labels(held_out=one_of(HELD_OUT, INF)),
+    "NaN in weights": bad_labels(train_weights=one_of(ROWS, NAN)),
+    "-Inf in weights": bad_labels(held_out_weights=one_of(HELD_OUT, -INF)),
+    "a label out of range": bad_labels(train=one_of(ROWS, 2.0)),
+    "a negative label": bad_labels(held_out=one_of(HELD_OUT, -1.0)),
+    "a label between classes": bad_labels(train=one_of(ROWS, 0.5)),
+    "a huge label": bad_labels(train=one_of(ROWS, 1e300)),
+    "a negative weight": bad_labels(train_weights=one_of(ROWS, -1.0)),
+    "NaN in metrics": bad_metrics(train_loss=NAN),
+    "Inf in metrics": bad_metrics(test_loss=INF),
+    "-Inf in metrics": bad_metrics(test_metric=-INF),
+    "NaN seconds": bad_metrics(seconds=NAN),
+    "a prediction out of range": said(
+        "guard", next_push("guard", values=with_one(LARGEST_CODE + 1)), (MIDDLE,), INVALID
+    ),
+    "a prediction out of range below": said(
+        "guard", next_push("guard", values=with_one(-LARGEST_CODE - 1)), (MIDDLE,), INVALID
+    ),
+    "the smallest integer": said(
+        "guard", next_push("guard", values=with_one(np.iinfo(np.int64).min)), (MIDDLE,), INVALID
+    ),
+    "NaN as if it were a prediction": said(
+        "guard", next_push("guard", values=with_one(np.array(NAN).view(np.int64))), (MIDDLE,), INVALID
+    ),
+    "a held-out prediction out of range": said(
+        "guard", Trial(EPOCHS, Release(np.full(HELD_OUT, LARGEST_CODE + 1))), TRAINING, INVALID
+    ),
+    # lengths and types
+    "a push too short": said("guard", next_push("guard", values=lambda values: values[:-1]), (MIDDLE,), INVALID),
+    "a push too long": said("guard", next_push("guard", values=lambda values: values.repeat(2)), (MIDDLE,), INVALID),
+    "an empty push": said("guard", next_push("guard", values=lambda values: values[:0]), (MIDDLE,), INVALID),
+    "a push of half a number": Bad(
+        "guard", pb.FromParty(push=pb.Push(step=1, codes=b"1234")).SerializeToString(), ANY, INVALID
+    ),
+    "a push of shorter integers": Bad("guard", SHORT_INTEGERS, (MIDDLE,), INVALID),
+    "held-out predictions too short": said("guard", Trial(EPOCHS, Release(np.zeros(1, np.int64))), TRAINING, INVALID),
+    "labels too short": bad_labels(train=np.zeros(ROWS - 1)),
+    "labels too long": bad_labels(held_out=np.zeros(HELD_OUT + 1)),
+    "weights too short": bad_labels(train_weights=np.ones(0)),
+    "labels for too many outputs": bad_labels(outputs=2),
+    "a hash too short": said("guard", hello(9, run_hash=b"short"), ANY, INVALID),
+    "a model hash too long": said("guard", Finished(b"m" * 33), ANY, INVALID),
+    # bytes that are no message
+    "nothing": Bad("guard", b"", ANY, INVALID),
+    "trailing bytes": Bad("guard", PUSH + b"\0", ANY, INVALID),
+    "trailing field": Bad("guard", PUSH + b"\x78\x01", ANY, INVALID),
+    "a second message behind": Bad("guard", PUSH + encode_from_party(Kept(0)), ANY, INVALID),
+    "the same message twice": Bad("guard", PUSH + PUSH, ANY, INVALID),
+    "an unknown kind of message": Bad("guard", b"\x7a\x02\x08\x01", ANY, INVALID),
+    "an unknown field inside": Bad("guard", b"\x22\x04\x08\x03\x78\x01", ANY, INVALID),
+    "a field of another type": Bad("guard", b"\x22\x02\x0a\x00", ANY, INVALID),
+    "random bytes": Bad("guard", np.random.default_rng(0).bytes(100), ANY, INVALID),
+    "many random bytes": Bad("guard", np.random.default_rng(1).bytes(100_000), ANY, INVALID),
+    "a line of text": Bad("guard", b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", ANY, INVALID),
+    "a truncated frame": Bad("guard", PUSH[:-1], ANY, INVALID),
+    "half a frame": Bad("guard", PUSH[: len(PUSH) // 2], ANY, INVALID),
+    "the first byte of a frame": Bad("guard", PUSH[:1], ANY, INVALID),
+    "a frame that claims to be longer than it is": Bad("guard", b"\x1a\xff\xff\xff\xff\x07" + PUSH[2:], ANY, INVALID),
+    # out of turn
+    "old step with other bytes": said("guard", Push(0, Release(np.zeros(4, np.int64))), (MIDDLE,), CONFLICT),
+    "old step cut short": said("guard", Push(0, Release(np.zeros(0, np.int64))), (MIDDLE,), CONFLICT),
+    "other labels than before": said("store", labels(train=one_of(ROWS, 1.0)), (LABELLED, MIDDLE), CONFLICT),
+    "other held-out predictions than before": said(
+        "guard", Trial(1, Release(trial("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
+    ),
+    "another model than before": said("guard", Finished(b"x" * 32), (len(SCRIPTS[0]),), CONFLICT),
+    "step gap": said("guard", next_push("guard", later=1), (MIDDLE,), GAP),
+    "a step far ahead": said("guard", next_push("guard", later=2**50), TRAINING, GAP),
+    "the largest step": said("guard", Push(2**64 - 1, Release(np.zeros(4, np.int64))), TRAINING, GAP),
+    "past the end": said("guard", Push(STEPS, Release(np.zeros(4, np.int64))), (len(SCRIPTS[0]),), GAP),
+    "push before labels": said("guard", Push(0, Release(np.zeros(4, np.int64))), (0, JOINED), GAP),
+    "held-out predictions before labels": said("guard", trial("guard", 1), (0, JOINED), GAP),
+    "metrics before labels": said("store", metrics(1), (0, JOINED), GAP),
+    "kept before labels": said("guard", Kept(0), (0, JOINED), GAP),
+    "finished before labels": said("guard", Finished(b"m" * 32), (0, JOINED), GAP),
+    "labels before hello": said("store", labels(), (0,), INVALID),
+    "kept what was never served": said("guard", Kept(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
+    "kept the largest step": said("guard", Kept(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
+    "epoch 0": said("guard", Trial(0, trial("guard", 1).release), TRAINING, GAP),
+    "an epoch too many": said("guard", Trial(EPOCHS + 1, trial("guard", 1).release), TRAINING, GAP),
+    "metrics of an epoch too many": said("store", metrics(EPOCHS + 1), TRAINING, GAP),
+    "the largest epoch": said("store", Metrics(2**32 - 1, 1.0, 1.0, 1.0, 1.0), TRAINING, GAP),
+    "finished too early": said("guard", Finished(b"m" * 32), TRAINING, GAP),
+    # processes that were replaced
+    "old incarnation": said("guard", hello(1), (-1,), Refusal.FENCED),
+    "incarnation 0": said("guard", hello(0), ANY, Refusal.FENCED),
+}
+CASES = [(what, after) for what, bad in TABLE.items() for after in bad.after]
+
+
+def totals(answers):
+    """All totals that were sent, bit by bit, in order."""
+    return [(to, raw) for answer in answers for to, raw in answer if isinstance(decode_from_server(raw), Total)]
+
+
+@pytest.mark.parametrize(("what", "after"), CASES)
+def test_what_must_not_be_said_is_refused_and_the_run_goes_on_as_if_it_had_not_been(what, after):
+    bad, script = TABLE[what], SCRIPTS[0]
+    if after < 0:  # a newer process of the guard has joined since
+        script = [*script[:MIDDLE], ("guard", hello(2, done=STEPS)), *script[MIDDLE:]]
+        after = MIDDLE + 1
+    whole = new_host()
+    answers = play(whole, script)
+    disk = MemoryDisk()
+    host = new_host(disk)
+    play(host, script[:after])
+    before, files = host.fingerprint(), dict(disk.files)
+
+    with pytest.raises(MessageRefused) as refused:
+        host.take(bad.sender, decode_from_party(bad.raw))
+    host.commit()
+
+    assert refused.value.refusal is bad.refusal
+    assert len(str(refused.value)) > 20
+    assert host.fingerprint() == before
+    assert disk.files == files
+    rest = play(host, script[after:])
+    assert totals(rest) == totals(answers[after:])
+    assert rest == answers[after:]
+    assert host.fingerprint() == whole.fingerprint()
+    assert host.finished
+    assert new_host(disk).fingerprint() == whole.fingerprint()
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_run_in_which_all_of_it_is_said_all_the_time_ends_the_same(staleness):
+    """After every message of the run everything that can be refused is said, by everyone."""
+    whole, host = new_host(staleness=staleness), new_host(staleness=staleness)
+    senders = [*PARTIES, "spy"]
+    always = [bad.raw for bad in TABLE.values() if bad.refusal is INVALID and bad.after == ANY]
+    always += [encode_from_party(hello(9, run_hash=b"x" * 32)), encode_from_party(hello(0))]
+    assert len(always) > 15
+    refused = 0
+    for number, (sender, message) in enumerate(SCRIPTS[staleness]):
+        for raw in always:
+            with pytest.raises(MessageRefused):
+                host.take(senders[(number + refused) % 4], decode_from_party(raw))
+            refused += 1
+        assert play(host, [(sender, message)]) == play(whole, [(sender, message)])
+    assert host.fingerprint() == whole.fingerprint()
+
+
+def test_nobody_can_write_into_anothers_column():
+    """The same bytes, said by two parties, are two parties' predictions."""
+    host = new_host()
+    play(host, SCRIPTS[0][:LABELLED])
+    raw = encode_from_party(Push(0, Release(np.arange(host.coordinator.schedule.visit(0).size) + 1)))
+    for sender in PARTIES:
+        host.take(sender, decode_from_party(raw))
+        pushed = [host.coordinator.pushed(party) for party in PARTIES]
+        assert pushed == [0 if PARTIES.index(party) <= PARTIES.index(sender) else -1 for party in PARTIES]
+    visit = host.coordinator.schedule.visit(0)
+    for party in range(3):
+        column = host.coordinator.matrix.column(party)
+        assert column[visit.start : visit.stop].ravel().tolist() == list(range(1, visit.size + 1))
+        assert not np.delete(column, np.s_[visit.start : visit.stop], axis=0).any()
+
+
+def test_every_reason_there_is_occurs_but_those_of_the_line():
+    """Certificates and sizes are the line's to check."""
+    assert {bad.refusal for bad in TABLE.values()} == set(Refusal) - {Refusal.UNAUTHENTICATED, Refusal.TOO_LARGE}
