@@ -15,8 +15,17 @@ from fdml.watch.history import Curve, EpochRecord, Scheme
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
-shown = Console()
-aside = Console(stderr=True)
+_WIDE = 120
+"""Columns where there is no terminal to fit into."""
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=_WIDE)
+
+
+shown = _console(stderr=False)
+aside = _console(stderr=True)
 """For progress and remarks, so that figures alone go to standard output."""
 
 

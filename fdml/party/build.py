@@ -25,14 +25,15 @@ def build_model(
     key: tuple[int | str, ...],
     module: ModuleFactory | None = None,
 ) -> Model:
-    """A model of any kind; starting parameters of built-in kinds depend on the key alone."""
+    """A model of any kind; its starting parameters depend on the key alone."""
     if settings.kind != "torch":
         return build_compiled(settings, inputs, outputs, bias=bias, key=key)
     try:
-        from fdml.party.torch_model import TorchModel  # noqa: PLC0415 (an extra)
+        from fdml.party.torch_model import TorchModel, make_module  # noqa: PLC0415 (an extra)
     except ImportError:
         raise MissingExtra("a torch party needs PyTorch; install it with `pip install fdml[torch]`") from None
-    return TorchModel((module or find_factory(settings.module or ""))(inputs, outputs), settings, outputs, inputs)
+    factory = module or find_factory(settings.module or "")
+    return TorchModel(make_module(factory, inputs, outputs, key), settings, outputs, inputs)
 
 
 def find_factory(name: str) -> ModuleFactory:

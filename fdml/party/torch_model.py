@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fdml.data.rows import Rows, row_count, take, to_dense, width
+from fdml.data.shuffle import stream
 from fdml.errors import DataError, SettingsError
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.losses import LOSSES
@@ -34,6 +35,16 @@ def _optimizers(settings: ModelSettings) -> dict[Rule, Callable[[Any], torch.opt
         "adagrad": lambda groups: torch.optim.Adagrad(groups, lr=1.0),
         "adam": lambda groups: torch.optim.Adam(groups, lr=1.0, betas=(settings.momentum, 0.999)),
     }
+
+
+def make_module(
+    factory: Callable[[int, int], Any], inputs: int, outputs: int, key: tuple[int | str, ...]
+) -> torch.nn.Module:
+    """Let the user's function make a module, with torch's generator seeded from the key and put back after."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream(*key) % 2**63)
+        module: torch.nn.Module = factory(inputs, outputs)
+    return module
 
 
 class TorchModel:

@@ -184,7 +184,7 @@ class Target:
 
     def __init__(self, stop):
         self._disk = MemoryDisk()
-        host = new_host(self._disk, staleness=1, rotate_bytes=0)
+        host = new_host(self._disk, staleness=1)
         self.answers = play(host, SCRIPT[:stop])
         self.put_back()
         self.clean = self.host.fingerprint()

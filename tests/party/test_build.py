@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from fdml.errors import SettingsError
 from fdml.party.build import build_model, find_factory
@@ -37,3 +38,15 @@ def test_the_working_folder_is_looked_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*__import__("sys").path])
     assert find_factory("my_party_net:net")(2, 3) == 5
+
+
+def test_a_torch_modules_starting_parameters_follow_from_the_key_and_torchs_own_generator_is_left_alone():
+    settings = ModelSettings(kind="torch", module="given in Python")
+    before = torch.get_rng_state()
+    first, second, other = (
+        build_model(settings, 3, 2, bias=True, key=key, module=torch.nn.Linear).state()
+        for key in ((7, "a"), (7, "a"), (7, "b"))
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(first["module/weight"], second["module/weight"])
+    assert not np.array_equal(first["module/weight"], other["module/weight"])

@@ -1,0 +1,191 @@
+"""A server on a real socket in a thread of the test process, and lines that may say anything to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from fdml.data.disk import FolderDisk
+from fdml.exchange.certificates import Authority, Credentials, host_name
+from fdml.exchange.fixed_point import encode
+from fdml.exchange.grpc_line import JOIN, PARTY_HEADER, Address, ask_status
+from fdml.exchange.messages import Finished, FromParty, FromServer, Hello, Labels, Push, Release, Total
+from fdml.exchange.wire import decode_from_server, encode_from_party
+from fdml.server.grpc_server import GrpcServer
+from fdml.server.host import Charter, Host
+from fdml.settings import RunSettings, TrainingSettings, run_hash
+
+ROWS, HELD_OUT, BLOCK = 60, 10, 20
+ALIGNMENT = b"a" * 32
+SECONDS = 10.0
+
+
+@dataclass
+class Served:
+    """A run of ann (who has the labels) and bob, its authority, and where its server listens."""
+
+    settings: RunSettings
+    host: Host
+    authority: Authority
+    port: int = 0
+    plain: bool = False
+    known: dict[str, Credentials] = field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def credentials(self, party: str) -> Credentials:
+        if party not in self.known:
+            self.known[party] = self.authority.issue("party", party)
+        return self.known[party]
+
+    def address(self, party: str) -> Address:
+        return Address(self.target, self.settings.name, party, None if self.plain else self.credentials(party))
+
+    def refused(self) -> dict[str, int]:
+        """How many messages the server says it has refused, by reason."""
+        return dict(ask_status(self.address("ann")).refused)
+
+    def hello(self, incarnation: int = 1, **changed: object) -> Hello:
+        said = {"run_hash": run_hash(self.settings), "alignment_hash": ALIGNMENT, "rows": ROWS, "held_out": HELD_OUT}
+        return Hello(**{**said, "incarnation": incarnation, **changed})
+
+
+@contextlib.contextmanager
+def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[Served]:
+    """A server that runs until the block ends."""
+    chosen = TrainingSettings(epochs=50, batch_size=BLOCK, batches_per_block=1, **training)
+    settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen)
+    host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(folder / "state"))
+    found = Served(settings, host, Authority("e2e"), plain=plain)
+    ready = threading.Event()
+    keys = None if plain else found.authority.issue("server", "server")
+    loop, task = asyncio.new_event_loop(), []
+
+    def listening(port: int) -> None:
+        found.port = port
+        ready.set()
+
+    async def live() -> None:
+        task.append(asyncio.current_task())
+        with contextlib.suppress(asyncio.CancelledError):
+            await GrpcServer(host, settings, plain=plain).run("127.0.0.1:0", keys, listening)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(live(),), name="served")
+    thread.start()
+    try:
+        assert ready.wait(SECONDS)
+        yield found
+    finally:
+        loop.call_soon_threadsafe(task[0].cancel)
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        loop.close()
+
+
+class RawLine:
+    """One stream to the server that sends what it is told to and nothing else."""
+
+    def __init__(self, target: str, credentials: Credentials | None, party: str = "", run: str = "e2e") -> None:
+        self._outgoing: list[bytes | None] = []
+        self._more = threading.Condition()
+        self._channel = raw_channel(target, credentials, run)
+        header = ((PARTY_HEADER, party.encode().hex()),) if party else ()
+        self._call = self._channel.stream_stream(JOIN)(self._requests(), metadata=header, timeout=SECONDS)
+
+    def __enter__(self) -> RawLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._put(None)
+        self._call.cancel()
+        self._channel.close()
+
+    def _put(self, raw: bytes | None) -> None:
+        with self._more:
+            self._outgoing.append(raw)
+            self._more.notify()
+
+    def _requests(self) -> Iterator[bytes]:
+        while True:
+            with self._more:
+                self._more.wait_for(lambda: self._outgoing)
+                raw = self._outgoing.pop(0)
+            if raw is None:
+                return
+            yield raw
+
+    def say(self, *messages: FromParty | bytes) -> RawLine:
+        for message in messages:
+            self._put(message if isinstance(message, bytes) else encode_from_party(message))
+        return self
+
+    def hear(self, kind: type[FromServer]) -> FromServer:
+        """The next message of a kind."""
+        for raw in self._call:
+            heard = decode_from_server(raw)
+            if isinstance(heard, kind):
+                return heard
+        raise AssertionError(f"the server hung up before it said {kind.__name__}")
+
+    def end(self) -> tuple[grpc.StatusCode, str]:
+        """The status with which the server ends this line."""
+        try:
+            for _ in self._call:
+                pass
+        except grpc.RpcError as error:
+            return error.code(), error.details()
+        return grpc.StatusCode.OK, ""
+
+
+def raw_channel(target: str, credentials: Credentials | None, run: str) -> grpc.Channel:
+    if credentials is None:
+        return grpc.insecure_channel(target)
+    keys = (credentials.key or None, credentials.certificate or None)
+    options = [("grpc.ssl_target_name_override", host_name(run)), ("grpc.max_send_message_length", -1)]
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(credentials.authority, *keys), options)
+
+
+def labels() -> Labels:
+    return Labels(1, np.arange(ROWS) % 2.0, np.arange(HELD_OUT) % 2.0, np.ones(ROWS), np.ones(HELD_OUT))
+
+
+def push(step: int, rows: int = BLOCK) -> Push:
+    return Push(step, Release(encode(np.full(rows, 0.25 * step))))
+
+
+class Honest:
+    """Two parties that keep to the protocol, step by step, to see that they are not disturbed."""
+
+    def __init__(self, run: Served) -> None:
+        self._lines = [RawLine(run.target, run.credentials(party)) for party in run.settings.parties]
+        self._lines[0].say(run.hello(), labels())
+        self._lines[1].say(run.hello())
+        self._lines[1].hear(Labels)
+        self.step = 0
+
+    def advance(self) -> None:
+        """One more step; both must be served."""
+        for line in self._lines:
+            line.say(push(self.step))
+        for line in self._lines:
+            total = line.hear(Total)
+            assert total.step == self.step
+            assert np.array_equal(total.values, 2 * push(self.step).release.values)
+        self.step += 1
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.__exit__()
+
+
+def everything(parties: Sequence[str]) -> Finished:
+    return Finished(b"0" * 32)
