@@ -26,7 +26,7 @@ from fdml.errors import CheckFailed, FdmlError, StateDamaged
 _CALM = 0.02
 """Virtual seconds between two faults."""
 _STALL = 0.05
-_MOST_FAULTS = 8
+_MOST_FAULTS = 10
 _MOST_EVENTS = 20_000
 """Far more than any run needs, its faults included: a run that takes them does not end."""
 _TAIL = 60
@@ -45,6 +45,8 @@ class World:
         self.scene = Scene(self.agenda, case, Witness(case))
         self._server = ServerSide(self.scene)
         self._parties = [PartySide(self.scene, self._server, name) for name in case.settings.parties]
+        self._unlucky = self.agenda.random.choice(self._parties)
+        """What goes wrong at a party goes wrong here most often: some faults only matter one after the other."""
         self._faults_left = self.agenda.random.randint(0, _MOST_FAULTS)
 
     def run(self) -> None:
@@ -74,7 +76,8 @@ class World:
             self.agenda.after(self.agenda.about(_CALM), self._go_wrong)
 
     def _go_wrong(self) -> None:
-        random, party = self.agenda.random, self.agenda.random.choice(self._parties)
+        random = self.agenda.random
+        party = self._unlucky if random.random() < 0.5 else random.choice(self._parties)
         match random.choice(_FAULTS):
             case "kill server" if self._server.host is not None:
                 self._server.kill()
@@ -98,7 +101,7 @@ class World:
         """Damage one generation of a checkpoint, now and then, where the other is good."""
         name = self.agenda.random.choice(("checkpoint.0", "checkpoint.1"))
         before = disk.files.get(name)
-        if before is None or self.agenda.random.random() < 0.5:
+        if before is None or self.agenda.random.random() < 0.3:
             return
         disk.damage(name)
         try:

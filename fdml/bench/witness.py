@@ -24,6 +24,7 @@ from fdml.exchange.messages import (
     Total,
     Trial,
     Verdict,
+    Welcome,
 )
 from fdml.party.models import State
 from fdml.run.join import hash_state
@@ -64,6 +65,10 @@ class Witness:
         self._sent: dict[tuple[str, int], Total] = {}
         """Totals that a party may have seen."""
         self._kept = dict.fromkeys(self._parties, -1)
+        self._begun = False
+        """Whether any party may know that the labels have come."""
+        self._welcomed = dict.fromkeys(self._parties, -1)
+        """The last push of each party that it may have been told of."""
         self._stored: list[tuple[str, FromParty]] = []
         """Messages the server said it had stored."""
 
@@ -98,6 +103,10 @@ class Witness:
             case Total(step):
                 before = self._sent.setdefault((party, step), message)
                 _require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
+            case Labels():
+                self._begun = True
+            case Welcome(pushed):
+                self._welcomed[party] = max(self._welcomed[party], pushed)
             case Accepted(count):
                 self._stored += [(party, each) for each in heard[:count]]
 
@@ -110,9 +119,11 @@ class Witness:
         self._served = dict(self._sent)
         coordinator = host.coordinator
         if coordinator is None:
-            _require(not self._sent, "the server forgot that training had begun")
+            _require(not self._begun, "the server forgot the labels that it had handed out")
             return
         self._taken = {party: coordinator.pushed(party) for party in self._parties}
+        for party, pushed in self._welcomed.items():
+            _require(self._taken[party] >= pushed, f"the server forgot step {pushed} of {party} that it had told of")
         self._check_matrix(coordinator)
         for party in self._parties:
             totals = _totals(coordinator, party)

@@ -25,17 +25,17 @@ STATUS = "/fdml.Exchange/Status"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
 
-ALIVE = (
-    ("grpc.keepalive_time_ms", 2000),
-    ("grpc.keepalive_timeout_ms", 2000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.ping_timeout_ms", 5000),
-)
+_UNANSWERED_MS = 4000
+"""A line on which nothing sent is acknowledged for so long is given up: well within a cut of 10 s."""
 _FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE = 0.5
 _HELLO_SECONDS = 3.0
-"""How long a new line may take until the server welcomes the party."""
+"""How long a new line may take at first until the server welcomes the party; longer with every try in vain."""
+_LONGEST_HELLO = 20.0
+_GOODBYE_SECONDS = 1.0
+"""How long the server may take to answer a party that hangs up."""
+_FOREIGN = ("TSI_PROTOCOL_FAILURE", "verification check failed")
+"""How gRPC says that whoever answers does not show a certificate we trust, or speaks no TLS."""
 
 STATUS_OF: dict[Refusal, grpc.StatusCode] = {
     Refusal.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
@@ -61,9 +61,26 @@ class Address:
     credentials: Credentials | None
 
 
-def open_channel(address: Address) -> grpc.Channel:
+def alive(patience: float) -> list[tuple[str, int | str]]:
+    """The options with which either side notices that a line is dead.
+
+    A line whose packets are not acknowledged is dead after `_UNANSWERED_MS`. One
+    that is only slow delivers a ping behind all that was sent before it, so a
+    ping may take as long as anyone would wait.
+    """
+    return [
+        ("grpc.keepalive_time_ms", 2000),
+        ("grpc.keepalive_timeout_ms", _UNANSWERED_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.ping_timeout_ms", int(1000 * max(patience, 1.0))),
+    ]
+
+
+def open_channel(address: Address, patience: float) -> grpc.Channel:
     """A channel to the server."""
-    options: list[tuple[str, int | str]] = [*ALIVE, ("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+    options = alive(patience)
+    options += [("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
     if address.credentials is None:
         return grpc.insecure_channel(address.target, options)
     ours = grpc.ssl_channel_credentials(
@@ -75,11 +92,14 @@ def open_channel(address: Address) -> grpc.Channel:
 
 def ask_status(address: Address, seconds: float = 5.0) -> pb.RunStatus:
     """How the run stands, as its server says."""
-    with open_channel(address) as channel:
+    with open_channel(address, seconds) as channel:
         ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(STATUS)
         try:
             raw = ask(b"", timeout=seconds, metadata=_header(address))
         except grpc.RpcError as error:
+            refusal = _REFUSAL_OF.get(error.code())
+            if refusal is not None:
+                raise MessageRefused(f"the server at {address.target} says: {error.details()}", refusal) from None
             raise ServerUnreachable(
                 f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
                 f"is `fdml serve` running?"
@@ -100,6 +120,7 @@ class GrpcLine:
         self._patience = patience
         self._changed = threading.Condition()
         self._outgoing: queue.SimpleQueue[FromParty | None] | None = None
+        self._call: grpc.Call | None = None
         self._error: ExchangeError | None = None
         self._trouble = "it never answered"
         self._closed = False
@@ -180,7 +201,10 @@ class GrpcLine:
             if self._outgoing is not None:
                 self._outgoing.put(None)
             self._changed.notify_all()
-        self._thread.join(timeout=5.0)
+        self._thread.join(_GOODBYE_SECONDS)
+        if self._thread.is_alive() and self._call is not None:
+            self._call.cancel()
+            self._thread.join(_GOODBYE_SECONDS)
 
     def _post(self, message: FromParty) -> None:
         with self._changed:
@@ -215,33 +239,39 @@ class GrpcLine:
         )
 
     def _stay_connected(self) -> None:
-        pause = _FIRST_PAUSE
+        pause, hello = _FIRST_PAUSE, _HELLO_SECONDS
         while not self._closed:
             try:
-                self._hold_one_line()
+                self._hold_one_line(hello)
             except grpc.RpcError as error:
-                if not self._note(error):
-                    return
+                self._note(error, hello)
+            except MessageRefused as refused:
+                self._fail(ExchangeError(f"the server at {self._address.target} is not one of ours: {refused}"))
+            if self._error is not None:
+                return
             if self._courier.welcomed:
-                pause = _FIRST_PAUSE
+                pause, hello = _FIRST_PAUSE, _HELLO_SECONDS
             with self._changed:
                 self._outgoing = None
                 if not self._closed:
                     self._changed.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+            hello = min(1.5 * hello, _LONGEST_HELLO)
 
-    def _hold_one_line(self) -> None:
+    def _hold_one_line(self, hello: float) -> None:
         outgoing: queue.SimpleQueue[FromParty | None] = queue.SimpleQueue()
-        with self._changed:
-            for message in self._courier.connect():
-                outgoing.put(message)
-            self._outgoing = outgoing
-        with open_channel(self._address) as channel:
+        with open_channel(self._address, self._patience) as channel:
             join: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
                 JOIN, request_serializer=None, response_deserializer=None
             )
-            call = join(_encoded(outgoing), metadata=_header(self._address))
-            watchdog = threading.Timer(_HELLO_SECONDS, lambda: None if self._courier.welcomed else call.cancel())
+            with self._changed:
+                if self._closed:
+                    return
+                for message in self._courier.connect():
+                    outgoing.put(message)
+                self._outgoing = outgoing
+                call = self._call = join(_encoded(outgoing), metadata=_header(self._address))
+            watchdog = threading.Timer(hello, lambda: None if self._courier.welcomed else call.cancel())
             watchdog.start()
             try:
                 for raw in call:
@@ -254,16 +284,28 @@ class GrpcLine:
                 outgoing.put(None)
                 call.cancel()
 
-    def _note(self, error: grpc.RpcError) -> bool:
-        """Remember what went wrong; False if trying again would not help."""
+    def _note(self, error: grpc.RpcError, hello: float) -> None:
+        """Remember what went wrong, for good if trying again would not help."""
+        details = error.details() or str(error.code())
         refusal = _REFUSAL_OF.get(error.code())
-        self._trouble = error.details() or str(error.code())
-        if refusal is None:
-            return True
+        if refusal is not None:
+            self._fail(MessageRefused(details, refusal))
+        elif any(sign in details for sign in _FOREIGN):
+            self._fail(
+                ServerUnreachable(
+                    f"what answers at {self._address.target} is no server of run {self._address.run!r}, or its keys are "
+                    f"not of the same authority as ours ({details}); check the address and the keys"
+                )
+            )
+        elif error.code() is grpc.StatusCode.CANCELLED:
+            self._trouble = f"it took the call but did not answer within {hello:g} s"
+        else:
+            self._trouble = details
+
+    def _fail(self, error: ExchangeError) -> None:
         with self._changed:
-            self._error = MessageRefused(self._trouble, refusal)
+            self._error = error
             self._changed.notify_all()
-        return False
 
 
 def _encoded(outgoing: queue.SimpleQueue[FromParty | None]) -> Iterator[bytes]:

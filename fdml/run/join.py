@@ -146,6 +146,10 @@ class _Member:
     def take_part(self, address: Address) -> Joined:
         saved = self._keeper.load(self._diary)
         done = -1 if saved is None else int(saved["position"][0]) - 1
+        before = self._keeper.result()
+        if before is not None and self._keeper.is_stored:
+            self._say("this party had finished before; --fresh starts it over, at every side")
+            return Joined(self._model_path, before, self._diary.seconds, 0.0, done + 1)
         hello = Hello(
             run_hash(self._run),
             self._prepared.alignment,
@@ -156,7 +160,6 @@ class _Member:
         )
         line = GrpcLine(address, Courier(hello), self._run.training.patience)
         try:
-            before = self._keeper.result()
             if before is not None:
                 return self._already_done(line, before, done)
             labels = self._exchange_labels(line)
@@ -173,6 +176,7 @@ class _Member:
         """The model was saved before; the server may not know it yet."""
         try:
             line.finish(model_hash)
+            self._keeper.note_stored(model_hash)
         except ServerUnreachable:
             self._say("this party had finished; the server is no longer there")
         return Joined(self._model_path, model_hash, self._diary.seconds, line.waited, done + 1)
@@ -252,6 +256,7 @@ class _Member:
         line.flush()
         self._keeper.note_result(model_hash)
         line.finish(model_hash)
+        self._keeper.note_stored(model_hash)
         return Joined(self._model_path, model_hash, self._diary.seconds, line.waited, resumed_at)
 
 

@@ -99,14 +99,31 @@ class Keeper:
 
     def note_result(self, model_hash: bytes) -> None:
         """The party has trained to the end."""
-        self._disk.replace(_RESULT, json.dumps({**self._facts, "model": model_hash.hex()}).encode())
+        self._write_result(model_hash, stored=False)
 
     def result(self) -> bytes | None:
         """The hash of the finished model, if this run was finished before."""
-        stored = self._disk.read(_RESULT)
-        found = {} if stored is None else json.loads(stored)
-        model = found.pop("model", None)
-        return bytes.fromhex(model) if model is not None and found == self._facts else None
+        found = self._read_result()
+        return None if found is None else bytes.fromhex(found["model"])
+
+    def note_stored(self, model_hash: bytes) -> None:
+        """The server knows that the party has finished: there is nothing left to say."""
+        self._write_result(model_hash, stored=True)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the server is known to know that the party has finished."""
+        found = self._read_result()
+        return found is not None and bool(found["stored"])
+
+    def _write_result(self, model_hash: bytes, *, stored: bool) -> None:
+        content = {"facts": self._facts, "model": model_hash.hex(), "stored": stored}
+        self._disk.replace(_RESULT, json.dumps(content).encode())
+
+    def _read_result(self) -> dict[str, Any] | None:
+        raw = self._disk.read(_RESULT)
+        found: dict[str, Any] | None = None if raw is None else json.loads(raw)
+        return found if found is not None and found["facts"] == self._facts else None
 
     def forget(self) -> None:
         """Start over; the count of starts goes on, so that older processes stay shut out."""

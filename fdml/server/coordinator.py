@@ -77,6 +77,10 @@ class Coordinator:
         """The last step whose total a party was served."""
         return self._clocks.served[self._number(party)]
 
+    def kept(self, party: str) -> int:
+        """The step after which a party has its state safe: totals up to it are forgotten."""
+        return self._clocks.kept[self._number(party)]
+
     def waits_for(self, party: str) -> list[str]:
         """The names of the parties whose push this party's next total waits for."""
         return [self._parties[other] for other in self._clocks.holding_up(self._number(party))]

@@ -7,9 +7,10 @@ log is made durable once, and only then are the answers sent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +19,11 @@ import grpc
 from fdml.errors import MessageRefused, Refusal, WaitedTooLong
 from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.certificates import Credentials, parse_identity
-from fdml.exchange.grpc_line import ALIVE, PARTY_HEADER, STATUS_OF
+from fdml.exchange.grpc_line import PARTY_HEADER, STATUS_OF, alive
 from fdml.exchange.messages import Accepted, Finished, FromParty, FromServer, Hello, Labels, Reply, Waiting
 from fdml.exchange.wire import decode_from_party, encode_from_server
 from fdml.server.host import Host
+from fdml.server.limits import CEILING, HELLO, largest_message
 from fdml.settings import RunSettings
 
 _MOST_UNREAD = 64
@@ -30,8 +32,10 @@ _MOST_UNTOLD = 16
 """Messages of one line that may be stored before its party is told so."""
 _TELL_SECONDS = 0.2
 _NOTICE_SECONDS = 1.0
-MESSAGE_LIMIT = 256 * 2**20
-"""The largest message, in bytes, that is taken from a party."""
+_FLUSH_SECONDS = 2.0
+"""How long streams may take to end once the run is over."""
+_FAREWELL_SECONDS = 15.0
+"""How long a server whose run is over waits for parties that may not know yet that all is stored."""
 
 Context = Any
 
@@ -43,8 +47,14 @@ class Line:
     party: str
     outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_UNREAD))
-    incarnation: int | None = None
-    """None until the party has said hello on this line."""
+    hello: Hello | None = None
+    """What the party said first; None until it has."""
+    limit: int = HELLO
+    """Bytes of the largest message it may send."""
+    refused: bool = False
+    """Something that came by it was refused, so nothing else is acted on."""
+    broken: bool = False
+    """It is no longer there."""
     taken: int = 0
     """How many messages of this line have been acted on."""
     told: int = 0
@@ -74,7 +84,7 @@ class GrpcServer:
         self._host = host
         self._settings = settings
         self._plain = plain
-        self._inbox: deque[tuple[Line, FromParty]] = deque()
+        self._inbox: deque[tuple[Line, bytes]] = deque()
         self._wake = asyncio.Event()
         self._lines: dict[str, Line] = {}
         self._untold: dict[Line, None] = {}
@@ -82,14 +92,16 @@ class GrpcServer:
         self._bytes_in: Counter[str] = Counter()
         self._bytes_out: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-        self._last_word = time.monotonic()
+        self._departed: set[str] = set()
+        """Parties that have finished and hung up, so know that all is stored."""
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens."""
         server = grpc.aio.server(
             options=[
-                *ALIVE,
-                ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+                *alive(self._settings.training.patience),
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", CEILING),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 500),
                 ("grpc.http2.max_ping_strikes", 0),
@@ -109,7 +121,7 @@ class GrpcServer:
         finally:
             for task in clockwork:
                 task.cancel()
-            await server.stop(grace=2.0)
+            await server.stop(grace=_FLUSH_SECONDS if self._host.finished else 0.0)
 
     async def _join(self, requests: AsyncIterator[bytes], context: Context) -> None:
         line = Line(await self._identify(context))
@@ -118,32 +130,30 @@ class GrpcServer:
             while (item := await line.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
                     await context.abort(STATUS_OF[item.refusal], str(item))
-                    return
                 self._bytes_out[line.party] += len(item)
                 await context.write(item)
         finally:
             reader.cancel()
+            line.broken = True
             if self._lines.get(line.party) is line:
                 del self._lines[line.party]
 
-    async def _identify(self, context: Context) -> str:
+    async def _identify(self, context: Context, *roles: str) -> str:
         """The party's name from its certificate; on plain lines from a header, as there is nothing better."""
         if self._plain:
-            claimed = dict(context.invocation_metadata()).get(PARTY_HEADER, "")
-            name = bytes.fromhex(claimed).decode() if claimed else ""
+            role, name = "party", _claimed(context)
         else:
-            uris = context.auth_context().get("peer_uri") or context.auth_context().get("x509_uri") or []
-            identity = next((found for uri in uris if (found := parse_identity(uri.decode())) is not None), None)
-            if identity is None or identity.run != self._settings.name or identity.role != "party":
-                shown = ", ".join(uri.decode() for uri in uris) or "none"
-                await self._turn_away(
-                    context,
-                    f"the certificate names {shown}; this is run {self._settings.name!r}",
-                    Refusal.UNAUTHENTICATED,
-                )
-            name = "" if identity is None else identity.name
-        if name not in self._settings.parties:
-            await self._turn_away(context, f"{name!r} is not a party of this run", Refusal.NOT_PERMITTED)
+            uris = [uri.decode(errors="replace") for uri in context.auth_context().get("peer_uri") or []]
+            identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
+            if identity is None or identity.run != self._settings.name or identity.role not in ("party", *roles):
+                shown = ", ".join(uris) or "nobody"
+                wanted = f"this is run {self._settings.name!r}, and only a party of it may join"
+                await self._turn_away(context, f"the certificate names {shown}; {wanted}", Refusal.UNAUTHENTICATED)
+                return ""
+            role, name = identity.role, identity.name
+        if role == "party" and name not in self._settings.parties:
+            known = ", ".join(self._settings.parties)
+            await self._turn_away(context, f"{name!r} is not a party of this run: {known}", Refusal.NOT_PERMITTED)
         return name
 
     async def _turn_away(self, context: Context, text: str, refusal: Refusal) -> None:
@@ -154,14 +164,12 @@ class GrpcServer:
         async for raw in requests:
             self._bytes_in[line.party] += len(raw)
             await line.room.acquire()
-            try:
-                message = decode_from_party(raw)
-            except MessageRefused as refused:
-                self._refuse(line, refused)
-                return
-            self._inbox.append((line, message))
+            self._inbox.append((line, raw))
             self._wake.set()
+        if self._host.has_finished(line.party):
+            self._departed.add(line.party)
         line.outgoing.put_nowait(None)
+        self._wake.set()
 
     async def _work(self) -> None:
         silence = 10 * self._settings.training.patience
@@ -176,9 +184,16 @@ class GrpcServer:
                 ) from None
             self._wake.clear()
             self._turn()
-        for line in list(self._lines.values()):
-            line.outgoing.put_nowait(None)
-        await _settled([line.outgoing.empty for line in self._lines.values()])
+        await self._say_farewell()
+
+    async def _say_farewell(self) -> None:
+        """Let every party learn that all is stored, also one whose line is broken just now."""
+        deadline = time.monotonic() + min(_FAREWELL_SECONDS, self._settings.training.patience)
+        while len(self._departed) < len(self._settings.parties) and time.monotonic() < deadline:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), deadline - time.monotonic())
+            self._wake.clear()
+            self._turn()
 
     def _turn(self) -> None:
         """Act on all that has come; if anyone is to be told anything, make it durable first, then answer.
@@ -189,9 +204,13 @@ class GrpcServer:
         urgent = False
         replies: list[Reply] = []
         while self._inbox:
-            line, message = self._inbox.popleft()
+            line, raw = self._inbox.popleft()
             line.room.release()
+            if line.refused:
+                continue
             try:
+                self._check_size(line, len(raw))
+                message = decode_from_party(raw)
                 self._check_line(line, message)
                 replies += self._host.take(line.party, message)
             except MessageRefused as refused:
@@ -224,30 +243,40 @@ class GrpcServer:
                 line.told = line.taken
         self._untold = {line: None for line in self._untold if line.told < line.taken}
 
-    def _check_line(self, line: Line, message: FromParty) -> None:
-        if line.incarnation is None and not isinstance(message, Hello):
-            raise MessageRefused(f"party {line.party!r} did not say hello first", Refusal.INVALID)
-        if line.incarnation is not None and line.incarnation < self._host.incarnation(line.party):
+    def _check_size(self, line: Line, size: int) -> None:
+        if size <= line.limit:
+            return
+        if line.hello is not None:
+            line.limit = largest_message(self._settings.training, line.hello, self._host.outputs)
+        if size > line.limit:
             raise MessageRefused(
-                f"party {line.party!r} was started again since; end this older process", Refusal.FENCED
+                f"party {line.party!r} sent a message of {size} bytes; the largest that makes sense here has {line.limit}",
+                Refusal.TOO_LARGE,
             )
-        if line.incarnation is not None and isinstance(message, Hello):
+
+    def _check_line(self, line: Line, message: FromParty) -> None:
+        if line.hello is None:
+            if not isinstance(message, Hello):
+                raise MessageRefused(f"party {line.party!r} did not say hello first", Refusal.INVALID)
+            return
+        if line.hello.incarnation < self._host.incarnation(line.party):
+            raise _replaced(line.party)
+        if isinstance(message, Hello):
             raise MessageRefused(f"party {line.party!r} said hello twice on one line", Refusal.INVALID)
 
     def _put_in_place(self, line: Line, hello: Hello) -> None:
         """A new line takes the place of the party's older one."""
         older = self._lines.get(line.party)
-        if older is not None:
-            older.outgoing.put_nowait(
-                MessageRefused(f"party {line.party!r} was started again since; end this older process", Refusal.FENCED)
-                if older.incarnation != hello.incarnation
-                else None
-            )
-        line.incarnation = hello.incarnation
-        self._lines[line.party] = line
+        if older is not None and older.hello is not None:
+            same = older.hello.incarnation == hello.incarnation
+            older.outgoing.put_nowait(None if same else _replaced(line.party))
+        line.hello = hello
+        if not line.broken:
+            self._lines[line.party] = line
 
     def _refuse(self, line: Line, refused: MessageRefused) -> None:
         self._refused[refused.refusal.name.lower()] += 1
+        line.refused = True
         line.outgoing.put_nowait(refused)
 
     def _say(self, line: Line, message: FromServer) -> None:
@@ -259,8 +288,20 @@ class GrpcServer:
             waits.note(self._is_waiting(party), now)
 
     def _is_waiting(self, party: str) -> bool:
+        """Whether a party can do nothing until another one has: give the labels, push, or judge the held-out rows."""
         coordinator = self._host.coordinator
-        return coordinator is not None and coordinator.served(party) < coordinator.pushed(party)
+        if coordinator is None:
+            return party in self._lines and party != self._settings.label_party
+        if coordinator.served(party) < coordinator.pushed(party):
+            return True
+        done = coordinator.served(party) == coordinator.schedule.steps - 1
+        return done and party == self._settings.label_party and not self._host.has_finished(party)
+
+    def _waits_for(self, party: str) -> list[str]:
+        coordinator = self._host.coordinator
+        if coordinator is None or coordinator.served(party) < coordinator.pushed(party):
+            return self._host.waits_for(party)
+        return [other for other in self._settings.parties if other != party and not self._host.has_finished(other)]
 
     async def _tell(self) -> None:
         """Store and acknowledge what no answer has carried along."""
@@ -273,11 +314,11 @@ class GrpcServer:
         while True:
             await asyncio.sleep(_NOTICE_SECONDS)
             for party, line in self._lines.items():
-                if self._host.coordinator is None or self._is_waiting(party):
-                    self._say(line, Waiting(tuple(self._host.waits_for(party))))
+                if self._is_waiting(party):
+                    self._say(line, Waiting(tuple(self._waits_for(party))))
 
     async def _status(self, _: bytes, context: Context) -> bytes:
-        await self._identify(context)
+        await self._identify(context, "server")
         now = time.monotonic()
         coordinator = self._host.coordinator
         status = pb.RunStatus(run=self._settings.name, steps=0 if coordinator is None else coordinator.schedule.steps)
@@ -289,7 +330,7 @@ class GrpcServer:
                 connected=party in self._lines,
                 pushed=-1 if coordinator is None else coordinator.pushed(party),
                 served=-1 if coordinator is None else coordinator.served(party),
-                waits_for=self._host.waits_for(party) if waiting else [],
+                waits_for=self._waits_for(party) if waiting else [],
                 waiting_seconds=waiting,
                 waited_seconds=waits.total + waiting,
                 bytes_in=self._bytes_in[party],
@@ -312,9 +353,13 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
     return int(server.add_secure_port(address, ours))
 
 
-async def _settled(empty: Iterable[Callable[[], bool]]) -> None:
-    """Give the streams a moment to send what is left."""
-    for _ in range(40):
-        if all(each() for each in empty):
-            return
-        await asyncio.sleep(0.05)
+def _claimed(context: Context) -> str:
+    """Whom a plain line says it comes from; empty if it says nothing that makes sense."""
+    try:
+        return bytes.fromhex(dict(context.invocation_metadata()).get(PARTY_HEADER, "")).decode()
+    except ValueError:
+        return ""
+
+
+def _replaced(party: str) -> MessageRefused:
+    return MessageRefused(f"party {party!r} was started again since; this older process ends here", Refusal.FENCED)

@@ -30,7 +30,7 @@ class Register:
 
     def admit(self, party: str, hello: Hello) -> None:
         """Let a party in, or refuse it with what each side has; a refusal changes nothing."""
-        self._check(party, hello)
+        self.check(party, hello)
         self._incarnations[party] = hello.incarnation
         if self.alignment is None:
             self.alignment = Alignment(hello.alignment_hash, hello.rows, hello.held_out, party)
@@ -39,7 +39,8 @@ class Register:
         """The newest start of a party that was let in; 0 before the first."""
         return self._incarnations.get(party, 0)
 
-    def _check(self, party: str, hello: Hello) -> None:
+    def check(self, party: str, hello: Hello) -> None:
+        """Raise unless the party may be let in."""
         if hello.protocol != PROTOCOL:
             raise MessageRefused(
                 f"party {party!r} speaks protocol {hello.protocol}, the server {PROTOCOL}; install the same fdml",

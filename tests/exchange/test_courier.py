@@ -12,6 +12,7 @@ from fdml.exchange.messages import (
     Hello,
     Kept,
     Labels,
+    Metrics,
     Push,
     Release,
     Total,
@@ -166,6 +167,28 @@ def test_a_verdict_is_given_out_once_though_it_comes_on_every_line():
     courier.connect()
     courier.hear(verdict)
     assert courier.verdicts == {}
+
+
+def test_letters_are_the_trials_and_metrics_that_are_not_known_to_be_stored():
+    """Pushes are in the worker's own state; these would be lost with the process."""
+    trial, metrics = Trial(1, Release(np.zeros(1, np.int64))), Metrics(1, 1.0, 0.5, 0.5, 0.9)
+    courier = posted(push(0), trial, push(1), metrics, Kept(0))
+    assert courier.letters == [trial, metrics]
+    courier.hear(Accepted(3))
+    assert courier.letters == [metrics]
+    courier.connect()
+    assert courier.letters == [metrics]
+    courier.hear(Accepted(3))
+    assert courier.letters == []
+
+
+def test_verdicts_are_taken_for_the_epochs_asked_for_and_others_wait():
+    courier = Courier(HELLO)
+    for epoch in (3, 1, 2):
+        courier.hear(Verdict(epoch, np.array([epoch])))
+    assert [verdict.epoch for verdict in courier.take_verdicts({2, 1, 7})] == [1, 2]
+    assert courier.take_verdicts({1, 2}) == []
+    assert [verdict.epoch for verdict in courier.take_verdicts([3])] == [3]
 
 
 def test_labels_and_whom_to_wait_for_are_kept():
