@@ -45,9 +45,9 @@ class Scene:
 class Front(GrpcServer):
     """The production server without its sockets: who calls brings the messages and carries the answers."""
 
-    def bring(self, line: Line, message: FromParty) -> None:
+    def bring(self, line: Line, raw: bytes) -> None:
         """A message has come by a line."""
-        self._inbox.append((line, message))
+        self._inbox.append((line, raw))
 
     def turn(self) -> None:
         """Act on all that has come."""
@@ -64,6 +64,7 @@ class Front(GrpcServer):
 
     def hang_up(self, line: Line) -> None:
         """A line has ended."""
+        line.broken = True
         if self._lines.get(line.party) is line:
             del self._lines[line.party]
 
@@ -146,12 +147,11 @@ class ServerSide:
         if not connection.server_life:
             connection.server_life = self.life
             self._connections.append(connection)
-        message = decode_from_party(raw)
         self._scene.counts["messages"] += 1
         if connection is not connection.party.connection:
             self._scene.counts["late messages of given up lines"] += 1
-        connection.heard.append(message)
-        self._front.bring(connection.line, message)
+        connection.heard.append(decode_from_party(raw))
+        self._front.bring(connection.line, raw)
         if not self._turn_planned:
             self._turn_planned = True
             life = self.life

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import typer
@@ -27,10 +28,11 @@ app.command("bench")(bench.bench)
 
 
 def main() -> None:
-    """Run the command; what fdml can explain becomes one line and exit code 1."""
+    """Run the command; what fdml can explain becomes one line and exit code 1. Ctrl-C ends with exit code 130."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
         app()
     except FdmlError as error:
         sys.exit(f"fdml: {error}")
-    except KeyboardInterrupt:
-        sys.exit("fdml: stopped; nothing was written, start the same command again")

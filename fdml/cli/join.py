@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, say
+from fdml.cli.output import aside, say, stoppable
 from fdml.run import join as parties
 from fdml.settings import read_party, read_run
 from fdml.watch.terminal import epochs_shown
@@ -24,7 +24,7 @@ def join(
     """
     settings = read_party(party)
     epochs = read_run(settings.run).training.epochs
-    with epochs_shown(aside, epochs, settings.party) as listener:
+    with stoppable(f"fdml join {party}"), epochs_shown(aside, epochs, settings.party) as listener:
         done = parties.join(
             party, fresh=fresh, plain=plain, listener=listener, say=lambda line: aside.print(line, highlight=False)
         )

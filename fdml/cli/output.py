@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +34,16 @@ aside = _console(stderr=True)
 def say(line: str) -> None:
     """A line of plain text, however long."""
     shown.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def stoppable(command: str) -> Iterator[None]:
+    """Let Ctrl-C end a command that can go on later: one line says how."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        aside.print(f"fdml: stopped; `{command}` goes on from here", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 def comparison_table(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, say, write_json
+from fdml.cli.output import aside, check_writable, say, stoppable, write_json
 from fdml.run import serve as runs
 
 
@@ -18,6 +18,9 @@ def serve(
         bool, typer.Option("--fresh", help="Forget what an earlier server stored and start over.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    listen: Annotated[
+        str | None, typer.Option(help="Listen here, if not where the parties reach the server: '0.0.0.0:7443'.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the history of the run to this file.")] = None,
 ) -> None:
     """Run the server: it sums predictions and lets nobody run too far ahead.
@@ -25,7 +28,10 @@ def serve(
     After a crash the same command goes on where the server stopped.
     """
     check_writable(json)
-    host = runs.serve(run, fresh=fresh, plain=plain, say=lambda line: aside.print(line, highlight=False))
+    with stoppable(f"fdml serve {run}"):
+        host = runs.serve(
+            run, fresh=fresh, plain=plain, listen=listen, say=lambda line: aside.print(line, highlight=False)
+        )
     records = runs.history(host)
     for each in records[-1:]:
         say(f"all parties have finished: test loss {each.test_loss:.4f}, test metric {each.test_metric:.4f}")

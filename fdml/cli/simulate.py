@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, say, write_json
+from fdml.cli.output import aside, check_writable, say, stoppable, write_json
 from fdml.run.processes import run_processes
 
 
@@ -22,9 +22,8 @@ def simulate(
     After Ctrl-C or a crash the same command goes on where the run stopped.
     """
     check_writable(json)
-    found = run_processes(
-        run, fresh=fresh, plain=plain, say=lambda line: aside.print(line, highlight=False, markup=False, soft_wrap=True)
-    )
+    with stoppable(f"fdml simulate {run}"):
+        found = run_processes(run, fresh=fresh, plain=plain, say=_pass_on)
     say("epoch  seconds  train loss  test loss  test metric")
     for row in found["history"]:
         say(
@@ -33,3 +32,7 @@ def simulate(
         )
     final = found["history"][-1] if found["history"] else {}
     write_json(json, {**found, "metrics": final})
+
+
+def _pass_on(line: str) -> None:
+    aside.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -145,6 +145,33 @@ def write_secret(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def own_credentials(folder: Path, identity: Identity) -> Credentials:
+    """Read the credentials of one side, or say why the other side would not take them."""
+    found = read_credentials(folder)
+    path = folder / "certificate.pem"
+    try:
+        certificate = x509.load_pem_x509_certificate(found.certificate)
+    except ValueError:
+        raise SettingsError(f"{str(path)!r} is no certificate; `fdml new` makes keys and certificates") from None
+    if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+        raise SettingsError(
+            f"the certificate {str(path)!r} ran out on {certificate.not_valid_after_utc:%Y-%m-%d}; "
+            f"ask whoever keeps the run's authority for a new one"
+        )
+    named = _uris(certificate)
+    if identity.uri not in named:
+        raise SettingsError(f"the certificate {str(path)!r} names {', '.join(named) or 'nobody'}, not {identity.uri}")
+    return found
+
+
+def _uris(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return names.get_values_for_type(x509.UniformResourceIdentifier)
+
+
 def read_credentials(folder: Path) -> Credentials:
     """Read what `write_credentials` wrote; a key that others can read is refused."""
     for name in ("key.pem", "certificate.pem", "authority.pem"):

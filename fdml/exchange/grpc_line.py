@@ -293,8 +293,8 @@ class GrpcLine:
         elif any(sign in details for sign in _FOREIGN):
             self._fail(
                 ServerUnreachable(
-                    f"what answers at {self._address.target} is no server of run {self._address.run!r}, or its keys are "
-                    f"not of the same authority as ours ({details}); check the address and the keys"
+                    f"what answers at {self._address.target} is no server of run {self._address.run!r}, or has keys of "
+                    f"another authority ({details}); check the address and the keys"
                 )
             )
         elif error.code() is grpc.StatusCode.CANCELLED:

@@ -18,7 +18,7 @@ from fdml.data.readers import load
 from fdml.data.rows import width
 from fdml.data.table import PartyData, Table
 from fdml.errors import LabelError, ServerUnreachable, SettingsError
-from fdml.exchange.certificates import read_credentials
+from fdml.exchange.certificates import Identity, own_credentials
 from fdml.exchange.courier import Courier
 from fdml.exchange.fixed_point import decode
 from fdml.exchange.grpc_line import Address, GrpcLine
@@ -100,7 +100,8 @@ def _address(path: Path, party: PartySettings, run: RunSettings, *, plain: bool)
     target = party.server or run.server
     if plain:
         check_loopback(target)
-    credentials = None if plain else read_credentials(path.parent / "keys")
+    identity = Identity(run.name, "party", party.party)
+    credentials = None if plain else own_credentials(path.parent / "keys", identity)
     return Address(target, run.name, party.party, credentials)
 
 

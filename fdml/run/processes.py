@@ -18,7 +18,7 @@ from fdml.errors import PartyFailed
 from fdml.settings import RunSettings, read_run
 
 _POLL_SECONDS = 0.05
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,14 @@ def run_processes(path: Path, *, fresh: bool, plain: bool, say: Callable[[str], 
         _started(path, settings, Path(folder), fresh, plain) as all_,
     ):
         told: dict[str, int] = {}
-        while any(member.process.poll() is None for member in all_):
+        running = True
+        while running:
+            running = any(member.process.poll() is None for member in all_)
             _pass_on(all_, told, say)
             for member in all_:
                 if member.process.poll() not in (None, 0):
-                    raise PartyFailed(f"{member.name} stopped: {_last_line(member)}")
+                    raise PartyFailed(f"{member.name} stopped: {_reason(member)}")
             time.sleep(_POLL_SECONDS)
-        _pass_on(all_, told, say)
-        for member in all_:
-            if member.process.returncode != 0:
-                raise PartyFailed(f"{member.name} stopped: {_last_line(member)}")
         found: dict[str, Any] = json.loads((Path(folder) / "history.json").read_text(encoding="utf-8"))
     return found
 
@@ -55,8 +53,9 @@ def run_processes(path: Path, *, fresh: bool, plain: bool, say: Callable[[str], 
 @contextlib.contextmanager
 def _started(path: Path, settings: RunSettings, folder: Path, fresh: bool, plain: bool) -> Iterator[list[Member]]:
     words = [*(["--fresh"] if fresh else []), *(["--plain"] if plain else [])]
-    members = [_start("server", folder, "serve", str(path), "--json", str(folder / "history.json"), *words)]
+    members: list[Member] = []
     try:
+        members.append(_start("server", folder, "serve", str(path), "--json", str(folder / "history.json"), *words))
         for party in settings.parties:
             members.append(_start(party, folder, "join", str(path.parent / party / "party.toml"), *words))
         yield members
@@ -65,24 +64,28 @@ def _started(path: Path, settings: RunSettings, folder: Path, fresh: bool, plain
 
 
 def _start(name: str, folder: Path, *words: str) -> Member:
+    """Start one process, in a group of its own: Ctrl-C reaches it through us, once."""
     log = folder / f"{name}.log"
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "fdml", *words], stdout=output, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-m", "fdml", *words], stdout=output, stderr=subprocess.STDOUT, text=True, process_group=0
         )
     return Member(name, process, log)
 
 
 def _stop(members: list[Member]) -> None:
-    for member in members:
-        if member.process.poll() is None:
-            member.process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + _STOP_SECONDS
-    for member in members:
-        try:
-            member.process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            member.process.kill()
+    """End what still runs: with a word first, and whatever happens meanwhile, with force in the end."""
+    try:
+        for member in members:
+            if member.process.poll() is None:
+                member.process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while any(member.process.poll() is None for member in members) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for member in members:
+            if member.process.poll() is None:
+                member.process.kill()
             member.process.wait()
 
 
@@ -95,6 +98,11 @@ def _pass_on(members: list[Member], told: dict[str, int], say: Callable[[str], N
         told[member.name] = complete
 
 
-def _last_line(member: Member) -> str:
+def _reason(member: Member) -> str:
+    """What a process that failed has said of it."""
+    code = member.process.returncode
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}; run the same command again, it goes on where it stopped"
     lines = member.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("fdml: ") if lines else f"exit code {member.process.returncode}, no message"
+    said = [line for line in lines if line.startswith("fdml: ")] or lines[-1:]
+    return said[-1].removeprefix("fdml: ") if said else f"exit code {code}, no message"

@@ -3,46 +3,78 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fdml.data.disk import FolderDisk
-from fdml.errors import SettingsError
-from fdml.exchange.certificates import read_credentials
+from fdml.errors import SettingsError, StateDamaged
+from fdml.exchange.certificates import Credentials, Identity, own_credentials
 from fdml.exchange.messages import Metrics
 from fdml.run.join import check_loopback
 from fdml.server.grpc_server import GrpcServer
 from fdml.server.host import Charter, Host
-from fdml.settings import read_run, run_hash
+from fdml.settings import RunSettings, read_run, run_hash
 
 
-def serve(path: Path, *, fresh: bool = False, plain: bool = False, say: Callable[[str], None]) -> Host:
-    """Serve a run until all its parties have finished, going on from what an earlier server stored."""
+def serve(
+    path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, say: Callable[[str], None]
+) -> Host:
+    """Serve a run until all its parties have finished, going on from what an earlier server stored.
+
+    `listen` is for servers that do not stand at the address by which the parties reach them.
+    """
     settings = read_run(path)
-    home = path.parent / "server"
+    home, address = path.parent / "server", listen or settings.server
     if plain:
-        check_loopback(settings.server)
-    credentials = None if plain else read_credentials(home / "keys")
-    disk = FolderDisk(home / "state")
-    charter = Charter(settings, run_hash(settings))
-    _check_same_run(disk, charter, fresh=fresh)
-    host = Host.open(charter, disk)
-    if host.finished:
-        say(f"run {settings.name!r} was finished before; --fresh starts it over")
-        return host
-    if host.rows:
-        say(f"going on with a run of {host.rows} rows")
+        check_loopback(address)
+    credentials = None if plain else own_credentials(home / "keys", Identity(settings.name, "server", "server"))
+    with _alone(home / "state"):
+        disk = FolderDisk(home / "state")
+        charter = Charter(settings, run_hash(settings))
+        _check_same_run(disk, charter, fresh=fresh)
+        host = Host.open(charter, disk)
+        if host.finished:
+            say(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
+            return host
+        if host.rows:
+            say(f"going on with a run of {host.rows} rows")
+        _listen(host, settings, address, credentials, say)
+    return host
+
+
+def _listen(
+    host: Host, settings: RunSettings, address: str, credentials: Credentials | None, say: Callable[[str], None]
+) -> None:
+    server = GrpcServer(host, settings, plain=credentials is None)
     try:
-        asyncio.run(
-            GrpcServer(host, settings, plain=plain).run(
-                settings.server, credentials, lambda _: say(f"serving run {settings.name!r} at {settings.server}")
-            )
-        )
+        asyncio.run(server.run(address, credentials, lambda _: say(f"serving run {settings.name!r} at {address}")))
     except RuntimeError as error:
         if "bind" not in str(error):
             raise
-        raise SettingsError(f"cannot listen at {settings.server!r}; is another server running there?") from None
-    return host
+        raise SettingsError(
+            f"cannot listen at {address!r}: another process does, or it is no address of this machine; "
+            f"end the other one, or choose an address with --listen"
+        ) from None
+    except OSError as error:
+        raise StateDamaged(f"cannot store the run ({error}); make room, then run the same command again") from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two servers must not write to the same state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"another server of this run is running: {str(folder)!r} is in use") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _check_same_run(disk: FolderDisk, charter: Charter, *, fresh: bool) -> None:
@@ -52,7 +84,9 @@ def _check_same_run(disk: FolderDisk, charter: Charter, *, fresh: bool) -> None:
             disk.remove(name)
     known = disk.read("run")
     if known is not None and known != charter.run_hash:
-        raise SettingsError("run.toml has changed since this run began; put it back, or start over with --fresh")
+        raise SettingsError(
+            "run.toml has changed since this run began; put it back, or start over at every side with --fresh"
+        )
     disk.replace("run", charter.run_hash)
 
 

@@ -9,17 +9,25 @@ from fdml.exchange.certificates import read_credentials
 from fdml.exchange.grpc_line import Address, ask_status
 from fdml.exchange.wire_pb2 import RunStatus
 from fdml.run.join import check_loopback
-from fdml.settings import read_run
+from fdml.settings import RunSettings, read_party, read_run
 
 
 def status(path: Path, *, plain: bool) -> RunStatus:
-    """The state of a run, asked for with the certificate of any party whose folder stands beside run.toml."""
+    """The state of a run, asked for with the keys of the server or of any party whose folder stands beside run.toml."""
     settings = read_run(path)
     if plain:
         check_loopback(settings.server)
         return ask_status(Address(settings.server, settings.name, settings.parties[0], None))
-    for party in settings.parties:
-        if (path.parent / party / "keys").is_dir():
-            credentials = read_credentials(path.parent / party / "keys")
-            return ask_status(Address(settings.server, settings.name, party, credentials))
-    raise SettingsError(f"no party's folder with keys stands beside {path}; ask from a machine of one of the parties")
+    for name in ("server", *settings.parties):
+        if (path.parent / name / "keys").is_dir():
+            credentials = read_credentials(path.parent / name / "keys")
+            return ask_status(Address(_target(path.parent / name, settings), settings.name, name, credentials))
+    raise SettingsError(
+        f"neither the server's folder nor a party's stands beside {path}; ask from a machine of one of them"
+    )
+
+
+def _target(folder: Path, settings: RunSettings) -> str:
+    """Where the server is, seen from here."""
+    own = folder / "party.toml"
+    return (read_party(own).server if own.is_file() else None) or settings.server

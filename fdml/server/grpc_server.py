@@ -24,7 +24,7 @@ from fdml.exchange.messages import Accepted, Finished, FromParty, FromServer, He
 from fdml.exchange.wire import decode_from_party, encode_from_server
 from fdml.server.host import Host
 from fdml.server.limits import CEILING, HELLO, largest_message
-from fdml.settings import RunSettings
+from fdml.settings import RunSettings, run_hash
 
 _MOST_UNREAD = 64
 """Messages of one line that may wait to be acted on before it is read no further."""
@@ -83,6 +83,7 @@ class GrpcServer:
     def __init__(self, host: Host, settings: RunSettings, *, plain: bool) -> None:
         self._host = host
         self._settings = settings
+        self._run_hash = run_hash(settings)
         self._plain = plain
         self._inbox: deque[tuple[Line, bytes]] = deque()
         self._wake = asyncio.Event()
@@ -130,6 +131,7 @@ class GrpcServer:
             while (item := await line.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
                     await context.abort(STATUS_OF[item.refusal], str(item))
+                    return
                 self._bytes_out[line.party] += len(item)
                 await context.write(item)
         finally:
@@ -250,7 +252,7 @@ class GrpcServer:
             line.limit = largest_message(self._settings.training, line.hello, self._host.outputs)
         if size > line.limit:
             raise MessageRefused(
-                f"party {line.party!r} sent a message of {size} bytes; the largest that makes sense here has {line.limit}",
+                f"party {line.party!r} sent a message of {size} bytes; here the largest has {line.limit}",
                 Refusal.TOO_LARGE,
             )
 
@@ -258,11 +260,32 @@ class GrpcServer:
         if line.hello is None:
             if not isinstance(message, Hello):
                 raise MessageRefused(f"party {line.party!r} did not say hello first", Refusal.INVALID)
+            self._check_position(line.party, message)
             return
         if line.hello.incarnation < self._host.incarnation(line.party):
             raise _replaced(line.party)
         if isinstance(message, Hello):
             raise MessageRefused(f"party {line.party!r} said hello twice on one line", Refusal.INVALID)
+
+    def _check_position(self, party: str, hello: Hello) -> None:
+        """Refuse a party whose state is from another life of this run than the server's."""
+        if hello.run_hash != self._run_hash or hello.incarnation < self._host.incarnation(party):
+            return  # the host will say what is wrong
+        coordinator = self._host.coordinator
+        served, kept = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.kept(party))
+        remedy = "put back the newest state of both, or start over at every side with --fresh"
+        if hello.done > served:
+            raise MessageRefused(
+                f"party {party!r} goes on at step {hello.done + 1}, but the server knows it only up to step {served}: "
+                f"the server was started over or has lost its state; {remedy}",
+                Refusal.MISMATCH,
+            )
+        if hello.done < kept:
+            raise MessageRefused(
+                f"party {party!r} goes on at step {hello.done + 1}, but had told the server that it has step {kept} "
+                f"safe: it was started over or has lost its state; {remedy}",
+                Refusal.MISMATCH,
+            )
 
     def _put_in_place(self, line: Line, hello: Hello) -> None:
         """A new line takes the place of the party's older one."""

@@ -172,8 +172,6 @@ class Host:
                 return []
 
     def _hello(self, sender: str, hello: Hello) -> list[Reply]:
-        self._register.check(sender, hello)
-        self._check_position(sender, hello.done)
         self._register.admit(sender, hello)
         if self.coordinator is None or self._trials is None or self._labels is None:
             return [Reply(sender, Welcome(-1))]
@@ -183,24 +181,6 @@ class Host:
         else:
             replies.append(Reply(sender, self._labels))
         return replies + self.coordinator.resend(sender, hello.done)
-
-    def _check_position(self, sender: str, done: int) -> None:
-        """Refuse a party whose state is from another life of this run than the server's."""
-        training = self.coordinator
-        served, kept = (-1, -1) if training is None else (training.served(sender), training.kept(sender))
-        remedy = "put back the newest state of both sides, or start over at every side with --fresh"
-        if done > served:
-            raise MessageRefused(
-                f"party {sender!r} goes on at step {done + 1}, but the server knows its steps only up to {served}: "
-                f"the server was started over or has lost its state; {remedy}",
-                Refusal.MISMATCH,
-            )
-        if done < kept:
-            raise MessageRefused(
-                f"party {sender!r} goes on at step {done + 1}, but had its state safe after step {kept}: "
-                f"it was started over or has lost its state; {remedy}",
-                Refusal.MISMATCH,
-            )
 
     def _finish(self, sender: str, model_hash: bytes) -> None:
         coordinator, _ = self._training(sender)

@@ -1,11 +1,12 @@
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from fdml.bench import registry
 from fdml.bench.measure import Report
-from fdml.bench.registry import BENCHMARKS, run_benchmark
+from fdml.bench.registry import BENCHMARKS, Benchmark, run_benchmark
 from fdml.errors import MissingExtra, SettingsError
 
 REPORT = Report("fake", "?", [], {}, {}, "abc")
@@ -16,16 +17,30 @@ def test_an_unknown_name_lists_the_valid_ones():
         run_benchmark("kernel", str)
 
 
-def test_a_benchmark_is_run_by_its_name(monkeypatch: pytest.MonkeyPatch):
-    heard: list[str] = []
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch):
+    """A benchmark that takes `seeds` and says what it was called with."""
 
-    def fake(progress):
-        progress("working")
+    def run(progress, **options):
+        progress(f"working {options}")
         return REPORT
 
-    monkeypatch.setitem(BENCHMARKS, "fake", fake)
-    assert run_benchmark("fake", heard.append) is REPORT
-    assert heard == ["working"]
+    monkeypatch.setitem(sys.modules, "fake_benchmark", SimpleNamespace(run=run))
+    monkeypatch.setitem(BENCHMARKS, "fake", Benchmark("fake_benchmark", ("seeds",)))
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_benchmark_is_run_by_its_name_with_the_options_that_were_given():
+    heard: list[str] = []
+    assert run_benchmark("fake", heard.append, seeds=None, first=None) is REPORT
+    assert run_benchmark("fake", heard.append, seeds=3, first=None) is REPORT
+    assert heard == ["working {}", "working {'seeds': 3}"]
+
+
+@pytest.mark.usefixtures("fake")
+def test_an_option_that_a_benchmark_does_not_take_is_refused():
+    with pytest.raises(SettingsError, match="'fake' takes no --first; leave it out"):
+        run_benchmark("fake", str, first=3)
 
 
 def test_a_missing_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

@@ -163,7 +163,7 @@ class Cluster:
     def finish(self, seconds: float = _DEADLINE) -> None:
         """Wait until the last start of every member has ended well."""
         deadline = time.monotonic() + seconds
-        for name in self.parties + ("server",):
+        for name in (*self.parties, "server"):
             self.members[name].expect(0, seconds=max(1.0, deadline - time.monotonic()))
 
     def stop(self) -> None:
