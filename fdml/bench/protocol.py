@@ -140,7 +140,7 @@ def _command(seed: int) -> str:
 
 def run(progress: Progress, first: int = 0, seeds: int = 10_000) -> Report:
     """Run `seeds` seeds from `first` on; the first that breaks a promise ends it."""
-    of_machine = machine()
+    of_machine, made_by = machine(), commit()
     counts: list[Counter[str]] = []
     for seed in range(first, first + seeds):
         outcome = run_seed(seed)
@@ -150,7 +150,7 @@ def run(progress: Progress, first: int = 0, seeds: int = 10_000) -> Report:
         if len(counts) % _TELL_EVERY == 0:
             progress(f"{len(counts):,} of {seeds:,} seeds, no promise broken")
     question = f"Does the protocol keep its promises whatever happens? In all seeds from {first} to {seed}, yes."
-    return Report("protocol", question, _rows(counts), {}, of_machine, commit())
+    return Report("protocol", question, _rows(counts), {}, of_machine, made_by)
 
 
 def _rows(counts: Sequence[Counter[str]]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from time import process_time
 
 import pytest
 
@@ -19,7 +20,9 @@ from fdml.server.journal import Journal
 
 @pytest.mark.slow
 def test_a_thousand_seeds_break_no_promise():
+    began = process_time()
     report = run_benchmark("protocol", str, first=0, seeds=1000)
+    assert process_time() - began < 120.0
     totals = {row["contender"]: row.get("total") for row in report.results}
     assert totals["server crashes"] > 500
     assert totals["party crashes"] > 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from fdml.data.disk import FolderDisk
 from fdml.exchange.certificates import Authority, Credentials, host_name
 from fdml.exchange.fixed_point import encode
 from fdml.exchange.grpc_line import JOIN, PARTY_HEADER, Address, ask_status
-from fdml.exchange.messages import Finished, FromParty, FromServer, Hello, Labels, Push, Release, Total
+from fdml.exchange.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.exchange.wire import decode_from_server, encode_from_party
 from fdml.server.grpc_server import GrpcServer
 from fdml.server.host import Charter, Host
@@ -94,12 +94,14 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
 class RawLine:
     """One stream to the server that sends what it is told to and nothing else."""
 
-    def __init__(self, target: str, credentials: Credentials | None, party: str = "", run: str = "e2e") -> None:
+    def __init__(
+        self, target: str, credentials: Credentials | None, party: str = "", seconds: float | None = SECONDS
+    ) -> None:
         self._outgoing: list[bytes | None] = []
         self._more = threading.Condition()
-        self._channel = raw_channel(target, credentials, run)
+        self._channel = raw_channel(target, credentials)
         header = ((PARTY_HEADER, party.encode().hex()),) if party else ()
-        self._call = self._channel.stream_stream(JOIN)(self._requests(), metadata=header, timeout=SECONDS)
+        self._call = self._channel.stream_stream(JOIN)(self._requests(), metadata=header, timeout=seconds)
 
     def __enter__(self) -> RawLine:
         return self
@@ -146,11 +148,11 @@ class RawLine:
         return grpc.StatusCode.OK, ""
 
 
-def raw_channel(target: str, credentials: Credentials | None, run: str) -> grpc.Channel:
+def raw_channel(target: str, credentials: Credentials | None) -> grpc.Channel:
     if credentials is None:
         return grpc.insecure_channel(target)
     keys = (credentials.key or None, credentials.certificate or None)
-    options = [("grpc.ssl_target_name_override", host_name(run)), ("grpc.max_send_message_length", -1)]
+    options = [("grpc.ssl_target_name_override", host_name("e2e")), ("grpc.max_send_message_length", -1)]
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(credentials.authority, *keys), options)
 
 
@@ -158,34 +160,46 @@ def labels() -> Labels:
     return Labels(1, np.arange(ROWS) % 2.0, np.arange(HELD_OUT) % 2.0, np.ones(ROWS), np.ones(HELD_OUT))
 
 
-def push(step: int, rows: int = BLOCK) -> Push:
-    return Push(step, Release(encode(np.full(rows, 0.25 * step))))
+def push(step: int, rows: int = BLOCK, value: float = 0.25) -> Push:
+    return Push(step, Release(encode(np.full(rows, value * step))))
 
 
 class Honest:
     """Two parties that keep to the protocol, step by step, to see that they are not disturbed."""
 
     def __init__(self, run: Served) -> None:
-        self._lines = [RawLine(run.target, run.credentials(party)) for party in run.settings.parties]
-        self._lines[0].say(run.hello(), labels())
-        self._lines[1].say(run.hello())
-        self._lines[1].hear(Labels)
+        self._run = run
+        self._incarnations = dict.fromkeys(run.settings.parties, 1)
+        self.lines = {party: self._line(party) for party in run.settings.parties}
+        self.lines["ann"].say(run.hello(), labels())
+        self.lines["bob"].say(run.hello())
+        self.lines["bob"].hear(Labels)
         self.step = 0
+
+    def _line(self, party: str) -> RawLine:
+        return RawLine(self._run.target, self._run.credentials(party), seconds=None)
 
     def advance(self) -> None:
         """One more step; both must be served."""
-        for line in self._lines:
+        for line in self.lines.values():
             line.say(push(self.step))
-        for line in self._lines:
+        for line in self.lines.values():
             total = line.hear(Total)
             assert total.step == self.step
             assert np.array_equal(total.values, 2 * push(self.step).release.values)
         self.step += 1
 
+    def misbehave(self, party: str, *messages: FromParty | bytes) -> tuple[grpc.StatusCode, str]:
+        """Say something on a party's own line that ends it."""
+        return self.lines[party].say(*messages).end()
+
+    def come_back(self, party: str, incarnation: int | None = None) -> None:
+        """Make a new line in place of the broken one."""
+        self._incarnations[party] = incarnation or self._incarnations[party]
+        self.lines[party].__exit__()
+        self.lines[party] = self._line(party)
+        self.lines[party].say(self._run.hello(self._incarnations[party], done=self.step - 1)).hear(Welcome)
+
     def close(self) -> None:
-        for line in self._lines:
+        for line in self.lines.values():
             line.__exit__()
-
-
-def everything(parties: Sequence[str]) -> Finished:
-    return Finished(b"0" * 32)

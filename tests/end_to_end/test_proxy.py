@@ -1,0 +1,99 @@
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from tests.end_to_end.proxy import Proxy
+
+
+@contextmanager
+def echo():
+    """A server that says everything back; gives its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer(line):
+        with line:
+            while data := line.recv(65536):
+                line.sendall(data)
+
+    def serve():
+        while True:
+            try:
+                line, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(line,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@pytest.fixture
+def proxy():
+    with echo() as port:
+        made = Proxy(port)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def line(proxy):
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as made:
+        yield made
+
+
+def said_back(line, data):
+    began = time.monotonic()
+    line.sendall(data)
+    heard = b""
+    while len(heard) < len(data):
+        heard += line.recv(65536)
+    assert heard == data
+    return time.monotonic() - began
+
+
+def test_what_goes_in_comes_out(line):
+    assert said_back(line, bytes(range(256)) * 4096) < 2
+
+
+def test_a_cut_breaks_every_connection_and_refuses_new_ones_until_it_is_healed(proxy, line):
+    said_back(line, b"before")
+    proxy.cut()
+    with pytest.raises(ConnectionResetError):
+        line.recv(1)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
+    proxy.heal()
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as again:
+        said_back(again, b"after")
+
+
+def test_a_stall_holds_everything_back_until_it_is_healed(proxy, line):
+    said_back(line, b"before")
+    proxy.stall()
+    line.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        said_back(line, b"held")
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as other:
+        other.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            said_back(other, b"held")
+        proxy.heal()
+        line.settimeout(5)
+        other.settimeout(5)
+        assert line.recv(10) == other.recv(10) == b"held"
+
+
+def test_a_delay_is_there_in_both_directions_but_does_not_slow(proxy, line):
+    proxy.delay(0.1)
+    assert 0.2 <= said_back(line, b"x") < 1
+    assert said_back(line, bytes(10**6)) < 1
+
+
+def test_a_slowed_line_passes_so_many_bytes_a_second(proxy, line):
+    proxy.slow(200_000)
+    assert 0.4 <= said_back(line, bytes(100_000)) < 2
