@@ -131,17 +131,20 @@ class Worker:
 
     def learn(self, total: Total) -> Iterator[tuple[int, Release]]:
         """Learn from the total of the current step, then push ahead."""
-        homework, visit = self._homework, self._homework.schedule.visit(self.step)
+        visit = self._homework.schedule.visit(self.step)
         scores, own_then = self._outbox.settle(total)
-        if visit.epoch * homework.schedule.blocks == self.step:
-            self.loss_sum = 0.0
-        if homework.watch_loss:
-            values = homework.loss.value(scores, homework.labels[visit.start : visit.stop])
-            self.loss_sum += float(values @ homework.weights[visit.start : visit.stop])
-        for turn in range(homework.schedule.passes):
-            self.model.learn(homework.rows, self._lesson(visit, turn, scores, own_then))
+        for turn in range(self._homework.schedule.passes):
+            self.model.learn(self._homework.rows, self._lesson(visit, turn, scores, own_then))
         self.step += 1
         yield from self._push_ahead()
+        if self._homework.watch_loss:  # after the push, so that nobody waits for it
+            self._add_loss(visit, scores)
+
+    def _add_loss(self, visit: Visit, scores: Floats) -> None:
+        homework = self._homework
+        values = homework.loss.value(scores, homework.labels[visit.start : visit.stop])
+        first = (self.step - 1) % homework.schedule.blocks == 0
+        self.loss_sum = (0.0 if first else self.loss_sum) + float(values @ homework.weights[visit.start : visit.stop])
 
     def _push_ahead(self) -> Iterator[tuple[int, Release]]:
         schedule = self._homework.schedule

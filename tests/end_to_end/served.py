@@ -95,7 +95,7 @@ class RawLine:
     """One stream to the server that sends what it is told to and nothing else."""
 
     def __init__(
-        self, target: str, credentials: Credentials | None, party: str = "", seconds: float | None = SECONDS
+        self, target: str, credentials: Credentials | None, party: str = "", seconds: float = SECONDS
     ) -> None:
         self._outgoing: list[bytes | None] = []
         self._more = threading.Condition()
@@ -177,7 +177,7 @@ class Honest:
         self.step = 0
 
     def _line(self, party: str) -> RawLine:
-        return RawLine(self._run.target, self._run.credentials(party), seconds=None)
+        return RawLine(self._run.target, self._run.credentials(party), seconds=60.0)
 
     def advance(self) -> None:
         """One more step; both must be served."""

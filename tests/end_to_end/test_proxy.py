@@ -1,7 +1,7 @@
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -14,7 +14,7 @@ def echo():
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer(line):
-        with line:
+        with line, suppress(OSError):
             while data := line.recv(65536):
                 line.sendall(data)
 
