@@ -94,9 +94,7 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
 class RawLine:
     """One stream to the server that sends what it is told to and nothing else."""
 
-    def __init__(
-        self, target: str, credentials: Credentials | None, party: str = "", seconds: float = SECONDS
-    ) -> None:
+    def __init__(self, target: str, credentials: Credentials | None, party: str = "", seconds: float = SECONDS) -> None:
         self._outgoing: list[bytes | None] = []
         self._more = threading.Condition()
         self._channel = raw_channel(target, credentials)
