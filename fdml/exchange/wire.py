@@ -121,7 +121,7 @@ def _floats_out(values: NDArray[np.float64]) -> bytes:
 def _floats_in(raw: bytes) -> NDArray[np.float64]:
     if len(raw) % 8:
         raise _invalid(f"labels of {len(raw)} bytes, which is no whole number of float64")
-    values = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)
+    values = np.frombuffer(raw, dtype="<f8").astype(np.float64)  # a copy: kernels compile anew for read-only arrays
     if not np.isfinite(values).all():
         raise _invalid("labels or weights that are not finite numbers")
     return values

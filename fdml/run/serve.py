@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fdml.data.disk import FolderDisk
+from fdml.data.shuffle import permutation
 from fdml.errors import SettingsError, StateDamaged
 from fdml.exchange.certificates import Credentials, Identity, own_credentials
 from fdml.exchange.messages import Metrics
@@ -41,6 +42,7 @@ def serve(
             return host
         if host.rows:
             say(f"going on with a run of {host.rows} rows")
+        permutation(1, "so that it is compiled or loaded before anyone waits for it")
         _listen(host, settings, address, credentials, say)
     return host
 
