@@ -30,7 +30,17 @@ from fdml.run.store import read_archive, write_archive
 from fdml.settings import Loss, ModelSettings, Task, TrainingSettings, loss_for
 
 ModelChoice = str | ModuleFactory
-_TRAINING = tuple(TrainingSettings.model_fields.keys() - {"seed", "patience"})
+_TRAINING = (
+    "epochs",
+    "batch_size",
+    "batches_per_block",
+    "passes",
+    "lookahead",
+    "staleness",
+    "echo",
+    "learning_rate",
+    "decay",
+)
 _MODEL = ("hidden", "factors", "l2", "rule", "momentum")
 
 
