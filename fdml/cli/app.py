@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -31,8 +32,12 @@ def main() -> None:
     """Run the command; what fdml can explain becomes one line and exit code 1. Ctrl-C ends with exit code 130."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, _as_ctrl_c)
     try:
         app()
     except FdmlError as error:
         sys.exit(f"fdml: {error}")
+
+
+def _as_ctrl_c(_: int, __: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)

@@ -232,7 +232,7 @@ class GrpcLine:
                 f"no server at {self._address.target} for {self._patience:g} s ({self._trouble}); "
                 f"start `fdml serve`, check the address, then run the same command again"
             )
-        names = ", ".join(repr(name) for name in self._courier.waits_for) or "the server"
+        names = ", ".join(repr(name) for name in self._courier.waits_for) or f"the server at {self._address.target}"
         return WaitedTooLong(
             f"party {self._address.party!r} waited {self._patience:g} s {what} for {names}; "
             f"see what holds it up, then run the same command again: it goes on where it stopped"

@@ -20,6 +20,10 @@ from fdml.settings import check_parties
 
 _EXAMPLE_ROWS = 4000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ADDRESS = re.compile(r'[^\s"\\]+:[0-9]{1,5}')
+_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
+"""What a name in a TOML file cannot hold as it is."""
+_PARTS = ("party.toml", "data.csv", "keys")
 
 _RUN = """# Agreed by all parties; every side needs the same file.
 name = "{name}"
@@ -55,8 +59,8 @@ l2 = 1e-4
 
 def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None = None) -> None:
     """Write a run for these parties; the first holds the labels. Nothing that is there is overwritten."""
-    _check(folder, parties)
-    run = name or folder.resolve().name
+    _check(folder, parties, server)
+    run = _QUOTED.sub("-", name or folder.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
     listed = ", ".join(f'"{party}"' for party in parties)
     (folder / "run.toml").write_text(
@@ -82,13 +86,18 @@ def write_keys(folder: Path, run: str, parties: Sequence[str]) -> None:
     (folder / "authority" / "certificate.pem").write_bytes(authority.certificate)
 
 
-def _check(folder: Path, parties: Sequence[str]) -> None:
+def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     check_parties(tuple(parties), parties[0] if parties else "")
     for party in parties:
         if not _NAME.fullmatch(party) or party in ("server", "authority"):
             raise SettingsError(f"party name {party!r} will not do; use letters, digits, '-', '_' and '.'")
     if (folder / "run.toml").exists():
         raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
+    for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):
+        if (folder / name).exists():
+            raise SettingsError(f"{str(folder / name)!r} would be overwritten; move it away, or choose another folder")
+    if not _ADDRESS.fullmatch(server):
+        raise SettingsError(f"the server's address {server!r} will not do; write it as host:port, like 127.0.0.1:7443")
 
 
 def _example(frame: Any, number: int, parties: int) -> Any:

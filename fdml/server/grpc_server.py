@@ -32,8 +32,8 @@ _MOST_UNTOLD = 16
 """Messages of one line that may be stored before its party is told so."""
 _TELL_SECONDS = 0.2
 _NOTICE_SECONDS = 1.0
-_FLUSH_SECONDS = 2.0
-"""How long streams may take to end once the run is over."""
+_FLUSH_SECONDS = 1.0
+"""How long streams may take to end once the server ends."""
 _FAREWELL_SECONDS = 15.0
 """How long a server whose run is over waits for parties that may not know yet that all is stored."""
 
@@ -87,7 +87,9 @@ class GrpcServer:
         self._plain = plain
         self._inbox: deque[tuple[Line, bytes]] = deque()
         self._wake = asyncio.Event()
+        self._open: set[Line] = set()
         self._lines: dict[str, Line] = {}
+        """For every party the line on which it was last welcomed."""
         self._untold: dict[Line, None] = {}
         self._waits = {party: Waits() for party in settings.parties}
         self._bytes_in: Counter[str] = Counter()
@@ -122,10 +124,14 @@ class GrpcServer:
         finally:
             for task in clockwork:
                 task.cancel()
-            await server.stop(grace=_FLUSH_SECONDS if self._host.finished else 0.0)
+            for line in self._open:
+                line.outgoing.put_nowait(None)
+            await server.stop(grace=_FLUSH_SECONDS)
+            await _settled()
 
     async def _join(self, requests: AsyncIterator[bytes], context: Context) -> None:
         line = Line(await self._identify(context))
+        self._open.add(line)
         reader = asyncio.create_task(self._read(line, requests))
         try:
             while (item := await line.outgoing.get()) is not None:
@@ -137,6 +143,7 @@ class GrpcServer:
         finally:
             reader.cancel()
             line.broken = True
+            self._open.discard(line)
             if self._lines.get(line.party) is line:
                 del self._lines[line.party]
 
@@ -177,7 +184,8 @@ class GrpcServer:
         silence = 10 * self._settings.training.patience
         while not self._host.finished:
             try:
-                await asyncio.wait_for(self._wake.wait(), silence)
+                async with asyncio.timeout(silence):  # wait_for may swallow a Ctrl-C on Python 3.11
+                    await self._wake.wait()
             except TimeoutError:
                 missing = [name for name in self._settings.parties if not self._host.has_finished(name)]
                 raise WaitedTooLong(
@@ -193,7 +201,8 @@ class GrpcServer:
         deadline = time.monotonic() + min(_FAREWELL_SECONDS, self._settings.training.patience)
         while len(self._departed) < len(self._settings.parties) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), deadline - time.monotonic())
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await self._wake.wait()
             self._wake.clear()
             self._turn()
 
@@ -374,6 +383,13 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
         [(credentials.key, credentials.certificate)], credentials.authority, require_client_auth=True
     )
     return int(server.add_secure_port(address, ours))
+
+
+async def _settled() -> None:
+    """Let gRPC's own tasks end by themselves; cancelled, they would print where they were."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    if rest:
+        await asyncio.wait(rest, timeout=_FLUSH_SECONDS)
 
 
 def _claimed(context: Context) -> str:

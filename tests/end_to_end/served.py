@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -66,29 +67,34 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
     settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen)
     host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(folder / "state"))
     found = Served(settings, host, Authority("e2e"), plain=plain)
-    ready = threading.Event()
     keys = None if plain else found.authority.issue("server", "server")
-    loop, task = asyncio.new_event_loop(), []
+    ready, ended = threading.Event(), threading.Event()
 
     def listening(port: int) -> None:
         found.port = port
         ready.set()
 
     async def live() -> None:
-        task.append(asyncio.current_task())
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await GrpcServer(host, settings, plain=plain).run("127.0.0.1:0", keys, listening)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(live(),), name="served")
-    thread.start()
+    serving = asyncio.run_coroutine_threadsafe(live(), _loop())
     try:
         assert ready.wait(SECONDS)
         yield found
     finally:
-        loop.call_soon_threadsafe(task[0].cancel)
-        thread.join(SECONDS)
-        assert not thread.is_alive()
-        loop.close()
+        serving.cancel()
+        assert ended.wait(SECONDS)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One loop for all servers of this process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="served", daemon=True).start()
+    return loop
 
 
 class RawLine:

@@ -1,0 +1,135 @@
+"""Nobody waits for ever: a wait that takes longer than the run's patience ends with exit code 1 and a name."""
+
+import contextlib
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.end_to_end.cluster import Cluster, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deadlines")]
+PATIENCE = 3.0
+LATE = 6.0
+"""Seconds past the patience in which a process must have ended."""
+
+
+@contextlib.contextmanager
+def waiting(home, parties=("ann", "bob", "cyd"), **training):
+    cluster = Cluster(home, parties, patience=PATIENCE, **training)
+    try:
+        yield cluster
+    finally:
+        for member in cluster.members.values():
+            with contextlib.suppress(ProcessLookupError):
+                member.send(signal.SIGCONT)
+        cluster.stop()
+
+
+def gave_up(cluster, *names):
+    """What these parties said as they ended with exit code 1."""
+    return {name: cluster[name].expect(1, seconds=PATIENCE + LATE) for name in names}
+
+
+def one_never_joins(home):
+    with waiting(home) as cluster:
+        cluster.serve()
+        cluster.join("ann")
+        cluster.join("bob")
+        until(lambda: cluster.standing()["bob"].waiting_seconds > 1, "bob waits")
+        standing = cluster.standing()
+        return gave_up(cluster, "ann", "bob"), {name: list(found.waits_for) for name, found in standing.items()}
+
+
+def the_label_party_never_joins(home):
+    with waiting(home) as cluster:
+        cluster.serve()
+        cluster.join("bob")
+        until(lambda: cluster.standing()["bob"].waiting_seconds > 1, "bob waits")
+        standing = cluster.standing()
+        return gave_up(cluster, "bob"), {name: list(found.waits_for) for name, found in standing.items()}
+
+
+def no_server(home):
+    with waiting(home) as cluster:
+        cluster.join("ann")
+        cluster.join("bob")
+        return gave_up(cluster, "ann", "bob"), f"127.0.0.1:{cluster.port}"
+
+
+def one_is_stopped(home, who):
+    """Everyone trains, then one process is stopped as by Ctrl-Z; later it goes on and finds itself alone."""
+    with waiting(home, epochs=2000) as cluster:
+        cluster.start()
+        cluster.await_step(20)
+        cluster[who].send(signal.SIGSTOP)
+        others = [name for name in cluster.parties if name != who]
+        said = gave_up(cluster, *others)
+        cluster[who].send(signal.SIGCONT)
+        if who != "server":
+            said |= gave_up(cluster, who)
+        return said, f"127.0.0.1:{cluster.port}"
+
+
+def the_label_party_waits_for_the_end(home):
+    """At a high staleness the label party is done long before bob, who is stopped."""
+    with waiting(home, ("ann", "bob"), staleness=1000, epochs=20, lookahead=0) as cluster:
+        cluster.start()
+        cluster.await_step(1, "bob")
+        cluster["bob"].send(signal.SIGSTOP)
+        return gave_up(cluster, "ann"), cluster.standing()["bob"].served
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """All at once, as they mostly wait."""
+    home = tmp_path_factory.mktemp("deadlines")
+    with ThreadPoolExecutor() as pool:
+        found = {
+            work.__name__: pool.submit(work, home / work.__name__)
+            for work in (one_never_joins, the_label_party_never_joins, no_server, the_label_party_waits_for_the_end)
+        }
+        for who in ("bob", "server"):
+            found[f"{who} is stopped"] = pool.submit(one_is_stopped, home / who, who)
+        return found
+
+
+def test_a_party_that_never_joins_is_named_by_the_others(runs):
+    said, waits_for = runs["one_never_joins"].result()
+    assert waits_for == {"ann": ["cyd"], "bob": ["cyd"], "cyd": []}
+    for party in ("ann", "bob"):
+        assert f"party '{party}' waited 3 s at step 0 for 'cyd'" in said[party]
+
+
+def test_a_label_party_that_never_joins_is_named_too(runs):
+    said, waits_for = runs["the_label_party_never_joins"].result()
+    assert waits_for == {"ann": [], "bob": ["ann"], "cyd": []}
+    assert "party 'bob' waited 3 s for the labels for 'ann'" in said["bob"]
+
+
+def test_without_a_server_the_address_is_named(runs):
+    said, address = runs["no_server"].result()
+    for party in ("ann", "bob"):
+        assert f"no server at {address} for 3 s" in said[party]
+        assert "fdml serve" in said[party]
+
+
+def test_a_stopped_party_is_named_by_the_others_and_names_them_when_it_goes_on(runs):
+    said, _ = runs["bob is stopped"].result()
+    for party in ("ann", "cyd"):
+        assert "for 'bob'" in said[party]
+        assert "it goes on where it stopped" in said[party]
+    assert "'ann'" in said["bob"]
+
+
+def test_a_stopped_server_is_named_by_its_address(runs):
+    said, address = runs["server is stopped"].result()
+    for party in ("ann", "bob", "cyd"):
+        assert address in said[party]
+
+
+def test_a_label_party_that_waits_to_judge_the_end_names_who_is_still_training(runs):
+    said, bob = runs["the_label_party_waits_for_the_end"].result()
+    assert bob < 319
+    assert "for the held-out rows of epoch" in said["ann"]
+    assert "for 'bob'" in said["ann"]

@@ -1,0 +1,168 @@
+"""Processes that end in the middle of a run and are started again: the run goes on, or says why it cannot."""
+
+import shutil
+import signal
+from contextlib import ExitStack
+
+import pytest
+
+from tests.end_to_end.cluster import Cluster, running, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("restarts")]
+LONG = 30
+"""Epochs of a run that can be caught in the middle."""
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """The model hashes of a run that was left alone."""
+    with running(tmp_path_factory.mktemp("calm") / "run", epochs=LONG) as cluster:
+        cluster.start()
+        cluster.finish()
+        return cluster.model_hashes()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with running(tmp_path / "run", epochs=LONG) as made:
+        yield made
+
+
+def started(cluster: Cluster, step: int = 40) -> Cluster:
+    cluster.start()
+    cluster.await_step(step)
+    return cluster
+
+
+def test_a_killed_server_goes_on_with_the_same_command(cluster, calm):
+    started(cluster)["server"].kill()
+    assert cluster["ann"].code is None
+    assert cluster["bob"].code is None
+    cluster.serve()
+    cluster.finish()
+    assert cluster.model_hashes() == calm
+    assert "going on with a run of 320 rows" in cluster["server"].text
+
+
+@pytest.mark.parametrize("party", ["ann", "bob"])
+def test_a_killed_party_goes_on_with_the_same_command(cluster, calm, party):
+    started(cluster)[party].kill()
+    until(lambda: not cluster.standing()[party].connected, f"{party} is away")
+    cluster.join(party)
+    cluster.finish()
+    assert cluster.model_hashes() == calm
+
+
+def test_everyone_killed_and_started_again_in_another_order(cluster, calm):
+    started(cluster)
+    for member in cluster.members.values():
+        member.kill()
+    for party in reversed(cluster.parties):
+        cluster.join(party)
+    cluster.serve()
+    cluster.finish()
+    assert cluster.model_hashes() == calm
+
+
+def test_an_older_process_is_shut_out_by_a_newer_start_and_says_so(cluster, calm, tmp_path):
+    """The folder was copied to another machine, say, while the old process only seemed to be gone."""
+    older = started(cluster)["bob"]
+    older.send(signal.SIGSTOP)
+    shutil.copytree(cluster.home / "bob", cluster.home / "bob-2")
+    newer = cluster.join("bob-2")
+    cluster.members["bob"] = newer
+    until(lambda: cluster.standing()["bob"].incarnation == 2, "the newer start joins")
+    older.send(signal.SIGCONT)
+    older.expect(1, "party 'bob' was started again since; this older process ends here", seconds=15)
+    cluster.finish()
+    assert cluster.model_hashes() == calm
+
+
+def test_two_servers_do_not_share_a_port_or_a_state(cluster, tmp_path):
+    cluster.serve()
+    until(lambda: cluster.status().run == "e2e", "the server runs")
+    before = (cluster.home / "server" / "state" / "run").read_bytes()
+    with ExitStack() as stack:
+        other = stack.enter_context(running(tmp_path / "other"))
+        other.change(f":{other.port}", f":{cluster.port}")
+        rivals = [cluster.serve(), cluster.serve("--fresh"), other.serve()]
+        for rival, words in zip(
+            rivals, ["in use", "in use", f"cannot listen at '127.0.0.1:{cluster.port}'"], strict=True
+        ):
+            rival.expect(1, "fdml: ", words, seconds=15)
+    assert (cluster.home / "server" / "state" / "run").read_bytes() == before
+    assert cluster.status().run == "e2e", "the first one is still there"
+
+
+def test_another_run_toml_is_refused_and_fresh_starts_over_at_every_side(cluster, calm):
+    started(cluster)
+    for member in cluster.members.values():
+        member.kill()
+    cluster.change("epochs = 30", "epochs = 31")
+    cluster.start()
+    cluster["server"].expect(1, "run.toml has changed since this run began", "--fresh", seconds=15)
+    for party in cluster.parties:
+        cluster[party].expect(1, "belongs to another run.toml", "--fresh", seconds=15)
+    cluster.change("epochs = 31", "epochs = 30")
+    cluster.start("--fresh")
+    cluster.finish()
+    assert cluster.model_hashes() == calm
+    assert "going on" not in cluster["server"].text
+
+
+def test_fresh_at_one_side_only_is_refused_with_what_to_do(tmp_path):
+    with running(tmp_path / "run", epochs=5000) as cluster:
+        started(cluster)
+        until((cluster.home / "bob" / "state" / "checkpoint.0").exists, "bob has saved its state twice")
+        cluster.await_step(cluster.standing()["bob"].served + 20)
+        cluster["bob"].kill()
+        cluster.join("bob", "--fresh").expect(1, "it was started over or has lost its state", "--fresh", seconds=15)
+        cluster["server"].kill()
+        cluster.serve("--fresh")
+        said = "the server was started over or has lost its state; put back the newest state of both, or start over"
+        cluster["ann"].expect(1, said, seconds=15)
+
+
+def test_parties_that_mean_different_runs_or_rows_say_so(tmp_path):
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(running(tmp_path / name, epochs=LONG)) for name in ("one", "two"))
+        lines = (one.home / "bob" / "data.csv").read_text().splitlines()
+        (one.home / "bob" / "data.csv").write_text("\n".join([*lines[:-1], "999" + lines[-1][lines[-1].index(",") :]]))
+        shutil.copy(two.home / "run.toml", two.home / "bob" / "other.toml")
+        party = two.home / "bob" / "party.toml"
+        party.write_text(party.read_text().replace("../run.toml", "other.toml"))
+        (two.home / "bob" / "other.toml").write_text((two.home / "run.toml").read_text() + "seed = 9\n")
+        for cluster in (one, two):
+            cluster.serve()
+            cluster.join("ann")
+        for cluster in (one, two):
+            until(lambda cluster=cluster: cluster.standing()["ann"].connected, "ann has joined")
+            cluster.join("bob")
+        one["bob"].expect(1, "party 'bob' has other rows than 'ann'", "check the ids", seconds=15)
+        two["bob"].expect(1, "party 'bob' has a run.toml with hash", "give both the same file", seconds=15)
+        assert one["ann"].code is two["ann"].code is None
+        assert one.status().refused == two.status().refused == {"mismatch": 1}
+
+
+def test_a_finished_run_is_not_trained_again(cluster, calm):
+    cluster.start()
+    cluster.finish()
+    models = {party: (cluster.home / party / "model.npz").read_bytes() for party in cluster.parties}
+    cluster.start()
+    cluster.finish(seconds=20)
+    assert cluster.model_hashes() == calm
+    assert "was finished before" in cluster["server"].text
+    for party in cluster.parties:
+        assert "had finished before" in cluster[party].text
+        assert (cluster.home / party / "model.npz").read_bytes() == models[party]
+
+
+def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_stored(cluster, calm):
+    """It is killed before it hears that the server has everything, and started again while the server says farewell."""
+    cluster.start()
+    stored = cluster.home / "bob" / "state" / "result"
+    until(stored.exists, "bob has trained to the end", 60)
+    cluster["bob"].kill()
+    cluster.join("bob")
+    cluster.finish(seconds=25)
+    assert cluster.model_hashes() == calm
