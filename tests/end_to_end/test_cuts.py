@@ -125,7 +125,7 @@ def test_at_staleness_0_the_others_wait_for_the_party_by_name(runs, fault):
     seen = runs[0].result().seen[fault]
     assert seen.ahead == {"ann": 0, "bob": 0}
     assert seen.waits_for == {"ann": ["cyd"], "bob": ["cyd"]}
-    assert all(SECONDS - 1 < since < SECONDS + 1 for since in seen.since.values())
+    assert all(SECONDS - 2 < since for since in seen.since.values()), seen.since
     assert not seen.moved
 
 
