@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,3 +47,16 @@ def train_on(problem: Problem, model: ModelSettings, **training: object) -> Outc
     models = dict.fromkeys(problem.train.parts, model)
     settings = TrainingSettings(**training)
     return simulate(Plan(settings, models, problem.label_party, problem.loss, problem.code.outputs), problem.train)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal tests out one by one, but keep a file of end-to-end tests together: they share processes."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there where xdist runs the tests
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return path if "end_to_end" in path else nodeid
+
+    return ByFile(config, log)

@@ -193,7 +193,7 @@ class Cluster:
         """How each party stands."""
         return {party.name: party for party in self.status().parties}
 
-    def await_step(self, step: int, party: str | None = None, seconds: float = 30.0) -> float:
+    def await_step(self, step: int, party: str | None = None, seconds: float = _DEADLINE) -> float:
         """Wait until a party was served a step; returns the seconds it took."""
         name = party or self.parties[0]
         return until(lambda: self.standing()[name].served >= step, f"{name} at step {step}", seconds)
@@ -218,7 +218,7 @@ def running(home: Path, *args: object, **training: object) -> Iterator[Cluster]:
         cluster.stop()
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = 30.0) -> float:
+def until(true: Callable[[], bool], what: str, seconds: float = _DEADLINE) -> float:
     """Wait until something is true, also while the server is away; returns the seconds it took."""
     began = time.monotonic()
     while True:

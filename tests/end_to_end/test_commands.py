@@ -13,7 +13,7 @@ import pytest
 from fdml.exchange.certificates import Authority, write_credentials
 from tests.end_to_end.cluster import Cluster, Started, Terminal, free_port, running, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("commands")]
+pytestmark = pytest.mark.slow
 EPOCHS = 40
 
 
@@ -43,12 +43,12 @@ def stop_three_terminals(home: Path) -> dict:
     cluster = Cluster(home, epochs=EPOCHS)
     try:
         cluster.start(kind=Terminal)
-        cluster.await_step(40, seconds=60)
+        cluster.await_step(40)
         stopped = dict(cluster.members)
         began = time.monotonic()
         for name, member in stopped.items():
             member.send(signal.SIGTERM if name == "bob" else signal.SIGINT)
-        codes = {name: member.wait(15) for name, member in stopped.items()}
+        codes = {name: member.wait() for name, member in stopped.items()}
         seconds = time.monotonic() - began
         left = processes_of(home)
         cluster.start()
@@ -66,10 +66,10 @@ def stop_simulate(home: Path) -> dict:
     first = second = None
     try:
         first = Terminal(home / "first.log", "simulate", run)
-        cluster.await_step(40, seconds=60)
+        cluster.await_step(40)
         began = time.monotonic()
         first.send(signal.SIGINT)
-        code = first.wait(15)
+        code = first.wait()
         seconds = time.monotonic() - began
         left = processes_of(home)
         second = Terminal(home / "second.log", "simulate", run, "--json", home / "out.json")
@@ -110,7 +110,7 @@ def one_line(text: str) -> str:
 def test_ctrl_c_and_kill_end_server_and_parties_within_seconds_and_leave_nothing_behind(stopped):
     found = stopped["stop_three_terminals"].result()
     assert found["codes"] == {"server": 130, "ann": 130, "bob": 130}
-    assert found["seconds"] < 6
+    assert found["seconds"] < 10
     assert found["left"] == []
 
 
@@ -129,7 +129,7 @@ def test_the_same_commands_go_on_to_the_same_models(stopped):
 def test_ctrl_c_ends_a_simulation_with_all_its_processes(stopped):
     found = stopped["stop_simulate"].result()
     assert found["code"] == 130
-    assert found["seconds"] < 8
+    assert found["seconds"] < 10
     assert found["left"] == []
     assert "stopped; `fdml simulate " in one_line(found["said"])
 
@@ -183,8 +183,8 @@ def test_status_can_be_asked_for_from_the_server_s_machine_or_a_party_s(tmp_path
             (cluster.home / name).rename(elsewhere / name)
             asked.append(command(tmp_path, "status", elsewhere / "run.toml"))
         for without, with_keys in zip(asked[::2], asked[1::2], strict=True):
-            without.wait(15)
-            with_keys.expect(0, "not joined yet", seconds=15)
+            without.wait()
+            with_keys.expect(0, "not joined yet")
 
 
 # What is refused before anything happens.
@@ -212,14 +212,14 @@ def test_plain_lines_are_for_loopback_only(tmp_path):
     with running(tmp_path / "run") as cluster:
         party = cluster.home / "bob" / "party.toml"
         party.write_text('server = "example.org:7443"\n' + party.read_text())
-        cluster.join("bob", "--plain").expect(1, "for loopback only", "'example.org:7443'", seconds=15)
+        cluster.join("bob", "--plain").expect(1, "for loopback only", "'example.org:7443'")
         cluster.change("127.0.0.1", "0.0.0.0")
         for each in (
             cluster.serve("--plain"),
             cluster.join("ann", "--plain"),
             command(tmp_path, "status", cluster.home / "run.toml", "--plain"),
         ):
-            each.expect(1, "plain lines are for loopback only", "leave --plain out", seconds=15)
+            each.expect(1, "plain lines are for loopback only", "leave --plain out")
 
 
 def test_a_run_on_plain_lines_gives_the_same_models(tmp_path, stopped):
@@ -242,9 +242,9 @@ def test_a_party_with_keys_that_will_not_do_says_so_at_once(tmp_path):
     with running(tmp_path / "run") as cluster:
         for words, credentials in bad.items():
             write_credentials(cluster.home / "bob" / "keys", credentials)
-            cluster.join("bob").expect(1, words, seconds=15)
+            cluster.join("bob").expect(1, words)
         (cluster.home / "bob" / "keys" / "key.pem").chmod(0o644)
-        cluster.join("bob").expect(1, "can be read by others", "chmod 600", seconds=15)
+        cluster.join("bob").expect(1, "can be read by others", "chmod 600")
 
 
 def test_a_party_with_keys_of_another_authority_says_so_soon(tmp_path):
@@ -252,5 +252,5 @@ def test_a_party_with_keys_of_another_authority_says_so_soon(tmp_path):
         cluster.serve()
         write_credentials(cluster.home / "bob" / "keys", Authority("e2e").issue("party", "bob"))
         until(lambda: cluster.status().run == "e2e", "the server runs")
-        cluster.join("bob").expect(1, "keys of another authority", "check the address and the keys", seconds=15)
+        cluster.join("bob").expect(1, "keys of another authority", "check the address and the keys")
         assert cluster["server"].code is None

@@ -9,7 +9,7 @@ import pytest
 from tests.end_to_end.cluster import Cluster, until
 from tests.end_to_end.proxy import Proxy
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cuts")]
+pytestmark = pytest.mark.slow
 PARTIES = ("ann", "bob", "cyd")
 OTHERS = ("ann", "bob")
 FAULTS = ("cut", "stall")
@@ -125,7 +125,7 @@ def test_at_staleness_0_the_others_wait_for_the_party_by_name(runs, fault):
     seen = runs[0].result().seen[fault]
     assert seen.ahead == {"ann": 0, "bob": 0}
     assert seen.waits_for == {"ann": ["cyd"], "bob": ["cyd"]}
-    assert all(SECONDS - 2 < since for since in seen.since.values()), seen.since
+    assert all(since > SECONDS / 2 for since in seen.since.values()), seen.since
     assert not seen.moved
 
 

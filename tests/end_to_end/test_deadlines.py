@@ -8,10 +8,10 @@ import pytest
 
 from tests.end_to_end.cluster import Cluster, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deadlines")]
+pytestmark = pytest.mark.slow
 PATIENCE = 3.0
-LATE = 6.0
-"""Seconds past the patience in which a process must have ended."""
+LATE = 60.0
+"""Seconds past the patience in which a process must have ended, also on a machine that has much else to do."""
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from tests.end_to_end.cluster import Started, Terminal, free_port, until, write_csv
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("new user")]
+pytestmark = pytest.mark.slow
 EPOCHS = 150
 
 

@@ -19,7 +19,6 @@ from fdml.server.limits import CEILING, HELLO, largest_message
 from fdml.settings import TrainingSettings
 from tests.end_to_end.served import ROWS, Honest, RawLine, labels, push, raw_channel, served
 
-pytestmark = pytest.mark.xdist_group("rejections")
 STRANGER = Authority("e2e")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end.cluster import Cluster, running, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("restarts")]
+pytestmark = pytest.mark.slow
 LONG = 30
 """Epochs of a run that can be caught in the middle."""
 
@@ -73,7 +73,7 @@ def test_an_older_process_is_shut_out_by_a_newer_start_and_says_so(cluster, calm
     cluster.members["bob"] = newer
     until(lambda: cluster.standing()["bob"].incarnation == 2, "the newer start joins")
     older.send(signal.SIGCONT)
-    older.expect(1, "party 'bob' was started again since; this older process ends here", seconds=15)
+    older.expect(1, "party 'bob' was started again since; this older process ends here")
     cluster.finish()
     assert cluster.model_hashes() == calm
 
@@ -89,7 +89,7 @@ def test_two_servers_do_not_share_a_port_or_a_state(cluster, tmp_path):
         for rival, words in zip(
             rivals, ["in use", "in use", f"cannot listen at '127.0.0.1:{cluster.port}'"], strict=True
         ):
-            rival.expect(1, "fdml: ", words, seconds=15)
+            rival.expect(1, "fdml: ", words)
     assert (cluster.home / "server" / "state" / "run").read_bytes() == before
     assert cluster.status().run == "e2e", "the first one is still there"
 
@@ -100,9 +100,9 @@ def test_another_run_toml_is_refused_and_fresh_starts_over_at_every_side(cluster
         member.kill()
     cluster.change("epochs = 30", "epochs = 31")
     cluster.start()
-    cluster["server"].expect(1, "run.toml has changed since this run began", "--fresh", seconds=15)
+    cluster["server"].expect(1, "run.toml has changed since this run began", "--fresh")
     for party in cluster.parties:
-        cluster[party].expect(1, "belongs to another run.toml", "--fresh", seconds=15)
+        cluster[party].expect(1, "belongs to another run.toml", "--fresh")
     cluster.change("epochs = 31", "epochs = 30")
     cluster.start("--fresh")
     cluster.finish()
@@ -116,11 +116,11 @@ def test_fresh_at_one_side_only_is_refused_with_what_to_do(tmp_path):
         until((cluster.home / "bob" / "state" / "checkpoint.0").exists, "bob has saved its state twice")
         cluster.await_step(cluster.standing()["bob"].served + 20)
         cluster["bob"].kill()
-        cluster.join("bob", "--fresh").expect(1, "it was started over or has lost its state", "--fresh", seconds=15)
+        cluster.join("bob", "--fresh").expect(1, "it was started over or has lost its state", "--fresh")
         cluster["server"].kill()
         cluster.serve("--fresh")
         said = "the server was started over or has lost its state; put back the newest state of both, or start over"
-        cluster["ann"].expect(1, said, seconds=15)
+        cluster["ann"].expect(1, said)
 
 
 def test_parties_that_mean_different_runs_or_rows_say_so(tmp_path):
@@ -138,8 +138,8 @@ def test_parties_that_mean_different_runs_or_rows_say_so(tmp_path):
         for cluster in (one, two):
             until(lambda cluster=cluster: cluster.standing()["ann"].connected, "ann has joined")
             cluster.join("bob")
-        one["bob"].expect(1, "party 'bob' has other rows than 'ann'", "check the ids", seconds=15)
-        two["bob"].expect(1, "party 'bob' has a run.toml with hash", "give both the same file", seconds=15)
+        one["bob"].expect(1, "party 'bob' has other rows than 'ann'", "check the ids")
+        two["bob"].expect(1, "party 'bob' has a run.toml with hash", "give both the same file")
         assert one["ann"].code is two["ann"].code is None
         assert one.status().refused == two.status().refused == {"mismatch": 1}
 
@@ -149,7 +149,7 @@ def test_a_finished_run_is_not_trained_again(cluster, calm):
     cluster.finish()
     models = {party: (cluster.home / party / "model.npz").read_bytes() for party in cluster.parties}
     cluster.start()
-    cluster.finish(seconds=20)
+    cluster.finish()
     assert cluster.model_hashes() == calm
     assert "was finished before" in cluster["server"].text
     for party in cluster.parties:
@@ -161,8 +161,8 @@ def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_store
     """It is killed before it hears that the server has everything, and started again while the server says farewell."""
     cluster.start()
     stored = cluster.home / "bob" / "state" / "result"
-    until(stored.exists, "bob has trained to the end", 60)
+    until(stored.exists, "bob has trained to the end")
     cluster["bob"].kill()
     cluster.join("bob")
-    cluster.finish(seconds=25)
+    cluster.finish()
     assert cluster.model_hashes() == calm
