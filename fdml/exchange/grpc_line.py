@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import queue
 import threading
 import time
@@ -30,8 +31,10 @@ _UNANSWERED_MS = 4000
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
 _HELLO_SECONDS = 3.0
-"""How long a new line may take at first until the server welcomes the party; longer with every try in vain."""
+"""How long a new line may take until the server welcomes the party; longer if that was too short."""
 _LONGEST_HELLO = 20.0
+_LONGEST_LOOK = 0.5
+"""A wait that seems to have taken longer than it was asked to means that this process did not run."""
 _GOODBYE_SECONDS = 1.0
 """How long the server may take to answer a party that hangs up."""
 _FOREIGN = ("TSI_PROTOCOL_FAILURE", "verification check failed")
@@ -61,6 +64,15 @@ class Address:
     credentials: Credentials | None
 
 
+def is_loopback(target: str) -> bool:
+    """Whether an address cannot be reached from outside this machine."""
+    host = target.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def alive(patience: float) -> list[tuple[str, int | str]]:
     """The options with which either side notices that a line is dead.
 
@@ -81,6 +93,8 @@ def open_channel(address: Address, patience: float) -> grpc.Channel:
     """A channel to the server."""
     options = alive(patience)
     options += [("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+    if is_loopback(address.target):
+        options.append(("grpc.enable_http_proxy", 0))
     if address.credentials is None:
         return grpc.insecure_channel(address.target, options)
     ours = grpc.ssl_channel_credentials(
@@ -215,15 +229,17 @@ class GrpcLine:
                 self._outgoing.put(message)
 
     def _wait(self, look: Callable[[], T | None], what: str) -> T:
-        deadline = time.monotonic() + self._patience
+        """Wait until there is something; time in which this process itself was stopped or asleep does not count."""
+        left = self._patience
         with self._changed:
             while (found := look()) is None:
                 if self._error is not None:
                     raise self._error
-                left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._gave_up(what)
-                self._changed.wait(left)
+                began, longest = time.monotonic(), min(left, _LONGEST_LOOK)
+                self._changed.wait(longest)
+                left -= min(time.monotonic() - began, longest)
         return found
 
     def _gave_up(self, what: str) -> ExchangeError | WaitedTooLong:
@@ -245,6 +261,8 @@ class GrpcLine:
                 self._hold_one_line(hello)
             except grpc.RpcError as error:
                 self._note(error, hello)
+                if error.code() is grpc.StatusCode.CANCELLED:
+                    hello = min(1.5 * hello, _LONGEST_HELLO)
             except MessageRefused as refused:
                 self._fail(ExchangeError(f"the server at {self._address.target} is not one of ours: {refused}"))
             if self._error is not None:
@@ -256,7 +274,6 @@ class GrpcLine:
                 if not self._closed:
                     self._changed.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            hello = min(1.5 * hello, _LONGEST_HELLO)
 
     def _hold_one_line(self, hello: float) -> None:
         outgoing: queue.SimpleQueue[FromParty | None] = queue.SimpleQueue()

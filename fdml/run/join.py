@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from fdml.errors import LabelError, ServerUnreachable, SettingsError
 from fdml.exchange.certificates import Identity, own_credentials
 from fdml.exchange.courier import Courier
 from fdml.exchange.fixed_point import decode
-from fdml.exchange.grpc_line import Address, GrpcLine
+from fdml.exchange.grpc_line import Address, GrpcLine, is_loopback
 from fdml.exchange.messages import Hello, Labels, Metrics, Verdict
 from fdml.party.loop import Worker, train
 from fdml.party.models import State
@@ -107,12 +106,7 @@ def _address(path: Path, party: PartySettings, run: RunSettings, *, plain: bool)
 
 def check_loopback(address: str) -> None:
     """Raise unless the address cannot be reached from outside this machine."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
+    if not is_loopback(address):
         raise SettingsError(f"plain lines are for loopback only, and {address!r} is not; leave --plain out")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +17,13 @@ from typing import Any
 import grpc
 
 from fdml.errors import MessageRefused, Refusal, WaitedTooLong
-from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.certificates import Credentials, parse_identity
 from fdml.exchange.grpc_line import PARTY_HEADER, STATUS_OF, alive
 from fdml.exchange.messages import Accepted, Finished, FromParty, FromServer, Hello, Labels, Reply, Waiting
 from fdml.exchange.wire import decode_from_party, encode_from_server
 from fdml.server.host import Host
 from fdml.server.limits import CEILING, HELLO, largest_message
+from fdml.server.standing import Standing
 from fdml.settings import RunSettings, run_hash
 
 _MOST_UNREAD = 64
@@ -32,6 +32,8 @@ _MOST_UNTOLD = 16
 """Messages of one line that may be stored before its party is told so."""
 _TELL_SECONDS = 0.2
 _NOTICE_SECONDS = 1.0
+_BREAK_SECONDS = 0.05
+"""A broken line looks at first like a party that hangs up; gRPC cancels it within so long."""
 _FLUSH_SECONDS = 1.0
 """How long streams may take to end once the server ends."""
 _FAREWELL_SECONDS = 15.0
@@ -61,22 +63,6 @@ class Line:
     """How many of them the party was told to be stored."""
 
 
-@dataclass
-class Waits:
-    """How long a party has waited for others."""
-
-    since: float | None = None
-    total: float = 0.0
-
-    def note(self, waiting: bool, now: float) -> None:
-        """Take in whether the party waits now."""
-        if waiting and self.since is None:
-            self.since = now
-        elif not waiting and self.since is not None:
-            self.total += now - self.since
-            self.since = None
-
-
 class GrpcServer:
     """Carries messages between the streams of the parties and the host."""
 
@@ -91,10 +77,7 @@ class GrpcServer:
         self._lines: dict[str, Line] = {}
         """For every party the line on which it was last welcomed."""
         self._untold: dict[Line, None] = {}
-        self._waits = {party: Waits() for party in settings.parties}
-        self._bytes_in: Counter[str] = Counter()
-        self._bytes_out: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
+        self._standing = Standing(host, settings)
         self._departed: set[str] = set()
         """Parties that have finished and hung up, so know that all is stored."""
 
@@ -138,7 +121,7 @@ class GrpcServer:
                 if isinstance(item, MessageRefused):
                     await context.abort(STATUS_OF[item.refusal], str(item))
                     return
-                self._bytes_out[line.party] += len(item)
+                self._standing.bytes_out[line.party] += len(item)
                 await context.write(item)
         finally:
             reader.cancel()
@@ -166,15 +149,16 @@ class GrpcServer:
         return name
 
     async def _turn_away(self, context: Context, text: str, refusal: Refusal) -> None:
-        self._refused[refusal.name.lower()] += 1
+        self._standing.refused[refusal.name.lower()] += 1
         await context.abort(STATUS_OF[refusal], text)
 
     async def _read(self, line: Line, requests: AsyncIterator[bytes]) -> None:
         async for raw in requests:
-            self._bytes_in[line.party] += len(raw)
+            self._standing.bytes_in[line.party] += len(raw)
             await line.room.acquire()
             self._inbox.append((line, raw))
             self._wake.set()
+        await asyncio.sleep(_BREAK_SECONDS)  # cancelled here, if the line broke
         if self._host.has_finished(line.party):
             self._departed.add(line.party)
         line.outgoing.put_nowait(None)
@@ -236,7 +220,7 @@ class GrpcServer:
             self._answer(replies)
         if urgent:
             self._answer([])
-        self._note_waits()
+        self._standing.note_waits(self._lines)
 
     def _answer(self, replies: list[Reply]) -> None:
         self._host.commit()
@@ -307,33 +291,12 @@ class GrpcServer:
             self._lines[line.party] = line
 
     def _refuse(self, line: Line, refused: MessageRefused) -> None:
-        self._refused[refused.refusal.name.lower()] += 1
+        self._standing.refused[refused.refusal.name.lower()] += 1
         line.refused = True
         line.outgoing.put_nowait(refused)
 
     def _say(self, line: Line, message: FromServer) -> None:
         line.outgoing.put_nowait(encode_from_server(message))
-
-    def _note_waits(self) -> None:
-        now = time.monotonic()
-        for party, waits in self._waits.items():
-            waits.note(self._is_waiting(party), now)
-
-    def _is_waiting(self, party: str) -> bool:
-        """Whether a party can do nothing until another one has: give the labels, push, or judge the held-out rows."""
-        coordinator = self._host.coordinator
-        if coordinator is None:
-            return party in self._lines and party != self._settings.label_party
-        if coordinator.served(party) < coordinator.pushed(party):
-            return True
-        done = coordinator.served(party) == coordinator.schedule.steps - 1
-        return done and party == self._settings.label_party and not self._host.has_finished(party)
-
-    def _waits_for(self, party: str) -> list[str]:
-        coordinator = self._host.coordinator
-        if coordinator is None or coordinator.served(party) < coordinator.pushed(party):
-            return self._host.waits_for(party)
-        return [other for other in self._settings.parties if other != party and not self._host.has_finished(other)]
 
     async def _tell(self) -> None:
         """Store and acknowledge what no answer has carried along."""
@@ -346,34 +309,12 @@ class GrpcServer:
         while True:
             await asyncio.sleep(_NOTICE_SECONDS)
             for party, line in self._lines.items():
-                if self._is_waiting(party):
-                    self._say(line, Waiting(tuple(self._waits_for(party))))
+                if self._standing.is_waiting(party, self._lines):
+                    self._say(line, Waiting(tuple(self._standing.waits_for(party))))
 
     async def _status(self, _: bytes, context: Context) -> bytes:
         await self._identify(context, "server")
-        now = time.monotonic()
-        coordinator = self._host.coordinator
-        status = pb.RunStatus(run=self._settings.name, steps=0 if coordinator is None else coordinator.schedule.steps)
-        for party in self._settings.parties:
-            waits = self._waits[party]
-            waiting = 0.0 if waits.since is None else now - waits.since
-            status.parties.add(
-                name=party,
-                connected=party in self._lines,
-                pushed=-1 if coordinator is None else coordinator.pushed(party),
-                served=-1 if coordinator is None else coordinator.served(party),
-                waits_for=self._waits_for(party) if waiting else [],
-                waiting_seconds=waiting,
-                waited_seconds=waits.total + waiting,
-                bytes_in=self._bytes_in[party],
-                bytes_out=self._bytes_out[party],
-                incarnation=self._host.incarnation(party),
-                finished=self._host.has_finished(party),
-            )
-        for metrics in self._host.history.values():
-            status.history.add(**vars(metrics))
-        status.refused.update(self._refused)
-        return status.SerializeToString()
+        return self._standing.report(self._lines).SerializeToString()
 
 
 def _listen(server: Any, address: str, credentials: Credentials | None) -> int:

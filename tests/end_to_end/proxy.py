@@ -104,7 +104,7 @@ class Proxy:
         ways = (self._carry(reader, onward), self._carry(there, writer))
         try:
             await asyncio.gather(*ways)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             pass
         finally:
             self._drop(writer)

@@ -175,7 +175,7 @@ class Honest:
         self._run = run
         self._incarnations = dict.fromkeys(run.settings.parties, 1)
         self.lines = {party: self._line(party) for party in run.settings.parties}
-        self.lines["ann"].say(run.hello(), labels())
+        self.lines["ann"].say(run.hello(), labels()).hear(Welcome)
         self.lines["bob"].say(run.hello())
         self.lines["bob"].hear(Labels)
         self.step = 0

@@ -222,6 +222,18 @@ def test_plain_lines_are_for_loopback_only(tmp_path):
             each.expect(1, "plain lines are for loopback only", "leave --plain out")
 
 
+def test_a_server_may_listen_elsewhere_than_where_the_parties_reach_it(tmp_path):
+    with running(tmp_path / "run") as cluster:
+        port = free_port()
+        for party in cluster.parties:
+            cluster.through(party, port)
+            cluster.join(party)
+        cluster.serve("--plain", "--listen", f"0.0.0.0:{port}").expect(1, "for loopback only")
+        cluster.serve("--listen", f"127.0.0.1:{port}")
+        cluster.finish()
+        assert f"at 127.0.0.1:{port}" in cluster["server"].text
+
+
 def test_a_run_on_plain_lines_gives_the_same_models(tmp_path, stopped):
     with running(tmp_path / "run", epochs=EPOCHS) as cluster:
         for folder in ("server", *cluster.parties):

@@ -247,6 +247,12 @@ def test_a_plain_line_is_known_by_its_header_and_nonsense_there_is_refused(tmp_p
 # The party's side of it.
 
 
+def test_a_proxy_for_the_web_is_not_asked_for_the_way_to_this_machine(run, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert ask_status(run.address("ann")).run == "e2e"
+
+
 def party_line(run, address, patience=20.0):
     return GrpcLine(address, Courier(run.hello()), patience)
 

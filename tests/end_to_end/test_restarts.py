@@ -96,6 +96,8 @@ def test_two_servers_do_not_share_a_port_or_a_state(cluster, tmp_path):
 
 def test_another_run_toml_is_refused_and_fresh_starts_over_at_every_side(cluster, calm):
     started(cluster)
+    for party in cluster.parties:
+        until((cluster.home / party / "state" / "checkpoint.1").exists, f"{party} has saved its state")
     for member in cluster.members.values():
         member.kill()
     cluster.change("epochs = 30", "epochs = 31")
