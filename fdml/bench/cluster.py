@@ -44,12 +44,13 @@ class Cluster:
         process.start()
         self._members[name] = process
 
-    def kill(self, name: str) -> None:
-        """End a process as a power cut would."""
+    def kill(self, name: str) -> bool:
+        """End a process as a power cut would; says whether it still ran."""
         process = self._members[name]
         if process.pid is not None and process.is_alive():
             os.kill(process.pid, signal.SIGKILL)
         process.join(self._left())
+        return process.exitcode == -signal.SIGKILL
 
     def await_training(self) -> None:
         """Wait until pushes reach the server's log."""

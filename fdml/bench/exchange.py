@@ -28,7 +28,7 @@ from fdml.server.host import Charter, Host
 from fdml.settings import ModelSettings, RunSettings, TrainingSettings, read_run, run_hash
 
 _PARTIES = 3
-_ROWS = 64_000
+_ROWS = 256_000
 _WIDTH = 20
 _HELD_OUT = 0.01
 """Few rows, as judging them is no part of the line's cost."""

@@ -21,7 +21,7 @@ from fdml.bench.cluster import running, write_run
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
 from fdml.data.disk import FolderDisk
-from fdml.exchange.messages import Push, Total
+from fdml.exchange.messages import Metrics, Push, Total
 from fdml.exchange.wire import decode_from_party
 from fdml.exchange.wire_pb2 import Record
 from fdml.server.host import Charter, Host
@@ -38,6 +38,8 @@ class Trial:
     killed: str
     after: float
     """Seconds from the first pushes to the kill."""
+    met: bool
+    """Whether the process still ran when it was killed."""
     identical: bool
     metric: float
     gate_kept: bool
@@ -56,6 +58,7 @@ def run(progress: Progress, seeds: int = 200, first: int = 0) -> Report:
     ]
     rows += [
         _count("synchronous, all: bit-identical", [t.identical for t in trials]),
+        _count("synchronous, all: the process still ran when it was killed", [t.met for t in trials]),
         _count("asynchronous, all: finished, metric within .005", [abs(t.metric - calm) <= 0.005 for t in loose]),
         _count("asynchronous, all: gate kept", [t.gate_kept for t in loose]),
         {
@@ -66,7 +69,9 @@ def run(progress: Progress, seeds: int = 200, first: int = 0) -> Report:
             "unit": "AUC at most",
         },
     ]
-    question = f"How do runs of about {span:.0f} s end when one process is killed with kill -9 at a random moment?"
+    question = (
+        f"How do runs that train for {span:.1f} s end when one process is killed with kill -9 at a random moment?"
+    )
     return Report("kill", question, rows, {}, machine(), commit())
 
 
@@ -77,36 +82,34 @@ def _count(what: str, outcomes: list[bool]) -> dict[str, object]:
 
 def kill_trials(folder: Path, seeds: range, staleness: int, progress: Progress) -> tuple[list[Trial], float, float]:
     """An undisturbed run, then one with a kill for every seed; returns these, and the first's seconds and metric."""
-    began = time.monotonic()
     calm = folder / "calm"
     _write(calm, staleness)
     with running(calm, PARTIES) as cluster:
         cluster.finish()
-    span = time.monotonic() - began
-    wanted = outcome_hash(calm)
+    wanted, span = outcome_hash(calm), _last_epoch(calm).seconds
     trials = []
     for seed in seeds:
         home = folder / f"trial-{seed}"
         _write(home, staleness)
-        trials.append(_one(home, seed, wanted))
+        trials.append(_one(home, seed, span, wanted))
         shutil.rmtree(home)
         same = "bit-identical" if trials[-1].identical else "not bit-identical" + " (asynchronous)" * (staleness > 0)
         progress(f"seed {seed}: {trials[-1].killed} killed after {trials[-1].after:.2f} s; ended {same}")
     return trials, span, final_metric(calm)
 
 
-def _one(home: Path, seed: int, wanted: bytes) -> Trial:
+def _one(home: Path, seed: int, span: float, wanted: bytes) -> Trial:
     chance = random.Random(seed)
     with running(home, PARTIES) as cluster:
         cluster.await_training()
         victim = chance.choice(("server", *PARTIES))
-        after = chance.uniform(0.0, 1.5)
+        after = chance.uniform(0.0, span)
         time.sleep(after)
-        cluster.kill(victim)
+        met = cluster.kill(victim)
         time.sleep(chance.uniform(0.0, 0.3))
         cluster.start(victim)
         cluster.finish()
-    return Trial(victim, after, outcome_hash(home) == wanted, final_metric(home), gate_kept(home))
+    return Trial(victim, after, met, outcome_hash(home) == wanted, final_metric(home), gate_kept(home))
 
 
 def _write(home: Path, staleness: int) -> None:
@@ -143,8 +146,12 @@ def outcome_hash(home: Path) -> bytes:
 
 def final_metric(home: Path) -> float:
     """The last epoch's test metric, as the label party reported it."""
+    return _last_epoch(home).test_metric
+
+
+def _last_epoch(home: Path) -> Metrics:
     history = _finished_host(home).history
-    return history[max(history)].test_metric
+    return history[max(history)]
 
 
 def gate_kept(home: Path) -> bool:
@@ -155,6 +162,8 @@ def gate_kept(home: Path) -> bool:
     pushed = dict.fromkeys(settings.parties, -1)
     for raw in Journal(disk, "journal").replay():
         record = Record.FromString(raw)
+        if not record.message:
+            raise ValueError("the log was begun anew on the way; use runs small enough for one log")
         message = decode_from_party(record.message)
         if isinstance(message, Push):
             pushed[record.sender] = max(pushed[record.sender], message.step)

@@ -37,12 +37,12 @@ class WatchedHost(Host):
 
     witness: Witness
 
-    def take(self, sender: str, message: FromParty) -> list[Reply]:
+    def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
         """Act on one message, as `Host` does."""
         coordinator = self.coordinator
         repeated = isinstance(message, Push) and coordinator is not None and message.step <= coordinator.pushed(sender)
         before = _digest(coordinator) if repeated else b""
-        replies = super().take(sender, message)
+        replies = super().take(sender, message, raw)
         if repeated:
             _require(_digest(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
         self.witness.took(sender, message, replies)

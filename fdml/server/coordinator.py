@@ -211,4 +211,4 @@ def check_range(what: str, values: Codes) -> None:
 
 
 def _digest(values: Codes) -> bytes:
-    return hashlib.sha256(values.tobytes()).digest()[:_DIGEST_BYTES]
+    return hashlib.sha256(np.ascontiguousarray(values).data).digest()[:_DIGEST_BYTES]

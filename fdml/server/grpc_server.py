@@ -80,6 +80,7 @@ class GrpcServer:
         self._standing = Standing(host, settings)
         self._departed: set[str] = set()
         """Parties that have finished and hung up, so know that all is stored."""
+        self._heard_at = time.monotonic()
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens."""
@@ -165,20 +166,22 @@ class GrpcServer:
         self._wake.set()
 
     async def _work(self) -> None:
-        silence = 10 * self._settings.training.patience
         while not self._host.finished:
-            try:
-                async with asyncio.timeout(silence):  # wait_for may swallow a Ctrl-C on Python 3.11
-                    await self._wake.wait()
-            except TimeoutError:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._inbox:
+                self._heard_at = time.monotonic()
+                self._turn()
+            elif self._seconds_of_silence() > 10 * self._settings.training.patience:
                 missing = [name for name in self._settings.parties if not self._host.has_finished(name)]
                 raise WaitedTooLong(
-                    f"no word from any party for {silence:g} s; {', '.join(missing)} have not finished: "
-                    f"start them again, then the server, and the run goes on"
-                ) from None
-            self._wake.clear()
-            self._turn()
+                    f"no word from any party for {self._seconds_of_silence():.0f} s; {', '.join(missing)} have not "
+                    f"finished: start them again, then the server, and the run goes on"
+                )
         await self._say_farewell()
+
+    def _seconds_of_silence(self) -> float:
+        return time.monotonic() - self._heard_at
 
     async def _say_farewell(self) -> None:
         """Let every party learn that all is stored, also one whose line is broken just now."""
@@ -207,7 +210,7 @@ class GrpcServer:
                 self._check_size(line, len(raw))
                 message = decode_from_party(raw)
                 self._check_line(line, message)
-                replies += self._host.take(line.party, message)
+                replies += self._host.take(line.party, message, raw)
             except MessageRefused as refused:
                 self._refuse(line, refused)
                 continue
@@ -308,6 +311,7 @@ class GrpcServer:
     async def _give_notices(self) -> None:
         while True:
             await asyncio.sleep(_NOTICE_SECONDS)
+            self._wake.set()  # to look at how long nobody has said anything
             for party, line in self._lines.items():
                 if self._standing.is_waiting(party, self._lines):
                     self._say(line, Waiting(tuple(self._standing.waits_for(party))))

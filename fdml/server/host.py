@@ -94,14 +94,17 @@ class Host:
             raise StateDamaged(f"the log does not fit this run ({refused}); start over with --fresh") from None
         self._number = record.number
 
-    def take(self, sender: str, message: FromParty) -> list[Reply]:
-        """Act on one message; a refused message changes nothing and raises `MessageRefused`."""
+    def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
+        """Act on one message; a refused message changes nothing and raises `MessageRefused`.
+
+        `raw` are the bytes it came as, to be logged as they are.
+        """
         if sender not in self._parties:
             raise MessageRefused(f"{sender!r} is not a party of this run", Refusal.NOT_PERMITTED)
         replies = self._apply(sender, message)
         if not isinstance(message, Kept):
             self._number += 1
-            record = pb.Record(number=self._number, sender=sender, message=encode_from_party(message))
+            record = pb.Record(number=self._number, sender=sender, message=raw or encode_from_party(message))
             self._unlogged.append(record.SerializeToString())
         return replies
 

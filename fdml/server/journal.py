@@ -58,9 +58,11 @@ class Journal:
 
 
 def _framed(records: Sequence[bytes], at: int) -> bytes:
-    group = b"".join(_LENGTH.pack(len(record)) + record for record in records)
-    checksum = zlib.crc32(group)
-    return _FRAME.pack(_MAGIC, len(group), checksum, _header_sum(at, len(group), checksum)) + group
+    parts = [part for record in records for part in (_LENGTH.pack(len(record)), record)]
+    length, checksum = sum(map(len, parts)), 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([_FRAME.pack(_MAGIC, length, checksum, _header_sum(at, length, checksum)), *parts])
 
 
 def _header_sum(at: int, length: int, checksum: int) -> int:

@@ -16,7 +16,7 @@ LATE = 60.0
 
 @contextlib.contextmanager
 def waiting(home, parties=("ann", "bob", "cyd"), **training):
-    cluster = Cluster(home, parties, patience=PATIENCE, **training)
+    cluster = Cluster(home, parties, **{"patience": PATIENCE, **training})
     try:
         yield cluster
     finally:
@@ -80,6 +80,11 @@ def the_label_party_waits_for_the_end(home):
         return gave_up(cluster, "ann"), cluster.standing()["bob"].served
 
 
+def nobody_comes(home):
+    with waiting(home, ("ann", "bob"), patience=0.3) as cluster:
+        return cluster.serve().expect(1, seconds=LATE)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """All at once, as they mostly wait."""
@@ -87,7 +92,13 @@ def runs(tmp_path_factory):
     with ThreadPoolExecutor() as pool:
         found = {
             work.__name__: pool.submit(work, home / work.__name__)
-            for work in (one_never_joins, the_label_party_never_joins, no_server, the_label_party_waits_for_the_end)
+            for work in (
+                one_never_joins,
+                the_label_party_never_joins,
+                no_server,
+                the_label_party_waits_for_the_end,
+                nobody_comes,
+            )
         }
         for who in ("bob", "server"):
             found[f"{who} is stopped"] = pool.submit(one_is_stopped, home / who, who)
@@ -133,3 +144,7 @@ def test_a_label_party_that_waits_to_judge_the_end_names_who_is_still_training(r
     assert bob < 319
     assert "for the held-out rows of epoch" in said["ann"]
     assert "for 'bob'" in said["ann"]
+
+
+def test_a_server_to_which_nobody_comes_ends_and_names_the_missing(runs):
+    assert "no word from any party for 3 s; ann, bob have not finished" in runs["nobody_comes"].result()
