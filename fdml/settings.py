@@ -34,6 +34,7 @@ Decay = Literal["linear", "sqrt", "constant"]
 Rule = Literal["sgd", "momentum", "adagrad", "adam"]
 Kind = Literal["linear", "fm", "mlp", "torch"]
 Format = Literal["csv", "parquet", "libsvm", "numpy"]
+Align = Literal["tokens", "ecdh"]
 
 LOSSES_OF: dict[Task, tuple[Loss, ...]] = {
     "binary": ("logistic", "hinge"),
@@ -90,6 +91,13 @@ class EvaluationSettings(Settings):
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
 
 
+class PrivacySettings(Settings):
+    """What the parties show each other and the server."""
+
+    labels: Literal["shared"] = "shared"
+    """The label party's labels reach the other parties, sealed so that the server cannot read them."""
+
+
 class RunSettings(Settings):
     """What all parties of a run agree on."""
 
@@ -99,8 +107,11 @@ class RunSettings(Settings):
     label_party: str
     task: Task = "binary"
     loss: Loss | None = None
+    align: Align = "tokens"
+    """How the shared rows are found: keyed hashes of ids, or private set intersection (slower, holds against more)."""
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    privacy: PrivacySettings = PrivacySettings()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -134,6 +145,21 @@ class ModelSettings(Settings):
         return self
 
 
+class IdSettings(Settings):
+    """How a party spells its ids, so that all parties spell the same id alike, and what becomes of bad ones."""
+
+    trim: bool = True
+    """Whether white space around an id is taken off."""
+    case: Literal["keep", "lower"] = "keep"
+    unicode: Literal["keep", "NFC", "NFKC"] = "NFC"
+    numbers: Literal["typed", "all"] = "typed"
+    """Whole numbers are written without sign, zeros or fraction (7): those of number columns, or text like "007.0" too."""
+    duplicates: Literal["error", "first", "drop"] = "error"
+    """What becomes of rows with an id that stands there before: an error, the first is kept, or none is."""
+    missing: Literal["error", "drop"] = "error"
+    """What becomes of rows without an id."""
+
+
 class DataSettings(Settings):
     """Where a party's rows are and what their columns mean."""
 
@@ -142,6 +168,7 @@ class DataSettings(Settings):
     format: Format | None = None
     """None goes by the file's ending."""
     id: Names = ()
+    ids: IdSettings = IdSettings()
     label: str | None = None
     weight: str | None = None
     columns: Names | None = None
@@ -166,6 +193,8 @@ class PartySettings(Settings):
     run: Path
     server: str | None = None
     """Where this party reaches the server; None takes the run's address."""
+    group_key: Path | None = None
+    """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
     data: DataSettings
     model: ModelSettings = ModelSettings()
 
@@ -207,7 +236,8 @@ def read_party(path: Path) -> PartySettings:
             "test_path": None if settings.data.test_path is None else home / settings.data.test_path,
         }
     )
-    return settings.model_copy(update={"run": home / settings.run, "data": data})
+    key = None if settings.group_key is None else home / settings.group_key
+    return settings.model_copy(update={"run": home / settings.run, "data": data, "group_key": key})
 
 
 def run_hash(settings: RunSettings) -> bytes:
