@@ -153,7 +153,7 @@ class IdSettings(Settings):
     case: Literal["keep", "lower"] = "keep"
     unicode: Literal["keep", "NFC", "NFKC"] = "NFC"
     numbers: Literal["typed", "all"] = "typed"
-    """Whole numbers are written without sign, zeros or fraction (7): those of number columns, or text like "007.0" too."""
+    """Which whole numbers are written plainly, as 7: those of number columns, or also text like "007" and "7.0"."""
     duplicates: Literal["error", "first", "drop"] = "error"
     """What becomes of rows with an id that stands there before: an error, the first is kept, or none is."""
     missing: Literal["error", "drop"] = "error"
