@@ -39,9 +39,9 @@ def _by_position(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
 
 
 def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
-    places: dict[str, dict[object, int]] = {}
+    places: dict[str, dict[str, int]] = {}
     for name, table in tables.items():
-        ids = [] if table.ids is None else [_written(each) for each in table.ids.tolist()]
+        ids: list[str] = [] if table.ids is None else table.ids.tolist()
         places[name] = {each: number for number, each in enumerate(ids)}
         if len(places[name]) < len(ids):
             raise AlignmentError(
@@ -52,14 +52,14 @@ def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
     shared = sorted((each for each in first if all(each in other for other in others)), key=id_digest)
     if not shared:
         raise AlignmentError(
-            f"the parties {', '.join(tables)} share no id; check data.id, the ids' types and how they are written"
+            f"the parties {', '.join(tables)} share no id; check data.id, and how ids are written (data.ids)"
         )
     return {name: np.array([place[each] for each in shared], np.int64) for name, place in places.items()}
 
 
-def id_digest(written: object) -> bytes:
+def id_digest(text: str) -> bytes:
     """What ids are ordered by."""
-    return hashlib.blake2b(repr(written).encode(), digest_size=16).digest()
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def own_order(table: Table) -> tuple[NDArray[np.int64], bytes]:
@@ -70,15 +70,10 @@ def own_order(table: Table) -> tuple[NDArray[np.int64], bytes]:
     """
     if table.ids is None:
         return np.arange(len(table)), hashlib.blake2b(b"%d rows by position" % len(table), digest_size=32).digest()
-    digests = [id_digest(_written(each)) for each in table.ids.tolist()]
+    digests = [id_digest(each) for each in table.ids.tolist()]
     repeated = len(digests) - len(set(digests))
     if repeated:
         raise AlignmentError(f"{repeated} rows have an id that stands there before; keep one row per id")
     order = np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
     joined = hashlib.blake2b(b"".join(digests[row] for row in order), digest_size=32)
     return order, joined.digest()
-
-
-def _written(value: object) -> object:
-    """Ids are compared as written: 7 from a Parquet file and "7" from a CSV file are the same."""
-    return tuple(str(part) for part in value) if isinstance(value, tuple) else str(value)

@@ -18,6 +18,7 @@ from fdml.exchange.wire import decode_from_party, decode_from_server, encode_fro
 from fdml.party.loop import Worker
 from fdml.run.join import hash_state
 from fdml.run.keeping import Diary, Keeper
+from fdml.server.board import Board
 from fdml.server.grpc_server import GrpcServer, Line
 from fdml.server.host import Charter
 
@@ -122,7 +123,8 @@ class ServerSide:
         host.witness = self._scene.witness
         host.witness.opened(host)
         self.host = host
-        self._front = Front(host, case.settings, plain=True)
+        board = Board(case.settings.parties, case.settings.align, self.disk)
+        self._front = Front(host, board, case.settings, plain=True)
         self._scene.agenda.note(f"server starts, number {self.life}")
 
     def kill(self) -> None:

@@ -8,7 +8,7 @@ from types import FrameType
 
 import typer
 
-from fdml.cli import bench, compare, demo, join, new, serve, simulate, status
+from fdml.cli import align, bench, compare, demo, join, new, serve, simulate, status
 from fdml.errors import FdmlError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("compare")(compare.compare)
 app.command("new")(new.new)
 app.command("serve")(serve.serve)
 app.command("join")(join.join)
+app.command("align")(align.align)
 app.command("simulate")(simulate.simulate)
 app.command("status")(status.status)
 app.command("bench")(bench.bench)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, say, shown, write_json
@@ -15,7 +15,7 @@ from fdml.run.compare import Contender, compare, workload
 from fdml.run.paper import PAPER, a9a_problem, contenders, joint_by_processes
 from fdml.run.problem import Problem
 from fdml.run.scaffold import free_port
-from fdml.watch.history import Curve, with_seconds
+from fdml.watch.history import Curve, EpochRecord, mean_records
 from fdml.watch.plots import draw_comparison
 from fdml.watch.terminal import epochs_shown
 
@@ -39,7 +39,8 @@ def demo(
     shown.print(comparison_table(curves, "auc", PAPER))
     say("alone: party-0's features only; late fusion: each trains alone, predictions summed and recalibrated;")
     say("pooled: all features in one place; joint: fdml, a server and two parties as processes over mutual TLS,")
-    say("only predictions exchanged. The joint models are bit-identical to those trained in one process.")
+    say("shared rows found by keyed hashes of ids, only predictions exchanged. The joint models are bit-identical")
+    say("to those trained in one process.")
     say("Seconds are training alone.")
     write_json(json, comparison_json(curves, "auc", {"data": "a9a", "task": "binary", "seeds": seeds}))
     if plot is not None:
@@ -50,8 +51,8 @@ def demo(
 def _joint_by_processes(
     problem: Problem, chosen: Sequence[Contender], curves: Sequence[Curve], seeds: Sequence[int]
 ) -> list[Curve]:
-    """Train every joint model once more in processes; the figures are the same, the times are theirs."""
-    times: dict[str, list[float]] = {}
+    """Train every joint model in processes; figures and times are theirs."""
+    joint: dict[str, tuple[EpochRecord, ...]] = {}
     for contender in chosen:
         runs = []
         for seed in seeds:
@@ -59,8 +60,8 @@ def _joint_by_processes(
             with tempfile.TemporaryDirectory(prefix="fdml-demo-") as folder:
                 address = f"127.0.0.1:{free_port()}"
                 runs.append(joint_by_processes(problem, contender, seed, Path(folder) / "run", address, _unheard))
-        times[contender.name] = np.mean(runs, axis=0).tolist()
-    return [with_seconds(each, times[each.model]) if each.scheme == "joint" else each for each in curves]
+        joint[contender.name] = mean_records(runs)
+    return [replace(each, records=joint[each.model]) if each.scheme == "joint" else each for each in curves]
 
 
 def _unheard(_: str) -> None:

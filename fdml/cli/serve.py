@@ -29,10 +29,12 @@ def serve(
     """
     check_writable(json)
     with stoppable(f"fdml serve {run}"):
-        host = runs.serve(
+        host, board = runs.serve(
             run, fresh=fresh, plain=plain, listen=listen, say=lambda line: aside.print(line, highlight=False)
         )
     records = runs.history(host)
     for each in records[-1:]:
         say(f"all parties have finished: test loss {each.test_loss:.4f}, test metric {each.test_metric:.4f}")
-    write_json(json, {"alignment": {"shared_rows": host.rows}, "history": [asdict(each) for each in records]})
+    shared = None if board.shared is None else board.shared.train
+    alignment = {"rows": board.rows, "shared_rows": shared, "train_rows": host.rows}
+    write_json(json, {"alignment": alignment, "history": [asdict(each) for each in records]})

@@ -16,13 +16,14 @@ The rules:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fdml.data.fields import Column
-from fdml.data.kinds import Entries, Feature, Hashed, Number, OneHot, coded, is_numeric, present_or_nan
+from fdml.data.fitting import Fit, fit_for
+from fdml.data.kinds import Entries, Feature
 from fdml.data.rows import DenseRows, Rows, SparseRows
 from fdml.settings import DataSettings
 
@@ -41,15 +42,32 @@ class Encoder:
         """The names of all features, in order."""
         return tuple(name for feature in self.features for name in feature.names)
 
-    def encode(self, frame: Any) -> Rows:
-        """The features of a pyarrow table that has the columns fitted; others are ignored."""
-        entries = [feature.entries(frame.column(feature.column)) for feature in self.features]
+    @property
+    def row_bytes(self) -> int:
+        """The memory that a row takes, at most, while it is encoded."""
+        return 20 * len(self.features) + 4 * min(len(self.names), int(len(self.features) / SPARSE_SHARE)) + 8
+
+    def encode(self, frame: Any, first: int = 0) -> Rows:
+        """The features of a pyarrow table that has the columns fitted; others are ignored.
+
+        `first` is the number of its first row in the file.
+        """
+        entries = [feature.entries(frame.column(feature.column), first) for feature in self.features]
         return gather(entries, [len(feature.names) for feature in self.features], len(frame))
 
 
-def fit(frame: Any, columns: tuple[str, ...], settings: DataSettings) -> Encoder:
-    """Learn categories, means and deviations of these columns from a pyarrow table."""
-    return Encoder(tuple(_fit_column(name, frame.column(name), settings) for name in columns))
+def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings) -> Encoder:
+    """Learn categories, means and deviations of these columns from pyarrow tables, which follow each other."""
+    fits: dict[str, Fit] = {}
+    first = 0
+    for frame in batches:
+        for name in columns:
+            column = frame.column(name)
+            if name not in fits:
+                fits[name] = fit_for(name, column, settings)
+            fits[name].add(column, first)
+        first += len(frame)
+    return Encoder(tuple(each.feature() for each in fits.values()))
 
 
 def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:
@@ -67,24 +85,3 @@ def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:
     dense = np.zeros((count, width), np.float32)
     dense[np.nonzero(kept)[0], index[kept]] = values[kept]
     return DenseRows(dense)
-
-
-def _fit_column(name: str, column: Column, settings: DataSettings) -> Feature:
-    if name in settings.hashed:
-        return Hashed(name, settings.hash_size)
-    if name in settings.categorical or not is_numeric(column.type):
-        return OneHot(name, tuple(sorted(coded(name, column)[1])))
-    return _fit_number(name, column, settings)
-
-
-def _fit_number(name: str, column: Column, settings: DataSettings) -> Number:
-    present = present_or_nan(name, column)
-    present = present[~np.isnan(present)]
-    mean = float(present.mean()) if settings.missing == "mean" and len(present) else 0.0
-    unscaled = Number(name, None if settings.missing == "error" else mean)
-    values = unscaled.filled(column)
-    if settings.scale == "none" or not len(values):
-        return unscaled
-    if values.min() == values.max():
-        return Number(name, unscaled.fill, float(values[0]))
-    return Number(name, unscaled.fill, float(values.mean()), float(values.std()) or 1.0)

@@ -1,7 +1,7 @@
-"""Ids, labels and weights: the columns of a table that are not features.
+"""Labels and weights: columns of a table that are neither features nor ids.
 
-A value is missing when it is null, NaN or empty text. None of the three may be
-missing anywhere. Errors count data rows from 1, after the header.
+A value is missing when it is null, NaN or empty text. Neither may be missing
+anywhere. Errors count data rows from 1, after the header.
 """
 
 from __future__ import annotations
@@ -50,22 +50,6 @@ def numbers(column: Column) -> NDArray[np.float64]:
     """A column of numbers as float64, null as NaN."""
     values: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return values
-
-
-def ids_of(columns: dict[str, Column]) -> NDArray[np.object_]:
-    """The ids of all rows: plain values of one column, tuples of several.
-
-    Only whole numbers and text are taken, as all parties must spell an id alike.
-    """
-    parts: list[list[object]] = []
-    for name, given in columns.items():
-        column = plain(given)
-        if not (pat.is_integer(column.type) or is_text(column.type)):
-            raise DataError(f"id column {name!r} holds {column.type}; make it whole numbers or text at every party")
-        _refuse_missing(f"id column {name!r}", column, DataError)
-        parts.append(column.to_pylist())
-    whole = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
-    return np.fromiter(whole, dtype=object, count=len(whole))
 
 
 def labels_of(name: str, given: Column) -> NDArray[np.generic]:

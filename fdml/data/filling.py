@@ -6,6 +6,7 @@ zero, and counts as zero in the mean. Errors count data rows and features from 1
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -18,35 +19,42 @@ Features = Any
 """A float32 numpy matrix or scipy `csr_array`."""
 
 
-def fills_of(train: Features, rule: Literal["error", "mean", "zero"]) -> NDArray[np.float32] | None:
-    """What a missing number of each feature becomes; None where it is an error."""
+def fills_of(
+    pieces: Iterable[Features], width: int, rule: Literal["error", "mean", "zero"]
+) -> NDArray[np.float32] | None:
+    """What a missing number of each feature becomes; None where it is an error. Only "mean" looks at the pieces."""
     if rule == "error":
         return None
-    if rule == "zero":
-        return np.zeros(train.shape[1], np.float32)
-    gone = np.isnan(_stored(train))
-    if isinstance(train, np.ndarray):
-        sums = train.sum(axis=0, dtype=np.float64, where=~gone)
-        counts = train.shape[0] - gone.sum(axis=0)
-    else:
-        sums = np.bincount(train.indices[~gone], train.data[~gone], train.shape[1])
-        counts = train.shape[0] - np.bincount(train.indices[gone], minlength=train.shape[1])
+    sums, counts = np.zeros(width), np.zeros(width)
+    for train in pieces if rule == "mean" else ():
+        gone = np.isnan(_stored(train))
+        if isinstance(train, np.ndarray):
+            sums += train.sum(axis=0, dtype=np.float64, where=~gone)
+            counts += train.shape[0] - gone.sum(axis=0)
+        else:
+            sums += np.bincount(train.indices[~gone], train.data[~gone], width)
+            counts += train.shape[0] - np.bincount(train.indices[gone], minlength=width)
     means: NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
     return means
 
 
-def fill(features: Features, fills: NDArray[np.float32] | None) -> Features:
-    """The features with nothing missing, or an error that says where something is."""
+def fill(features: Features, fills: NDArray[np.float32] | None, first: int = 0) -> Features:
+    """The features with nothing missing, or an error that says where something is.
+
+    `first` is the number of the first row in its file.
+    """
     values = _stored(features)
     infinite = np.isinf(values)
     if infinite.any():
-        raise DataError(f"{_first(features, infinite)} is infinite or too large for float32; correct or leave it out")
+        where = _first(features, infinite, first)
+        raise DataError(f"{where} is infinite or too large for float32; correct or leave it out")
     gone = np.isnan(values)
     if not gone.any():
         return features
     if fills is None:
         raise DataError(
-            f'{_first(features, gone)} is NaN ({int(gone.sum())} such values); set data.missing = "mean" or "zero"'
+            f"{_first(features, gone, first)} is NaN ({int(gone.sum())} such values); "
+            f'set data.missing = "mean" or "zero"'
         )
     if isinstance(features, np.ndarray):
         return np.where(gone, fills, features)
@@ -59,11 +67,11 @@ def _stored(features: Features) -> NDArray[np.float32]:
     return values
 
 
-def _first(features: Features, bad: NDArray[np.bool_]) -> str:
+def _first(features: Features, bad: NDArray[np.bool_], first: int) -> str:
     """Where the first bad value stands, in words."""
     at = int(np.argmax(bad))
     if isinstance(features, np.ndarray):
         row, column = divmod(at, bad.shape[1])
     else:
         row, column = int(np.searchsorted(features.indptr, at, side="right")) - 1, int(features.indices[at])
-    return f"feature {column + 1} of data row {row + 1}"
+    return f"feature {column + 1} of data row {first + row + 1}"

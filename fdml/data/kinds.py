@@ -33,8 +33,8 @@ class Feature(Protocol):
         """The names of its features."""
         ...
 
-    def entries(self, column: Column) -> Entries:
-        """The features of these rows."""
+    def entries(self, column: Column, first: int = 0, /) -> Entries:
+        """The features of these rows; `first` is the number of the first one in its file, for errors."""
         ...
 
 
@@ -52,22 +52,18 @@ class Number:
         """The column's own name."""
         return (self.column,)
 
-    def entries(self, column: Column) -> Entries:
+    def entries(self, column: Column, first: int = 0, /) -> Entries:
         """Every row has the one feature."""
         with np.errstate(over="ignore"):  # refused just below
-            values = (self.filled(column) - self.mean) / self.deviation
-        _refuse_infinite(self.column, values)
+            values = (self._filled(column, first) - self.mean) / self.deviation
+        _refuse_infinite(self.column, values, first)
         return np.zeros(len(values), np.int32), values.astype(np.float32)
 
-    def filled(self, column: Column) -> NDArray[np.float64]:
-        """The values as they are, with nothing missing."""
-        values = present_or_nan(self.column, column)
+    def _filled(self, column: Column, first: int) -> NDArray[np.float64]:
+        values = present_or_nan(self.column, column, first)
         gone = np.isnan(values)
         if self.fill is None and gone.any():
-            raise DataError(
-                f"column {self.column!r} has no value in data row {int(np.argmax(gone)) + 1} "
-                f'({int(gone.sum())} such rows); set data.missing = "mean" or "zero"'
-            )
+            raise no_value(self.column, first + int(np.argmax(gone)), int(gone.sum()))
         return np.where(gone, self.fill or 0.0, values)
 
 
@@ -83,7 +79,7 @@ class OneHot:
         """Like "city=Paris"."""
         return tuple(f"{self.column}={category}" for category in self.categories)
 
-    def entries(self, column: Column) -> Entries:
+    def entries(self, column: Column, _first: int = 0, /) -> Entries:
         """A missing or unseen category gives no feature."""
         codes, values = coded(self.column, column)
         place = {category: number for number, category in enumerate(self.categories)}
@@ -102,7 +98,7 @@ class Hashed:
         """Like "city#17"."""
         return tuple(f"{self.column}#{bucket}" for bucket in range(self.size))
 
-    def entries(self, column: Column) -> Entries:
+    def entries(self, column: Column, _first: int = 0, /) -> Entries:
         """A missing category gives no feature."""
         codes, values = coded(self.column, column)
         return _looked_up(codes, [bucket_of(self.column, value, self.size) for value in values])
@@ -119,7 +115,14 @@ def is_numeric(kind: Any) -> bool:
     return is_number(kind) or bool(pat.is_null(kind))
 
 
-def present_or_nan(name: str, column: Column) -> NDArray[np.float64]:
+def no_value(name: str, row: int, count: int) -> DataError:
+    """The error for a number that is missing in this row (from 0), and in so many rows."""
+    return DataError(
+        f'column {name!r} has no value in data row {row + 1} ({count} such rows); set data.missing = "mean" or "zero"'
+    )
+
+
+def present_or_nan(name: str, column: Column, first: int = 0) -> NDArray[np.float64]:
     """A column of numbers, none infinite, NaN where one is missing."""
     if not is_numeric(column.type):
         raise DataError(
@@ -127,17 +130,17 @@ def present_or_nan(name: str, column: Column) -> NDArray[np.float64]:
             f"correct it, or name it in data.categorical"
         )
     values = numbers(column)
-    _refuse_infinite(name, values)
+    _refuse_infinite(name, values, first)
     return values
 
 
-def _refuse_infinite(name: str, values: NDArray[np.float64]) -> None:
+def _refuse_infinite(name: str, values: NDArray[np.float64], first: int) -> None:
     huge = np.abs(values) > LARGEST
     if huge.any():
         row = int(np.argmax(huge))
         raise DataError(
-            f"column {name!r} is {values[row]} in data row {row + 1}, which is infinite or too large for float32; "
-            f"correct it, or drop the column through data.columns"
+            f"column {name!r} is {values[row]} in data row {first + row + 1}, which is infinite or too large for "
+            f"float32; correct it, or drop the column through data.columns"
         )
 
 
@@ -149,7 +152,8 @@ def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
             f"column {name!r} holds {column.type}, which has no encoding; "
             f"drop it through data.columns, or convert it to numbers or text"
         )
-    values = column.cast(pa.large_string()).combine_chunks().dictionary_encode()
+    texts = column.cast(pa.large_string())
+    values = (texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts).dictionary_encode()
     codes = np.where(missing(column), -1, values.indices.fill_null(-1).to_numpy(zero_copy_only=False))
     present = np.unique(codes[codes >= 0])
     categories: list[str] = values.dictionary.take(pa.array(present)).to_pylist()

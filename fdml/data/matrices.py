@@ -1,11 +1,10 @@
-"""LIBSVM and numpy files: features without names, ids, labels and weights beside them."""
+"""Files without named columns: features by number, and ids, labels and weights beside them."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
-from fdml.data.fields import Column, ids_of, labels_of, weights_of
+from fdml.data.archives import read_arrays
+from fdml.data.fields import Column, labels_of, weights_of
 from fdml.data.filling import Features
 from fdml.data.naming import no_such
 from fdml.errors import DataError
@@ -28,92 +27,97 @@ SPARSE_ARRAYS = {"format", "shape", "data", "indices", "indptr", "row", "col", "
 
 @dataclass(frozen=True)
 class Matrix:
-    """A file as it was read; `features` may still hold NaN."""
+    """A file whose features are still to be read; `pieces(size)` gives them, about `size` bytes at a time.
 
-    features: Features
-    ids: NDArray[np.object_] | None = None
+    A piece is float32 and may still hold NaN.
+    """
+
+    count: int
+    width: int
+    pieces: Callable[[int], Iterator[Features]]
+    id_columns: Mapping[str, Column] | None = None
     labels: NDArray[np.generic] | None = None
     weights: NDArray[np.float64] | None = None
 
-
-def read_libsvm(path: Path) -> Matrix:
-    """Read a LIBSVM file, plain, .gz or .bz2; column `k` is the feature numbered `k` in the file."""
-    try:
-        features, labels = load_svmlight_file(str(path), dtype=np.float32, zero_based=True)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot be read as LIBSVM: {error}; if it is something else, set data.format") from None
-    return Matrix(sp.csr_array(features), labels=labels_of("y", pa.array(labels)))
+    def __post_init__(self) -> None:
+        """Raise unless there is one label and one weight per row."""
+        ids = None if self.id_columns is None else next(iter(self.id_columns.values()))
+        for what, column in (("ids", ids), ("labels", self.labels), ("weights", self.weights)):
+            if column is not None and len(column) != self.count:
+                raise DataError(f"{len(column)} {what} for {self.count} rows")
 
 
-def number_from_one(matrices: Sequence[Matrix]) -> list[Matrix]:
-    """Bring the LIBSVM files of one party to one numbering and to the width of the widest.
+def open_numpy(path: Path) -> Matrix:
+    """Open a .npy matrix, or a .npz archive of X, dense or as scipy.sparse.save_npz writes it, and y, ids, weights.
 
-    Feature numbers start at 1, as LIBSVM's do; a feature 0 in any of the files
-    makes them start at 0 in all.
+    What is not compressed is mapped into memory, not read.
     """
-    first = 1 if all((matrix.features.indices > 0).all() for matrix in matrices) else 0
-    width = max(matrix.features.shape[1] for matrix in matrices) - first
-    return [replace(matrix, features=_shifted(matrix.features, first, width)) for matrix in matrices]
-
-
-def _shifted(csr: sp.csr_array, first: int, width: int) -> sp.csr_array:
-    return sp.csr_array((csr.data, csr.indices - first, csr.indptr), shape=(csr.shape[0], width))
-
-
-def read_numpy(path: Path) -> Matrix:
-    """Read a .npy matrix, or a .npz archive of X, dense or as scipy.sparse.save_npz writes it, and y, ids, weights."""
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     if "X" not in arrays and {"format", "shape", "data"} <= set(arrays):
-        features: Any = sp.csr_array(_as_float32(_sparse(path)))
+        features: Any = _sparse(path, arrays)
         arrays = {name: array for name, array in arrays.items() if name not in SPARSE_ARRAYS}
+    elif "X" not in arrays:
+        raise no_such("array", "X", list(arrays))
     else:
-        if "X" not in arrays:
-            raise no_such("array", "X", list(arrays))
-        features = _as_float32(arrays["X"])
+        features = arrays["X"]
+    _check_features(features)
     for name in arrays:
         if name not in ARRAYS:
             raise no_such("use for the array", name, ARRAYS)
     return Matrix(
-        features,
-        None if "ids" not in arrays else ids_of(_id_columns(arrays["ids"])),
+        features.shape[0],
+        features.shape[1],
+        partial(_dense_pieces if isinstance(features, np.ndarray) else _sparse_pieces, features),
+        None if "ids" not in arrays else _id_columns(arrays["ids"]),
         None if "y" not in arrays else labels_of("y", _as_column("y", arrays["y"])),
         None if "weights" not in arrays else weights_of("weights", _as_column("weights", arrays["weights"])),
     )
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _sparse(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
     try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"X": loaded}
-            return {name: np.asarray(loaded[name]) for name in loaded.files}
-    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"cannot be read as a numpy file: {error}; save arrays of numbers or text with numpy.save, "
-            f"numpy.savez or scipy.sparse.save_npz"
-        ) from None
-
-
-def _sparse(path: Path) -> Any:
-    try:
-        matrix: Any = sp.load_npz(path)
+        if arrays["format"].item() in (b"csr", "csr"):
+            parts = arrays["data"], arrays["indices"], arrays["indptr"]
+            matrix: Any = sp.csr_array(parts, shape=tuple(arrays["shape"].tolist()))
+        else:
+            matrix = sp.load_npz(path)
         if matrix.format in ("csr", "csc", "bsr"):
             matrix.check_format(full_check=True)  # an index out of range would crash what comes next
     except (ValueError, KeyError, NotImplementedError) as error:
         raise DataError(
             f"cannot be read as a sparse matrix: {error}; save it again with scipy.sparse.save_npz"
         ) from None
-    return matrix
+    return sp.csr_array(matrix)
 
 
-def _as_float32(features: Any) -> Any:
+def _dense_pieces(features: NDArray[Any], size: int) -> Iterator[Features]:
+    step = max(size // (4 * max(features.shape[1], 1)), 1)
+    for start in range(0, len(features), step):
+        yield _as_float32(features[start : start + step])
+
+
+def _sparse_pieces(csr: sp.csr_array, size: int) -> Iterator[Features]:
+    entries = max(size // 8, 1)
+    start = 0
+    while start < csr.shape[0]:
+        full = int(np.searchsorted(csr.indptr, csr.indptr[start] + entries, side="right")) - 1
+        stop = min(max(full, start + 1), start + entries, csr.shape[0])
+        first, last = csr.indptr[start], csr.indptr[stop]
+        parts = _as_float32(csr.data[first:last]), csr.indices[first:last], csr.indptr[start : stop + 1] - first
+        yield sp.csr_array(parts, shape=(stop - start, csr.shape[1]))
+        start = stop
+
+
+def _check_features(features: Any) -> None:
     if features.ndim != 2:
         raise DataError(f"the features have shape {features.shape}; give a matrix of rows x features")
     if features.dtype.kind not in "biuf":
         raise DataError(f"the features are of type {features.dtype}; convert them to float32")
+
+
+def _as_float32(values: NDArray[Any]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as that later
-        return features.astype(np.float32)
+        return np.array(values, np.float32, order="C")
 
 
 def _as_column(name: str, values: NDArray[Any]) -> Column:
@@ -125,6 +129,6 @@ def _as_column(name: str, values: NDArray[Any]) -> Column:
 
 
 def _id_columns(ids: NDArray[Any]) -> dict[str, Column]:
-    if ids.ndim != 2:
+    if ids.ndim != 2 or not ids.shape[1]:
         return {"ids": _as_column("ids", ids)}
     return {f"ids[:, {number}]": _as_column("ids", column) for number, column in enumerate(ids.T)}

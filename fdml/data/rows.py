@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,9 @@ class DenseRows(NamedTuple):
 
 
 Rows = SparseRows | DenseRows
+
+CHUNK_BYTES = 64 * 2**20
+"""How large a chunk of rows is, roughly, where rows are read or written piece by piece."""
 
 
 def as_rows(features: object) -> Rows:
@@ -95,6 +99,21 @@ def span(rows: Rows, start: int, stop: int) -> Rows:
     if isinstance(rows, DenseRows):
         return DenseRows(rows.values[start:stop])
     return SparseRows(rows.indptr[start : stop + 1], rows.indices, rows.values, rows.width)
+
+
+def stacked(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, which are of one kind and width, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    sparse = [part for part in parts if isinstance(part, SparseRows)]
+    if not sparse:
+        return DenseRows(np.concatenate([part.values for part in parts]))
+    lengths = np.concatenate([np.diff(part.indptr) for part in sparse])
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    spans = [slice(part.indptr[0], part.indptr[-1]) for part in sparse]
+    indices = np.concatenate([part.indices[kept] for part, kept in zip(sparse, spans, strict=True)])
+    values = np.concatenate([part.values[kept] for part, kept in zip(sparse, spans, strict=True)])
+    return SparseRows(indptr, indices, values, sparse[0].width)
 
 
 def columns(rows: Rows, index: NDArray[np.int64]) -> Rows:

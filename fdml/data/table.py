@@ -15,7 +15,8 @@ from fdml.errors import DataError
 class Table:
     """One party's rows.
 
-    `ids`, `labels` and `weights` have one entry per row. Labels are as the file
+    `ids`, `labels` and `weights` have one entry per row. An id is the text that
+    all parties spell alike (`fdml.data.ids`). Labels are as the file
     has them; a task turns them into numbers later. Without ids the rows of all
     parties are matched by their position.
     """

@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 JOIN = "/fdml.Exchange/Join"
 STATUS = "/fdml.Exchange/Status"
+POST = "/fdml.Exchange/Post"
+FETCH = "/fdml.Exchange/Fetch"
+ALIVE = "/fdml.Exchange/Alive"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
 
@@ -109,7 +112,7 @@ def ask_status(address: Address, seconds: float = 5.0) -> pb.RunStatus:
     with open_channel(address, seconds) as channel:
         ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(STATUS)
         try:
-            raw = ask(b"", timeout=seconds, metadata=_header(address))
+            raw = ask(b"", timeout=seconds, metadata=header_of(address))
         except grpc.RpcError as error:
             refusal = _REFUSAL_OF.get(error.code())
             if refusal is not None:
@@ -121,7 +124,34 @@ def ask_status(address: Address, seconds: float = 5.0) -> pb.RunStatus:
     return pb.RunStatus.FromString(raw)
 
 
-def _header(address: Address) -> tuple[tuple[str, str], ...]:
+def trouble_in(error: grpc.RpcError) -> str:
+    """What went wrong, in gRPC's words."""
+    return error.details() or str(error.code())
+
+
+def final_error(address: Address, error: grpc.RpcError) -> ExchangeError | None:
+    """The error that trying again would not help with; None if it might."""
+    details, refusal = trouble_in(error), _REFUSAL_OF.get(error.code())
+    if refusal is not None:
+        return MessageRefused(details, refusal)
+    if any(sign in details for sign in _FOREIGN):
+        return ServerUnreachable(
+            f"what answers at {address.target} is no server of run {address.run!r}, or has keys of another authority "
+            f"({details}); check the address and the keys"
+        )
+    return None
+
+
+def no_server(address: Address, seconds: float, trouble: str) -> ServerUnreachable:
+    """Nobody has answered for so long."""
+    return ServerUnreachable(
+        f"no server at {address.target} for {seconds:g} s ({trouble}); "
+        f"start `fdml serve`, check the address, then run the same command again"
+    )
+
+
+def header_of(address: Address) -> tuple[tuple[str, str], ...]:
+    """What every call carries along."""
     return ((PARTY_HEADER, address.party.encode().hex()),)
 
 
@@ -244,10 +274,7 @@ class GrpcLine:
 
     def _gave_up(self, what: str) -> ExchangeError | WaitedTooLong:
         if not self._courier.welcomed:
-            return ServerUnreachable(
-                f"no server at {self._address.target} for {self._patience:g} s ({self._trouble}); "
-                f"start `fdml serve`, check the address, then run the same command again"
-            )
+            return no_server(self._address, self._patience, self._trouble)
         names = ", ".join(repr(name) for name in self._courier.waits_for) or f"the server at {self._address.target}"
         return WaitedTooLong(
             f"party {self._address.party!r} waited {self._patience:g} s {what} for {names}; "
@@ -287,7 +314,7 @@ class GrpcLine:
                 for message in self._courier.connect():
                     outgoing.put(message)
                 self._outgoing = outgoing
-                call = self._call = join(_encoded(outgoing), metadata=_header(self._address))
+                call = self._call = join(_encoded(outgoing), metadata=header_of(self._address))
             watchdog = threading.Timer(hello, lambda: None if self._courier.welcomed else call.cancel())
             watchdog.start()
             try:
@@ -303,21 +330,13 @@ class GrpcLine:
 
     def _note(self, error: grpc.RpcError, hello: float) -> None:
         """Remember what went wrong, for good if trying again would not help."""
-        details = error.details() or str(error.code())
-        refusal = _REFUSAL_OF.get(error.code())
-        if refusal is not None:
-            self._fail(MessageRefused(details, refusal))
-        elif any(sign in details for sign in _FOREIGN):
-            self._fail(
-                ServerUnreachable(
-                    f"what answers at {self._address.target} is no server of run {self._address.run!r}, or has keys of "
-                    f"another authority ({details}); check the address and the keys"
-                )
-            )
+        final = final_error(self._address, error)
+        if final is not None:
+            self._fail(final)
         elif error.code() is grpc.StatusCode.CANCELLED:
             self._trouble = f"it took the call but did not answer within {hello:g} s"
         else:
-            self._trouble = details
+            self._trouble = trouble_in(error)
 
     def _fail(self, error: ExchangeError) -> None:
         with self._changed:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fdml.exchange.fixed_point import Codes
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Changes whenever the meaning of a message does."""
+_LABEL_BYTES = 8
+_SEAL_BYTES = 28
+"""What sealing adds: a nonce of 12 bytes and a tag of 16."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,20 @@ class Hello:
     protocol: int = PROTOCOL
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Labels:
-    """The label party's labels as numbers, where the run shares them; to the server, and on to the other parties."""
+    """The label party's labels and weights, where the run shares them: for the other parties, by way of the server.
+
+    They are sealed under the key that only the parties have; the server knows how many they are and no more.
+    """
 
     outputs: int
-    train: NDArray[np.float64]
-    held_out: NDArray[np.float64]
-    train_weights: NDArray[np.float64]
-    held_out_weights: NDArray[np.float64]
+    sealed: bytes
+
+    @staticmethod
+    def sealed_size(rows: int) -> int:
+        """How many bytes the labels and weights of so many rows have when they are sealed."""
+        return 2 * _LABEL_BYTES * rows + _SEAL_BYTES
 
 
 @dataclass(frozen=True)

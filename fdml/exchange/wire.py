@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
-from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.exchange import wire_pb2 as pb
@@ -42,7 +41,7 @@ def encode_from_party(message: FromParty) -> bytes:
         case Hello():
             envelope = pb.FromParty(hello=pb.Hello(**vars(message)))
         case Labels():
-            envelope = pb.FromParty(labels=_labels_out(message))
+            envelope = pb.FromParty(labels=pb.Labels(**vars(message)))
         case Push(step, release):
             envelope = pb.FromParty(push=pb.Push(step=step, codes=_codes_out(release.values)))
         case Kept(step):
@@ -62,7 +61,7 @@ def encode_from_server(message: FromServer) -> bytes:
         case Welcome(pushed, judged):
             envelope = pb.FromServer(welcome=pb.Welcome(pushed=pushed, judged=judged))
         case Labels():
-            envelope = pb.FromServer(labels=_labels_out(message))
+            envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
         case Accepted(count):
             envelope = pb.FromServer(accepted=pb.Accepted(count=count))
         case Total(step, values, made_at):
@@ -114,39 +113,10 @@ def _codes_in(raw: bytes) -> Codes:
     return np.frombuffer(raw, dtype="<i8").astype(np.int64, copy=False)
 
 
-def _floats_out(values: NDArray[np.float64]) -> bytes:
-    return np.ascontiguousarray(values, dtype="<f8").tobytes()
-
-
-def _floats_in(raw: bytes) -> NDArray[np.float64]:
-    if len(raw) % 8:
-        raise _invalid(f"labels of {len(raw)} bytes, which is no whole number of float64")
-    values = np.frombuffer(raw, dtype="<f8").astype(np.float64)  # a copy: kernels compile anew for read-only arrays
-    if not np.isfinite(values).all():
-        raise _invalid("labels or weights that are not finite numbers")
-    return values
-
-
-def _labels_out(message: Labels) -> pb.Labels:
-    return pb.Labels(
-        outputs=message.outputs,
-        train=_floats_out(message.train),
-        held_out=_floats_out(message.held_out),
-        train_weights=_floats_out(message.train_weights),
-        held_out_weights=_floats_out(message.held_out_weights),
-    )
-
-
 def _labels_in(content: pb.Labels) -> Labels:
     if not 1 <= content.outputs <= 2**16:
         raise _invalid(f"labels for {content.outputs} outputs")
-    return Labels(
-        content.outputs,
-        _floats_in(content.train),
-        _floats_in(content.held_out),
-        _floats_in(content.train_weights),
-        _floats_in(content.held_out_weights),
-    )
+    return Labels(content.outputs, content.sealed)
 
 
 def _hello_in(content: pb.Hello) -> Hello:

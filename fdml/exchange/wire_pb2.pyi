@@ -25,18 +25,12 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
 
 class Labels(_message.Message):
-    __slots__ = ("outputs", "train", "held_out", "train_weights", "held_out_weights")
+    __slots__ = ("outputs", "sealed")
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
-    TRAIN_FIELD_NUMBER: _ClassVar[int]
-    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
-    TRAIN_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
-    HELD_OUT_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
     outputs: int
-    train: bytes
-    held_out: bytes
-    train_weights: bytes
-    held_out_weights: bytes
-    def __init__(self, outputs: _Optional[int] = ..., train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., train_weights: _Optional[bytes] = ..., held_out_weights: _Optional[bytes] = ...) -> None: ...
+    sealed: bytes
+    def __init__(self, outputs: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Push(_message.Message):
     __slots__ = ("step", "codes")
@@ -212,3 +206,117 @@ class RunStatus(_message.Message):
     history: _containers.RepeatedCompositeFieldContainer[Metrics]
     refused: _containers.ScalarMap[str, int]
     def __init__(self, run: _Optional[str] = ..., steps: _Optional[int] = ..., parties: _Optional[_Iterable[_Union[PartyStatus, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Metrics, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class Posting(_message.Message):
+    __slots__ = ("to", "about", "notice", "run_hash", "protocol")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    about: str
+    notice: bytes
+    run_hash: bytes
+    protocol: int
+    def __init__(self, to: _Optional[str] = ..., about: _Optional[str] = ..., notice: _Optional[bytes] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class Query(_message.Message):
+    __slots__ = ("kind", "sender", "about", "run_hash", "protocol")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    sender: str
+    about: str
+    run_hash: bytes
+    protocol: int
+    def __init__(self, kind: _Optional[str] = ..., sender: _Optional[str] = ..., about: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class Found(_message.Message):
+    __slots__ = ("notice", "waits_for", "silent_seconds")
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    notice: bytes
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    silent_seconds: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, notice: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class KeyOffer(_message.Message):
+    __slots__ = ("public", "certificate", "signature")
+    PUBLIC_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    public: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, public: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class KeyGrant(_message.Message):
+    __slots__ = ("sealed",)
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    sealed: bytes
+    def __init__(self, sealed: _Optional[bytes] = ...) -> None: ...
+
+class KeyCheck(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    def __init__(self, digest: _Optional[bytes] = ...) -> None: ...
+
+class ByPosition(_message.Message):
+    __slots__ = ("train", "test")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    train: int
+    test: int
+    def __init__(self, train: _Optional[int] = ..., test: _Optional[int] = ...) -> None: ...
+
+class Tokens(_message.Message):
+    __slots__ = ("train", "test", "by_position")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    test: bytes
+    by_position: ByPosition
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ..., by_position: _Optional[_Union[ByPosition, _Mapping]] = ...) -> None: ...
+
+class Blinded(_message.Message):
+    __slots__ = ("train", "test")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    test: bytes
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
+
+class Places(_message.Message):
+    __slots__ = ("train", "held_out", "digest", "counts")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    held_out: bytes
+    digest: bytes
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Notice(_message.Message):
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded", "places")
+    KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
+    KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
+    KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    BLINDED_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    key_offer: KeyOffer
+    key_grant: KeyGrant
+    key_check: KeyCheck
+    tokens: Tokens
+    blinded: Blinded
+    places: Places
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded: _Optional[_Union[Blinded, _Mapping]] = ..., places: _Optional[_Union[Places, _Mapping]] = ...) -> None: ...

@@ -1,4 +1,4 @@
-"""One party of a run, as a process: it loads its data, trains with the others, and saves its model."""
+"""One party of a run, as a process: it aligns its rows, trains with the others, and saves its model."""
 
 from __future__ import annotations
 
@@ -11,54 +11,29 @@ from pathlib import Path
 
 import numpy as np
 
-from fdml.align.plain import own_order
+from fdml.align.labels import LabelSet, open_labels, seal_labels
 from fdml.data.disk import FolderDisk
-from fdml.data.readers import load
 from fdml.data.rows import width
-from fdml.data.table import PartyData, Table
-from fdml.errors import LabelError, ServerUnreachable, SettingsError
+from fdml.errors import ServerUnreachable, SettingsError
 from fdml.exchange.certificates import Identity, own_credentials
 from fdml.exchange.courier import Courier
 from fdml.exchange.fixed_point import decode
 from fdml.exchange.grpc_line import Address, GrpcLine, is_loopback
-from fdml.exchange.messages import Hello, Labels, Metrics, Verdict
+from fdml.exchange.messages import Hello, Metrics, Verdict
 from fdml.party.loop import Worker, train
 from fdml.party.models import State
 from fdml.privacy.guard import OpenGuard
+from fdml.run.aligning import Aligned, Aligner
 from fdml.run.evaluate import mean_loss, metric
-from fdml.run.keeping import Diary, Keeper
+from fdml.run.keeping import Diary, Keeper, forget_training
 from fdml.run.labels import learn_code
-from fdml.run.problem import Sample, mean_one, shuffled_rows, split_rows
+from fdml.run.problem import Sample, mean_one
 from fdml.run.simulate import Plan, homework_for, warm_up
 from fdml.run.store import write_archive
 from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read_run, run_hash
 from fdml.watch.events import EpochDone, Event, Listener
 
 _SWITCH_SECONDS = 0.0005
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A party's rows in the run's order."""
-
-    train: Table
-    held_out: Table
-    alignment: bytes
-
-
-def prepare(data: PartyData, run: RunSettings) -> Prepared:
-    """Order, split and shuffle a party's rows as every other party does."""
-    order, digest = own_order(data.train)
-    ordered = data.train.take(order)
-    seed = run.training.seed
-    if data.test is None:
-        keep, out = split_rows(len(ordered), run.evaluation.holdout, seed)
-        kept, held_out = ordered.take(keep), ordered.take(out)
-    else:
-        test_order, test_digest = own_order(data.test)
-        kept, held_out, digest = ordered, data.test.take(test_order), digest + test_digest
-    alignment = hashlib.blake2b(digest, digest_size=32).digest()
-    return Prepared(kept.take(shuffled_rows(len(kept), seed)), held_out, alignment)
 
 
 @dataclass(frozen=True)
@@ -82,20 +57,34 @@ def join(
     often, as the line's thread would else wait for the training's.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    party, run = read_both(path)
+    address = address_of(path, party, run, plain=plain)
+    aligner = Aligner(path.parent, party, run, say)
+    disk = FolderDisk(path.parent / "state")
+    if fresh:
+        aligner.forget()
+        forget_training(disk)
+    aligned = aligner.aligned(address)
+    facts = {
+        "run.toml": run_hash(run).hex(),
+        "data": aligned.found.digest.hex(),
+        "model": party.model.model_dump_json(),
+    }
+    keeper = Keeper(disk, facts, run.training.checkpoint_seconds)
+    return _Member(path, party, run, aligned, keeper, listener, say).take_part(address)
+
+
+def read_both(path: Path) -> tuple[PartySettings, RunSettings]:
+    """A party's settings and those of its run."""
     party = read_party(path)
     run = read_run(party.run)
     if party.party not in run.parties:
         raise SettingsError(f"{path}: party {party.party!r} is not among the run's parties {', '.join(run.parties)}")
-    address = _address(path, party, run, plain=plain)
-    prepared = prepare(load(party.data), run)
-    facts = {"run.toml": run_hash(run).hex(), "data": prepared.alignment.hex(), "model": party.model.model_dump_json()}
-    keeper = Keeper(FolderDisk(path.parent / "state"), facts, run.training.checkpoint_seconds)
-    if fresh:
-        keeper.forget()
-    return _Member(path, party, run, prepared, keeper, listener, say).take_part(address)
+    return party, run
 
 
-def _address(path: Path, party: PartySettings, run: RunSettings, *, plain: bool) -> Address:
+def address_of(path: Path, party: PartySettings, run: RunSettings, *, plain: bool) -> Address:
+    """Where a party reaches the server, and with which keys."""
     target = party.server or run.server
     if plain:
         check_loopback(target)
@@ -118,7 +107,7 @@ class _Member:
         path: Path,
         party: PartySettings,
         run: RunSettings,
-        prepared: Prepared,
+        aligned: Aligned,
         keeper: Keeper,
         listener: Listener,
         say: Callable[[str], None],
@@ -126,7 +115,7 @@ class _Member:
         self._model_path = path.parent / "model.npz"
         self._party = party
         self._run = run
-        self._prepared = prepared
+        self._aligned = aligned
         self._keeper = keeper
         self._listener = listener
         self._say = say
@@ -147,9 +136,9 @@ class _Member:
             return Joined(self._model_path, before, self._diary.seconds, 0.0, done + 1)
         hello = Hello(
             run_hash(self._run),
-            self._prepared.alignment,
-            len(self._prepared.train),
-            len(self._prepared.held_out),
+            self._aligned.found.digest,
+            len(self._aligned.found.train),
+            len(self._aligned.found.held_out),
             self._keeper.next_incarnation(),
             done,
         )
@@ -176,25 +165,25 @@ class _Member:
             self._say("this party had finished; the server is no longer there")
         return Joined(self._model_path, model_hash, self._diary.seconds, line.waited, done + 1)
 
-    def _exchange_labels(self, line: GrpcLine) -> Labels:
+    def _exchange_labels(self, line: GrpcLine) -> LabelSet:
+        found = self._aligned.found
         if not self._leads:
-            return line.await_labels()
-        train, held_out = self._prepared.train, self._prepared.held_out
-        if train.labels is None or held_out.labels is None:
-            raise LabelError(f"label party {self._party.party!r} has no labels; set data.label to its label column")
-        code = learn_code(self._run.task, train.labels, train.weights)
-        labels = Labels(
+            sealed, task = line.await_labels(), self._run.task
+            return open_labels(found.key, sealed, len(found.train), len(found.held_out), task, self._run.label_party)
+        (train, held_out), (train_weights, weights) = self._aligned.labels(), self._aligned.weights()
+        code = learn_code(self._run.task, train, train_weights)
+        labels = LabelSet(
             code.outputs,
-            code.numbers(train.labels),
-            code.numbers(held_out.labels),
-            mean_one(train.weights, len(train)),
-            mean_one(held_out.weights, len(held_out)),
+            code.numbers(train),
+            code.numbers(held_out),
+            mean_one(train_weights, len(train)),
+            mean_one(weights, len(held_out)),
         )
-        line.give_labels(labels)
+        line.give_labels(seal_labels(found.key, labels))
         return labels
 
-    def _worker(self, labels: Labels) -> Worker:
-        name, rows = self._party.party, self._prepared.train.rows
+    def _worker(self, labels: LabelSet) -> Worker:
+        name, rows = self._party.party, self._aligned.train
         loss = loss_for(self._run.task, self._run.loss)
         plan = Plan(
             self._run.training,
@@ -210,7 +199,7 @@ class _Member:
         warm_up(model, rows, labels.outputs)
         return Worker(model, homework, OpenGuard())
 
-    def _train(self, worker: Worker, line: GrpcLine, labels: Labels) -> None:
+    def _train(self, worker: Worker, line: GrpcLine, labels: LabelSet) -> None:
         guard = OpenGuard()
 
         def hear(event: Event) -> None:
@@ -218,7 +207,7 @@ class _Member:
                 self._began = time.monotonic() - self._diary.seconds
             self._diary.seconds = time.monotonic() - self._began
             if isinstance(event, EpochDone):
-                line.send_trial(event.epoch, guard.pass_on(worker.model.predict(self._prepared.held_out.rows)))
+                line.send_trial(event.epoch, guard.pass_on(worker.model.predict(self._aligned.held_out)))
                 if self._leads:
                     self._diary.pending[event.epoch] = (self._diary.seconds, worker.loss_sum / len(labels.train))
                     self._judge(line.verdicts(self._diary.pending), line, labels)
@@ -234,7 +223,7 @@ class _Member:
             verdict = line.await_verdict(epoch)
             self._judge([] if verdict is None else [verdict], line, labels)
 
-    def _judge(self, verdicts: list[Verdict], line: GrpcLine, labels: Labels) -> None:
+    def _judge(self, verdicts: list[Verdict], line: GrpcLine, labels: LabelSet) -> None:
         """Turn sums of held-out predictions into metrics; only the label party is sent them."""
         sample = Sample({}, labels.held_out, labels.held_out_weights)
         for verdict in verdicts:

@@ -125,11 +125,11 @@ class Keeper:
         found: dict[str, Any] | None = None if raw is None else json.loads(raw)
         return found if found is not None and found["facts"] == self._facts else None
 
-    def forget(self) -> None:
-        """Start over; the count of starts goes on, so that older processes stay shut out."""
-        self._generations.clear()
-        self._disk.remove(_RESULT)
-        self._kept = [-1, -1]
+
+def forget_training(disk: Disk) -> None:
+    """Start over; the count of starts goes on, so that older processes stay shut out."""
+    Generations(disk, "checkpoint").clear()
+    disk.remove(_RESULT)
 
 
 def _number(key: str) -> int:

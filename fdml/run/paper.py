@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdml.data.adult import a9a
 from fdml.data.partition import partition
-from fdml.data.rows import DenseRows, to_scipy
+from fdml.data.rows import DenseRows, take, to_scipy
+from fdml.data.shuffle import permutation
 from fdml.data.table import PartyData
 from fdml.errors import FdmlError
+from fdml.run.aligning import found_rows
 from fdml.run.compare import Contender
+from fdml.run.evaluate import history
 from fdml.run.join import hash_state
 from fdml.run.problem import Problem, Sample, pose
 from fdml.run.processes import run_processes
@@ -64,38 +69,57 @@ def write_a9a_run(folder: Path, problem: Problem, contender: Contender, seed: in
             f'[model]\nkind = "{model.kind}"\nhidden = {list(model.hidden)}\nl2 = {model.l2!r}\n'
         )
         for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
-            _write_rows(folder / name / file, sample, name)
+            _write_rows(folder / name / file, sample, name, seed)
 
 
 def joint_by_processes(
     problem: Problem, contender: Contender, seed: int, folder: Path, server: str, say: Callable[[str], None]
-) -> list[float]:
-    """Train the joint model as server and parties in processes over mutual TLS; seconds at the end of each epoch.
+) -> list[EpochRecord]:
+    """Train the joint model as server and parties in processes over mutual TLS, which first find their shared rows.
 
-    The models must be those that the same training in one process gives, to the bit.
+    The models must be those that the same training in one process gives, to the bit;
+    the figures are of that twin, the seconds are the processes'.
     """
     write_a9a_run(folder, problem, contender, seed, server)
     found = run_processes(folder / "run.toml", fresh=False, plain=False, say=say)
-    shuffled = problem.shuffled(seed)
+    ordered = replace(problem, train=problem.train.take(_order_found(folder, len(problem.train), seed)))
     training = contender.training.model_copy(update={"seed": seed})
     plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.code.outputs)
-    for name, model in simulate(plan, shuffled.train).models.items():
+    twin = simulate(plan, ordered.train, keep_epochs=True)
+    for name, model in twin.models.items():
         saved = read_archive(folder / name / "model.npz")[1][name]
         if hash_state(saved) != hash_state(model.state()):
             raise FdmlError(
                 f"{name}'s model differs from the one trained in one process, at seed {seed}: a bug, report it"
             )
-    return [row["seconds"] for row in found["history"]]
+    seconds = [row["seconds"] for row in found["history"]]
+    return [replace(each, seconds=at) for each, at in zip(history(ordered, twin), seconds, strict=True)]
 
 
-def _write_rows(path: Path, sample: Sample, party: str) -> None:
-    rows = sample.parts[party]
+def _order_found(folder: Path, rows: int, seed: int) -> NDArray[np.int64]:
+    """The run's order as numbers of a9a's own rows; every party must have found the same."""
+    orders = [_mixed(rows, seed, name)[found_rows(folder / name)] for name in PARTIES]
+    if not all(np.array_equal(order, orders[0]) for order in orders):
+        raise FdmlError(f"the parties aligned different rows, at seed {seed}: a bug, report it")
+    return orders[0]
+
+
+def _mixed(rows: int, seed: int, party: str) -> NDArray[np.int64]:
+    """The order in which a party's own file has the rows."""
+    return permutation(rows, seed, "file of", party)
+
+
+def _write_rows(path: Path, sample: Sample, party: str, seed: int) -> None:
+    """A party's own file: ids that all parties know the rows by, in an order that only this party has."""
+    order = _mixed(len(sample), seed, party)
+    rows = take(sample.parts[party], order)
     if isinstance(rows, DenseRows):
         raise AssertionError("a9a is sparse")
     matrix = to_scipy(rows)
     arrays: dict[str, Any] = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    arrays["ids"] = np.array([f"person-{number:05d}" for number in order])
     if party == PARTIES[0]:
-        arrays["y"] = sample.labels.astype(np.int64)
+        arrays["y"] = sample.labels[order].astype(np.int64)
     np.savez(path, format=np.array(b"csr"), shape=np.array(matrix.shape), **arrays)
 
 

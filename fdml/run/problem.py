@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fdml.align.plain import shared_rows
 from fdml.data.rows import Rows, side_by_side, take, width
-from fdml.data.shuffle import permutation
+from fdml.data.split import shuffled_rows as shuffled_rows
+from fdml.data.split import split_rows
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError, LabelError
 from fdml.run.labels import LabelCode, learn_code
@@ -68,11 +69,6 @@ class Problem:
         return Problem(self.label_party, self.code, self.loss, self.train.take(order), self.test)
 
 
-def shuffled_rows(rows: int, seed: int) -> NDArray[np.int64]:
-    """The order in which a run numbers its training rows."""
-    return permutation(rows, seed, "align")
-
-
 def pose(
     data: Mapping[str, PartyData], label_party: str, task: Task, loss: Loss | None, holdout: float, seed: int
 ) -> Problem:
@@ -121,17 +117,6 @@ def _split(tables: Mapping[str, Table], holdout: float, seed: int) -> tuple[dict
         {name: table.take(keep) for name, table in tables.items()},
         {name: table.take(out) for name, table in tables.items()},
     )
-
-
-def split_rows(rows: int, holdout: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row numbers to train on and to hold out, each in ascending order."""
-    order = permutation(rows, seed, "holdout")
-    held = round(rows * holdout)
-    if held < 1 or held >= rows:
-        raise DataError(
-            f"holding out {holdout:g} of {rows} rows leaves {rows - held} to train on and {held} to test on"
-        )
-    return np.sort(order[held:]), np.sort(order[:held])
 
 
 def _sample(tables: Mapping[str, Table], labels: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Sample:

@@ -15,6 +15,7 @@ from fdml.errors import SettingsError, StateDamaged
 from fdml.exchange.certificates import Credentials, Identity, own_credentials
 from fdml.exchange.messages import Metrics
 from fdml.run.join import check_loopback
+from fdml.server.board import Board
 from fdml.server.grpc_server import GrpcServer
 from fdml.server.host import Charter, Host
 from fdml.settings import RunSettings, read_run, run_hash
@@ -22,7 +23,7 @@ from fdml.settings import RunSettings, read_run, run_hash
 
 def serve(
     path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, say: Callable[[str], None]
-) -> Host:
+) -> tuple[Host, Board]:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
     `listen` is for servers that do not stand at the address by which the parties reach them.
@@ -37,20 +38,20 @@ def serve(
         charter = Charter(settings, run_hash(settings))
         _check_same_run(disk, charter, fresh=fresh)
         host = Host.open(charter, disk)
+        board = Board.open(settings.parties, settings.align, disk)
         if host.finished:
             say(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
-            return host
+            return host, board
         if host.rows:
             say(f"going on with a run of {host.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        _listen(host, settings, address, credentials, say)
-    return host
+        _listen(GrpcServer(host, board, settings, plain=plain), settings, address, credentials, say)
+    return host, board
 
 
 def _listen(
-    host: Host, settings: RunSettings, address: str, credentials: Credentials | None, say: Callable[[str], None]
+    server: GrpcServer, settings: RunSettings, address: str, credentials: Credentials | None, say: Callable[[str], None]
 ) -> None:
-    server = GrpcServer(host, settings, plain=credentials is None)
     try:
         asyncio.run(server.run(address, credentials, lambda _: say(f"serving run {settings.name!r} at {address}")))
     except RuntimeError as error:
@@ -84,6 +85,7 @@ def _check_same_run(disk: FolderDisk, charter: Charter, *, fresh: bool) -> None:
     if fresh:
         for name in ("run", "journal", "snapshot.0", "snapshot.1"):
             disk.remove(name)
+        Board(charter.settings.parties, charter.settings.align, disk).clear()
     known = disk.read("run")
     if known is not None and known != charter.run_hash:
         raise SettingsError(

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ from fdml.exchange.certificates import Credentials, parse_identity
 from fdml.exchange.grpc_line import PARTY_HEADER, STATUS_OF, alive
 from fdml.exchange.messages import Accepted, Finished, FromParty, FromServer, Hello, Labels, Reply, Waiting
 from fdml.exchange.wire import decode_from_party, encode_from_server
+from fdml.server.board import Board
+from fdml.server.desk import Desk
 from fdml.server.host import Host
 from fdml.server.limits import CEILING, HELLO, largest_message
 from fdml.server.standing import Standing
@@ -66,8 +68,9 @@ class Line:
 class GrpcServer:
     """Carries messages between the streams of the parties and the host."""
 
-    def __init__(self, host: Host, settings: RunSettings, *, plain: bool) -> None:
+    def __init__(self, host: Host, board: Board, settings: RunSettings, *, plain: bool) -> None:
         self._host = host
+        self._desk = Desk(board, settings.parties, run_hash(settings))
         self._settings = settings
         self._run_hash = run_hash(settings)
         self._plain = plain
@@ -77,7 +80,7 @@ class GrpcServer:
         self._lines: dict[str, Line] = {}
         """For every party the line on which it was last welcomed."""
         self._untold: dict[Line, None] = {}
-        self._standing = Standing(host, settings)
+        self._standing = Standing(host, self._desk, settings)
         self._departed: set[str] = set()
         """Parties that have finished and hung up, so know that all is stored."""
         self._heard_at = time.monotonic()
@@ -97,6 +100,9 @@ class GrpcServer:
         handlers: dict[str, Any] = {
             "Join": grpc.stream_stream_rpc_method_handler(self._join),
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
+            "Post": grpc.unary_unary_rpc_method_handler(self._at_desk(self._desk.post)),
+            "Fetch": grpc.unary_unary_rpc_method_handler(self._at_desk(self._desk.fetch)),
+            "Alive": grpc.unary_unary_rpc_method_handler(self._alive),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fdml.Exchange", handlers),))
         port = _listen(server, address, credentials)
@@ -312,9 +318,29 @@ class GrpcServer:
         while True:
             await asyncio.sleep(_NOTICE_SECONDS)
             self._wake.set()  # to look at how long nobody has said anything
+            self._standing.note_waits(self._lines)
             for party, line in self._lines.items():
                 if self._standing.is_waiting(party, self._lines):
                     self._say(line, Waiting(tuple(self._standing.waits_for(party))))
+
+    def _at_desk(self, serve: Callable[[str, bytes], Awaitable[bytes]]) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        """A call to the board: who calls is known from the certificate, what is refused gets its status."""
+
+        async def answer(raw: bytes, context: Context) -> bytes:
+            party = await self._identify(context)
+            self._heard_at = time.monotonic()
+            try:
+                return await serve(party, raw)
+            except MessageRefused as refused:
+                await self._turn_away(context, str(refused), refused.refusal)
+                return b""
+
+        return answer
+
+    async def _alive(self, _: bytes, context: Context) -> bytes:
+        self._desk.saw(await self._identify(context))
+        self._heard_at = time.monotonic()
+        return b""
 
     async def _status(self, _: bytes, context: Context) -> bytes:
         await self._identify(context, "server")

@@ -37,7 +37,7 @@ from fdml.server.coordinator import Coordinator
 from fdml.server.journal import Journal
 from fdml.server.register import Register
 from fdml.server.trials import Trials
-from fdml.settings import RunSettings, Task
+from fdml.settings import RunSettings
 
 _ROTATE_BYTES = 256 * 2**20
 
@@ -200,22 +200,28 @@ class Host:
         agreed = self._register.alignment
         if agreed is None:
             raise MessageRefused(f"party {sender!r} sent labels before saying hello", Refusal.INVALID)
-        for name, wanted in (("train", agreed.rows), ("held_out", agreed.held_out)):
-            for field in (name, f"{name}_weights"):
-                if len(getattr(labels, field)) != wanted:
-                    raise MessageRefused(
-                        f"party {sender!r} sent {len(getattr(labels, field))} values as {field} for {wanted} rows",
-                        Refusal.INVALID,
-                    )
-        _check_labels(f"party {sender!r} sent", self._charter.settings.task, labels)
+        self._check_labels(sender, labels, agreed.rows + agreed.held_out)
         if self._labels is not None:
-            if encode_from_party(self._labels) != encode_from_party(labels):
+            if labels != self._labels:
                 raise MessageRefused(
                     f"party {sender!r} sent other labels than before; its label column has changed", Refusal.CONFLICT
                 )
             return []
         self._begin(labels)
         return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
+
+    def _check_labels(self, sender: str, labels: Labels, rows: int) -> None:
+        task = self._charter.settings.task
+        if (labels.outputs < 2) if task == "multiclass" else (labels.outputs != 1):
+            raise MessageRefused(
+                f"party {sender!r} sent labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID
+            )
+        if len(labels.sealed) != Labels.sealed_size(rows):
+            raise MessageRefused(
+                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
+                f"{Labels.sealed_size(rows)}",
+                Refusal.INVALID,
+            )
 
     def _begin(self, labels: Labels) -> None:
         agreed, chosen = self._register.alignment, self._charter.settings.training
@@ -253,7 +259,10 @@ class Host:
         }
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
         if self._labels is not None and self.coordinator is not None and self._trials is not None:
-            arrays |= {f"labels/{name}": np.asarray(value) for name, value in vars(self._labels).items()}
+            arrays |= {
+                "labels/outputs": np.array(self._labels.outputs),
+                "labels/sealed": np.frombuffer(self._labels.sealed, np.uint8),
+            }
             arrays |= self.coordinator.state() | self._trials.state()
         return arrays
 
@@ -265,27 +274,8 @@ class Host:
         self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}
         self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
         if "labels/outputs" in arrays:
-            labels = {key.removeprefix("labels/"): array for key, array in arrays.items() if key.startswith("labels/")}
-            self._begin(Labels(**{**labels, "outputs": int(labels["outputs"])}))
+            self._begin(Labels(int(arrays["labels/outputs"]), arrays["labels/sealed"].tobytes()))
             training = self._training("the server")
             training[0].restore(arrays)
             training[1].restore(arrays)
         self._number = int(facts["number"])
-
-
-def _check_labels(what: str, task: Task, labels: Labels) -> None:
-    """Refuse labels that the other parties' kernels could not take; `what` begins the sentence."""
-    if (labels.outputs < 2) if task == "multiclass" else (labels.outputs != 1):
-        raise MessageRefused(f"{what} labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID)
-    for weights in (labels.train_weights, labels.held_out_weights):
-        if weights.min(initial=0.0) < 0.0:
-            raise MessageRefused(f"{what} a weight of {weights.min():g}; weights are 0 or more", Refusal.INVALID)
-    if task == "regression":
-        return
-    classes = max(labels.outputs, 2)
-    for values in (labels.train, labels.held_out):
-        wrong = values[(values < 0) | (values >= classes) | (values != np.floor(values))]
-        if wrong.size:
-            raise MessageRefused(
-                f"{what} the label {wrong[0]:g}; the {classes} classes are numbered from 0", Refusal.INVALID
-            )

@@ -41,17 +41,7 @@ class Register:
 
     def check(self, party: str, hello: Hello) -> None:
         """Raise unless the party may be let in."""
-        if hello.protocol != PROTOCOL:
-            raise MessageRefused(
-                f"party {party!r} speaks protocol {hello.protocol}, the server {PROTOCOL}; install the same fdml",
-                Refusal.MISMATCH,
-            )
-        if hello.run_hash != self._run_hash:
-            raise MessageRefused(
-                f"party {party!r} has a run.toml with hash {hello.run_hash.hex()[:12]}, the server one with "
-                f"{self._run_hash.hex()[:12]}; give both the same file",
-                Refusal.MISMATCH,
-            )
+        check_same_run(party, hello.protocol, hello.run_hash, self._run_hash)
         if hello.incarnation < max(1, self.incarnation(party)):
             raise MessageRefused(
                 f"party {party!r} was started again since (start {self.incarnation(party)}, this is "
@@ -97,3 +87,18 @@ class Register:
         if facts["alignment"] is not None:
             digest, rows, held_out, told_by = facts["alignment"]
             self.alignment = Alignment(bytes.fromhex(digest), rows, held_out, told_by)
+
+
+def check_same_run(party: str, protocol: int, run_hash: bytes, ours: bytes) -> None:
+    """Raise unless a party speaks of this run and in this way."""
+    if protocol != PROTOCOL:
+        raise MessageRefused(
+            f"party {party!r} speaks protocol {protocol}, the server {PROTOCOL}; install the same fdml",
+            Refusal.MISMATCH,
+        )
+    if run_hash != ours:
+        raise MessageRefused(
+            f"party {party!r} has a run.toml with hash {run_hash.hex()[:12]}, the server one with "
+            f"{ours.hex()[:12]}; give both the same file",
+            Refusal.MISMATCH,
+        )

@@ -8,6 +8,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from fdml.exchange import wire_pb2 as pb
+from fdml.server.desk import Desk
 from fdml.server.host import Host
 from fdml.settings import RunSettings
 
@@ -34,8 +35,9 @@ class Standing:
     `joined` are the parties that have a line at the moment.
     """
 
-    def __init__(self, host: Host, settings: RunSettings) -> None:
+    def __init__(self, host: Host, desk: Desk, settings: RunSettings) -> None:
         self._host = host
+        self._desk = desk
         self._settings = settings
         self._waits = {party: Waits() for party in settings.parties}
         self.bytes_in: Counter[str] = Counter()
@@ -49,8 +51,10 @@ class Standing:
             waits.note(self.is_waiting(party, joined), now)
 
     def is_waiting(self, party: str, joined: Container[str]) -> bool:
-        """Whether a party can do nothing until another one has: given the labels, pushed, or ended its training."""
+        """Whether a party can do nothing until another one has: shown its rows, given the labels, pushed, or ended."""
         coordinator = self._host.coordinator
+        if self._desk.waits_of(party):
+            return True
         if coordinator is None:
             return party in joined and party != self._settings.label_party
         if coordinator.served(party) < coordinator.pushed(party):
@@ -60,6 +64,8 @@ class Standing:
 
     def waits_for(self, party: str) -> list[str]:
         """Whom a waiting party waits for."""
+        if aligning := self._desk.waits_of(party):
+            return aligning
         coordinator = self._host.coordinator
         if coordinator is None or coordinator.served(party) < coordinator.pushed(party):
             return self._host.waits_for(party)
@@ -74,7 +80,7 @@ class Standing:
             waiting = 0.0 if waits.since is None else time.monotonic() - waits.since
             status.parties.add(
                 name=party,
-                connected=party in joined,
+                connected=party in joined or (self._desk.is_here(party) and not self._host.incarnation(party)),
                 pushed=-1 if coordinator is None else coordinator.pushed(party),
                 served=-1 if coordinator is None else coordinator.served(party),
                 waits_for=self.waits_for(party) if waiting else [],

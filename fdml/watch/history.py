@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -42,12 +42,6 @@ class Curve:
     def last(self) -> EpochRecord:
         """The figures of the last epoch; no epoch is picked by its test figures."""
         return self.records[-1]
-
-
-def with_seconds(curve: Curve, seconds: Sequence[float]) -> Curve:
-    """The same figures with other times."""
-    records = (replace(record, seconds=each) for record, each in zip(curve.records, seconds, strict=True))
-    return Curve(curve.model, curve.scheme, tuple(records))
 
 
 def mean_records(runs: Sequence[Sequence[EpochRecord]]) -> tuple[EpochRecord, ...]:

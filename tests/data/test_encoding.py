@@ -11,7 +11,7 @@ from fdml.settings import DataSettings
 
 
 def fitted(frame, **settings):
-    return fit(frame, tuple(frame.column_names), DataSettings(path="unused", **settings))
+    return fit([frame], tuple(frame.column_names), DataSettings(path="unused", **settings))
 
 
 def encoded(frame, **settings):
@@ -130,5 +130,5 @@ def test_sparse_rows_hold_numbers_beside_categories():
 
 
 def test_no_columns_give_rows_without_features():
-    encoder = fit(pa.table({"x": [1, 2]}), (), DataSettings(path="unused"))
+    encoder = fit([pa.table({"x": [1, 2]})], (), DataSettings(path="unused"))
     assert to_dense(encoder.encode(pa.table({"x": [1, 2]}))).shape == (2, 0)

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fdml.data.fields import ids_of, labels_of, missing, repeated, weights_of
+from fdml.data.fields import labels_of, missing, repeated, weights_of
 from fdml.errors import DataError, LabelError
 
 
@@ -14,29 +14,6 @@ def test_missing_is_null_or_nan_or_empty_text():
     assert missing(pa.array(["a", None, "", "NA", "?"])).tolist() == [False, True, True, False, False]
     assert missing(pa.array([1, None])).tolist() == [False, True]
     assert missing(pa.chunked_array([[True], [None]])).tolist() == [False, True]
-
-
-def test_ids_of_one_column_are_plain_values():
-    assert ids_of({"user": pa.array([3, 1])}).tolist() == [3, 1]
-    assert ids_of({"user": pa.array(["b", "a"]).dictionary_encode()}).tolist() == ["b", "a"]
-
-
-def test_ids_of_several_columns_are_tuples():
-    ids = ids_of({"user": pa.array([3, 1]), "app": pa.array(["x", "y"])})
-    assert ids.dtype == object
-    assert ids.tolist() == [(3, "x"), (1, "y")]
-
-
-@pytest.mark.parametrize("values", [[1.5], [datetime.date(2020, 1, 1)], [[1]], [True]])
-def test_an_id_is_a_whole_number_or_text(values):
-    with pytest.raises(DataError, match=r"id column 'user' holds .*; make it whole numbers or text"):
-        ids_of({"user": pa.array(values)})
-
-
-@pytest.mark.parametrize("values", [["a", "", None], [1, None, None]])
-def test_a_missing_id_is_refused(values):
-    with pytest.raises(DataError, match=r"id column 'user' has no value in data row 2 \(2 such rows\); fill it in"):
-        ids_of({"user": pa.array(values)})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,10 @@ TRAIN = np.array([[1, NAN, 0], [3, 4, 0], [NAN, NAN, 2]], np.float32)
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 
 
+def fills_for(train, rule):
+    return fills_of([train], train.shape[1], rule)
+
+
 def dense(features):
     return features.toarray() if sp.issparse(features) else features
 
@@ -21,25 +25,25 @@ def dense(features):
 def test_without_a_rule_nan_is_an_error_that_says_where_and_what_to_do(kind):
     message = r"feature 2 of data row 1 is NaN \(3 such values\); set data.missing = \"mean\" or \"zero\""
     with pytest.raises(DataError, match=message):
-        fill(kind(TRAIN), fills_of(kind(TRAIN), "error"))
+        fill(kind(TRAIN), fills_for(kind(TRAIN), "error"))
 
 
 @KINDS
 def test_zero_fills_with_zero(kind):
-    filled = fill(kind(TRAIN), fills_of(kind(TRAIN), "zero"))
+    filled = fill(kind(TRAIN), fills_for(kind(TRAIN), "zero"))
     assert dense(filled).tolist() == [[1, 0, 0], [3, 4, 0], [0, 0, 2]]
 
 
 @KINDS
 def test_mean_fills_with_the_mean_of_training(kind):
-    fills = fills_of(kind(TRAIN), "mean")
+    fills = fills_for(kind(TRAIN), "mean")
     assert fills.tolist() == pytest.approx([2, 4, 2 / 3])
     assert dense(fill(kind(np.array([[NAN, 9, 9]], np.float32)), fills)).tolist() == [[2, 9, 9]]
 
 
 @KINDS
 def test_a_feature_that_is_always_missing_becomes_zero(kind):
-    assert fills_of(kind(np.full((2, 1), NAN, np.float32)), "mean").tolist() == [0]
+    assert fills_for(kind(np.full((2, 1), NAN, np.float32)), "mean").tolist() == [0]
 
 
 @KINDS
@@ -47,7 +51,7 @@ def test_a_feature_that_is_always_missing_becomes_zero(kind):
 def test_infinity_is_an_error_under_every_rule(kind, rule):
     features = kind(np.array([[1, 2], [NAN, -np.inf]], np.float32))
     with pytest.raises(DataError, match="feature 2 of data row 2 is infinite or too large for float32; correct"):
-        fill(features, fills_of(kind(np.eye(2, dtype=np.float32)), rule))
+        fill(features, fills_for(kind(np.eye(2, dtype=np.float32)), rule))
 
 
 @KINDS
@@ -63,7 +67,7 @@ numbers = st.sampled_from([0.0, 1.0, -3.0, NAN])
 def test_sparse_and_dense_are_filled_alike(matrix):
     sparse = sp.csr_array(matrix)
     np.testing.assert_allclose(
-        dense(fill(sparse, fills_of(sparse, "mean"))), fill(matrix, fills_of(matrix, "mean")), rtol=1e-6
+        dense(fill(sparse, fills_for(sparse, "mean"))), fill(matrix, fills_for(matrix, "mean")), rtol=1e-6
     )
 
 
@@ -71,3 +75,30 @@ def test_sparse_and_dense_are_filled_alike(matrix):
 def test_the_row_is_right_where_the_first_value_of_a_row_is_missing(kind):
     with pytest.raises(DataError, match="feature 1 of data row 3 is NaN"):
         fill(kind(np.array([[1, 2], [3, 4], [NAN, 5]], np.float32)), None)
+
+
+@KINDS
+def test_the_row_is_counted_from_the_start_of_the_file(kind):
+    with pytest.raises(DataError, match="feature 2 of data row 11 is NaN"):
+        fill(kind(np.array([[1, NAN]], np.float32)), None, first=10)
+    with pytest.raises(DataError, match="feature 1 of data row 12 is infinite"):
+        fill(kind(np.array([[1, 2], [np.inf, 3]], np.float32)), None, first=10)
+
+
+@given(arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 4)), elements=numbers), st.integers(1, 4))
+def test_means_are_the_same_in_pieces_and_at_once(matrix, size):
+    for kind in (np.asarray, sp.csr_array):
+        pieces = [kind(matrix[start : start + size]) for start in range(0, len(matrix), size)]
+        np.testing.assert_allclose(
+            fills_of(pieces, matrix.shape[1], "mean"), fills_for(kind(matrix), "mean"), rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("rule", ["error", "zero"])
+def test_only_the_mean_needs_to_look_at_the_features(rule):
+    def unread():
+        raise AssertionError("nothing is to be read")
+        yield
+
+    fills = fills_of(unread(), 2, rule)
+    assert fills is None if rule == "error" else fills.tolist() == [0, 0]

@@ -1,16 +1,14 @@
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from fdml.data.frames import Roles, read_csv, read_parquet, roles_of, text_columns
+from fdml.data.frames import Roles, check_columns, roles_of
 from fdml.errors import DataError
 from fdml.settings import DataSettings
 
-FRAME = pa.table({"user": [1], "age": [2], "city": ["x"], "income": [3], "share": [1.0]})
+NAMES = ["user", "age", "city", "income", "share"]
 
 
-def roles(frame=FRAME, **settings):
-    return roles_of(frame, DataSettings(path="unused", **settings))
+def roles(names=NAMES, **settings):
+    return roles_of(names, DataSettings(path="unused", **settings))
 
 
 def test_every_column_without_another_role_is_a_feature():
@@ -23,9 +21,9 @@ def test_named_columns_alone_are_features_in_the_order_named():
 
 
 def test_an_index_that_pandas_stored_is_a_feature_only_where_it_is_named():
-    frame = pa.table({"age": [1], "__index_level_0__": [9]})
-    assert roles(frame).features == ("age",)
-    assert roles(frame, columns=["__index_level_0__"]).features == ("__index_level_0__",)
+    names = ["age", "__index_level_0__"]
+    assert roles(names).features == ("age",)
+    assert roles(names, columns=["__index_level_0__"]).features == ("__index_level_0__",)
 
 
 @pytest.mark.parametrize(
@@ -52,41 +50,24 @@ def test_a_column_that_cannot_have_its_role_is_named(settings, message):
 
 
 def test_two_columns_of_one_name_are_refused():
-    frame = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["age", "age"])
     with pytest.raises(DataError, match="two columns are named 'age'; rename one"):
-        roles(frame)
+        roles(["age", "city", "age"])
 
 
-def test_csv_columns_are_what_they_look_like_unless_read_as_text(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("code,size\n007,1\n012,\n", encoding="utf-8")
-    assert read_csv(path, ["code", "elsewhere"]).to_pydict() == {"code": ["007", "012"], "size": [1, None]}
-    assert read_csv(path, []).to_pydict()["code"] == [7, 12]
+def test_another_file_must_have_the_columns_too():
+    found = roles(id="user", label="income", weight="share")
+    check_columns([*NAMES[::-1], "extra"], found)
+    for name, what in (
+        ("user", "id column"),
+        ("income", "label column"),
+        ("share", "weight column"),
+        ("age", "column"),
+    ):
+        with pytest.raises(DataError, match=f"there is no {what} '{name}'"):
+            check_columns([other for other in NAMES if other != name], found)
 
 
-def test_a_number_far_down_in_a_csv_file_can_still_be_a_fraction(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("a,b\n" + "1,2\n" * 400_000 + "1.5,2\n", encoding="utf-8")
-    assert read_csv(path, []).column("a")[-1].as_py() == 1.5
-
-
-@pytest.mark.parametrize("content", [b"", b"a,b\n1,2,3\n", b"a\n\xff\n"])
-def test_a_broken_csv_file_is_refused(tmp_path, content):
-    (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(DataError, match="cannot be read as CSV in UTF-8 with commas"):
-        read_csv(tmp_path / "x.csv", ["a"])
-
-
-def test_a_parquet_file_comes_back_as_it_was_written(tmp_path):
-    pq.write_table(FRAME, tmp_path / "x.parquet")
-    assert read_parquet(tmp_path / "x.parquet").equals(FRAME)
-
-
-def test_a_broken_parquet_file_is_refused(tmp_path):
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 and nothing more")
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        read_parquet(tmp_path / "x.parquet")
-
-
-def test_text_columns_are_found():
-    assert text_columns(FRAME) == ["city"]
+def test_roles_know_all_columns_that_are_read():
+    found = roles(id="user", label="income", columns=["age"])
+    assert found.others == ("user", "income")
+    assert found.named == ("user", "income", "age")

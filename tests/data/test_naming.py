@@ -1,4 +1,9 @@
-from fdml.data.naming import LISTED, no_such
+from pathlib import Path
+
+import pytest
+
+from fdml.data.naming import LISTED, naming, no_such
+from fdml.errors import DataError, LabelError
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_known_one():
@@ -14,3 +19,15 @@ def test_nothing_is_offered_where_nothing_is_near():
 def test_only_the_first_names_are_listed_and_the_others_counted():
     message = str(no_such("column", "?", [f"c{number}" for number in range(LISTED + 3)]))
     assert message.endswith("c8, c9 and 3 more")
+
+
+@pytest.mark.parametrize("kind", [DataError, LabelError])
+def test_errors_about_a_files_content_name_the_file_and_stay_of_their_kind(kind):
+    with pytest.raises(kind, match=r"^data/x\.csv: no rows$") as caught, naming(Path("data/x.csv")):
+        raise kind("no rows")
+    assert type(caught.value) is kind
+
+
+def test_other_errors_are_passed_on():
+    with pytest.raises(KeyError), naming(Path("x.csv")):
+        raise KeyError("a")

@@ -116,9 +116,9 @@ def test_ids_and_codes_of_a_csv_file_are_read_as_they_are_written(write):
     assert table.names == ("zip=01234", "shop#0")
 
 
-def test_ids_of_several_columns_are_tuples(write):
+def test_ids_of_several_columns_are_joined(write):
     path = write("user,app,x\n1,a,5\n2,b,6\n", "x.csv")
-    assert load(DataSettings(path=path, id=["user", "app"])).train.ids.tolist() == [("1", "a"), ("2", "b")]
+    assert load(DataSettings(path=path, id=["user", "app"])).train.ids.tolist() == ["1|a", "2|b"]
 
 
 def test_libsvm_pairs_get_one_width(write):
@@ -216,3 +216,35 @@ def test_labels_that_do_not_fit_the_rows_name_the_file(tmp_path):
     np.savez(tmp_path / "x.npz", X=np.eye(3), y=np.ones(2))
     with pytest.raises(DataError, match=r"x.npz: 2 labels for 3 rows"):
         load(DataSettings(path=tmp_path / "x.npz"))
+
+
+DROPPING = {"missing": "drop", "duplicates": "first"}
+
+
+@pytest.mark.parametrize("city", ["Lima", "city"])
+def test_rows_that_are_dropped_by_their_ids_are_dropped_everywhere(write, city):
+    """Once sparse, once dense."""
+    path = write("user,x,city,y,w\nu1,1,Oslo,0,1\n,2,Rome,1,2\nu3,3,Lima,0,3\nu1,4,Kyiv,1,4\n", "x.csv")
+    more = {"hashed": "city", "hash_size": 64} if city == "city" else {}
+    table = load(DataSettings(path=path, id="user", label="y", weight="w", scale="none", ids=DROPPING, **more)).train
+    assert isinstance(table.rows, SparseRows) == bool(more)
+    assert to_dense(table.rows)[:, 0].tolist() == [1, 3]
+    assert (table.ids.tolist(), table.labels.tolist(), table.weights.tolist()) == (["u1", "u3"], [0, 0], [1, 3])
+
+
+def test_bad_ids_name_the_file_and_the_way_out(write):
+    path = write("user,x\nu1,1\nu1,2\n", "x.csv")
+    with pytest.raises(DataError, match=r"x.csv: 1 of 2 rows have an id that stands .*set data.ids.duplicates"):
+        load(DataSettings(path=path, id="user"))
+
+
+def test_ids_of_an_archive_are_spelled_as_those_of_a_table(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.eye(3), ids=np.array([4, 2, 4]))
+    table = load(DataSettings(path=tmp_path / "x.npz", ids={"duplicates": "drop"})).train
+    assert (table.ids.tolist(), to_dense(table.rows).tolist()) == (["2"], [[0, 1, 0]])
+
+
+def test_a_file_with_no_row_left_is_refused(write):
+    path = write("user,x\nu1,1\nu1,2\n", "x.csv")
+    with pytest.raises(DataError, match=r"x.csv: no row is left that has an id of its own; check data.id and data.ids"):
+        load(DataSettings(path=path, id="user", ids={"duplicates": "drop"}))

@@ -14,6 +14,7 @@ from fdml.data.rows import (
     row_count,
     side_by_side,
     span,
+    stacked,
     take,
     to_dense,
     width,
@@ -147,3 +148,23 @@ def test_rows_without_features_are_rows(matrix):
     assert (row_count(rows), width(rows)) == (4, 0)
     assert to_dense(take(rows, np.array([1, 3]))).shape == (2, 0)
     assert mean_square_norm(rows, np.ones(4)) == 0.0
+
+
+@given(matrices, st.integers(1, 6))
+def test_stacked_parts_are_the_whole_again(matrix, size):
+    for rows in both_kinds(matrix):
+        parts = [span(rows, start, min(start + size, len(matrix))) for start in range(0, len(matrix), size)]
+        whole = stacked(parts)
+        assert type(whole) is type(rows)
+        np.testing.assert_array_equal(to_dense(whole), matrix)
+
+
+def test_a_single_part_is_not_copied():
+    rows = as_rows(np.eye(2))
+    assert stacked([rows]) is rows
+
+
+def test_stacked_spans_hold_only_their_own_entries():
+    rows = as_rows(sp.csr_array(np.eye(6)))
+    whole = stacked([span(rows, 1, 3), span(rows, 5, 6)])
+    assert (whole.indptr.tolist(), whole.indices.tolist()) == ([0, 1, 2, 3], [1, 2, 5])

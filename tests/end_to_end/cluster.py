@@ -23,7 +23,7 @@ import numpy as np
 
 from fdml.cli.app import main
 from fdml.errors import ServerUnreachable
-from fdml.exchange.certificates import read_credentials
+from fdml.exchange.certificates import read_credentials, write_secret
 from fdml.exchange.grpc_line import Address, ask_status
 from fdml.exchange.wire_pb2 import PartyStatus, RunStatus
 from fdml.run.scaffold import write_keys
@@ -237,7 +237,10 @@ def free_port() -> int:
 
 
 def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training: dict[str, object]) -> None:
-    """A run whose parties hold two columns each of the same rows, every one in an order of its own."""
+    """A run whose parties hold two columns each of the same rows, every one in an order of its own.
+
+    They have a key file, so that two runs put the rows in the same order and end with the same models.
+    """
     home.mkdir(parents=True)
     chosen = {"epochs": 3, "batch_size": 20, "batches_per_block": 1, "checkpoint_seconds": 0.2, "patience": 30.0}
     lines = [f"{key} = {value}" for key, value in (chosen | training).items()]
@@ -255,8 +258,9 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         if label is not None:
             columns[label] = labels
         write_csv(home / party / "data.csv", columns, chance.permutation(rows))
+        write_secret(home / party / "group.key", b"5a" * 32)
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\n[data]\npath = "data.csv"\nid = "id"\n'
+            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[data]\npath = "data.csv"\nid = "id"\n'
             + ('label = "label"\n' if label else "")
         )
 

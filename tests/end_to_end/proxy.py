@@ -32,6 +32,8 @@ class Proxy:
         self._delay = 0.0
         self._rate = 0.0
         self.port = 0
+        self.recording: list[bytes] | None = None
+        """What passes is put here, if there is a list."""
         self.accepted = 0
         """Connections so far."""
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -123,6 +125,8 @@ class Proxy:
             while data:
                 await self._flowing.wait()
                 data = await reader.read(_CHUNK)
+                if self.recording is not None:
+                    self.recording.append(data)
                 await under_way.put((self._loop.time() + self._delay, data))
             await delivery
         finally:

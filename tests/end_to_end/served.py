@@ -19,6 +19,7 @@ from fdml.exchange.fixed_point import encode
 from fdml.exchange.grpc_line import JOIN, PARTY_HEADER, Address, ask_status
 from fdml.exchange.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.exchange.wire import decode_from_server, encode_from_party
+from fdml.server.board import Board
 from fdml.server.grpc_server import GrpcServer
 from fdml.server.host import Charter, Host
 from fdml.settings import RunSettings, TrainingSettings, run_hash
@@ -76,7 +77,8 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
 
     async def live() -> None:
         try:
-            await GrpcServer(host, settings, plain=plain).run("127.0.0.1:0", keys, listening)
+            board = Board.open(settings.parties, settings.align, FolderDisk(folder / "state"))
+            await GrpcServer(host, board, settings, plain=plain).run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()
 
@@ -161,7 +163,7 @@ def raw_channel(target: str, credentials: Credentials | None) -> grpc.Channel:
 
 
 def labels() -> Labels:
-    return Labels(1, np.arange(ROWS) % 2.0, np.arange(HELD_OUT) % 2.0, np.ones(ROWS), np.ones(HELD_OUT))
+    return Labels(1, bytes(Labels.sealed_size(ROWS + HELD_OUT)))
 
 
 def push(step: int, rows: int = BLOCK, value: float = 0.25) -> Push:

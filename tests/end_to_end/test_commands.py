@@ -140,7 +140,7 @@ def test_the_same_simulation_goes_on_and_ends_as_if_it_had_not_been_stopped(stop
     for model in stopped["leave_alone"].result().values():
         assert model in found["again"]
     assert [row["epoch"] for row in found["figures"]["history"]] == list(range(1, EPOCHS + 1))
-    assert found["figures"]["alignment"]["shared_rows"] == 320
+    assert found["figures"]["alignment"]["shared_rows"] == 400
     assert found["figures"]["metrics"] == found["figures"]["history"][-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.end_to_end.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
-PATIENCE = 3.0
+PATIENCE = 8.0
 LATE = 60.0
 """Seconds past the patience in which a process must have ended, also on a machine that has much else to do."""
 
@@ -109,19 +109,19 @@ def test_a_party_that_never_joins_is_named_by_the_others(runs):
     said, waits_for = runs["one_never_joins"].result()
     assert waits_for == {"ann": ["cyd"], "bob": ["cyd"], "cyd": []}
     for party in ("ann", "bob"):
-        assert f"party '{party}' waited 3 s at step 0 for 'cyd'" in said[party]
+        assert f"party '{party}' waited 8 s to align its rows, but nothing is heard of 'cyd'" in said[party]
 
 
 def test_a_label_party_that_never_joins_is_named_too(runs):
     said, waits_for = runs["the_label_party_never_joins"].result()
     assert waits_for == {"ann": [], "bob": ["ann"], "cyd": []}
-    assert "party 'bob' waited 3 s for the labels for 'ann'" in said["bob"]
+    assert "party 'bob' waited 8 s to align its rows, but nothing is heard of 'ann'" in said["bob"]
 
 
 def test_without_a_server_the_address_is_named(runs):
     said, address = runs["no_server"].result()
     for party in ("ann", "bob"):
-        assert f"no server at {address} for 3 s" in said[party]
+        assert f"no server at {address} for 8 s" in said[party]
         assert "fdml serve" in said[party]
 
 

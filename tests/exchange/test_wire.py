@@ -32,7 +32,7 @@ signed = st.integers(-(2**63), 2**63 - 1)
 codes = arrays(np.int64, st.integers(0, 9), elements=signed)
 floats = arrays(np.float64, st.integers(0, 9), elements=st.floats(allow_nan=False, allow_infinity=False))
 numbers = st.floats(allow_nan=False, allow_infinity=False)
-label_sets = st.builds(Labels, st.integers(1, 2**16), floats, floats, floats, floats)
+label_sets = st.builds(Labels, st.integers(1, 2**16), st.binary(max_size=200))
 from_party = st.one_of(
     st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 2**32 - 1)),
     label_sets,
@@ -166,7 +166,6 @@ BAD = {
         "predictions of 4 bytes, which is no whole number of int64",
     ),
     "held-out predictions of half a number": (envelope(trial=pb.Trial(epoch=1, codes=b"123456789")), "of 9 bytes"),
-    "labels of half a number": (envelope(labels=pb.Labels(outputs=1, train=b"12")), "labels of 2 bytes"),
     "labels without outputs": (envelope(labels=pb.Labels()), "labels for 0 outputs"),
     "too many outputs": (envelope(labels=pb.Labels(outputs=2**16 + 1)), "labels for 65537 outputs"),
     "a short run hash": (
@@ -189,15 +188,6 @@ BAD = {
 def test_what_makes_no_sense_is_refused_and_said(what):
     raw, text = BAD[what]
     assert re.search(text, refused_as_invalid(decode_from_party, raw))
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("field", ["train", "held_out", "train_weights", "held_out_weights"])
-def test_labels_that_are_no_numbers_are_refused(field, value):
-    given = dict.fromkeys(("train", "held_out", "train_weights", "held_out_weights"), np.ones(3))
-    given[field] = np.array([1.0, value, 0.0])
-    for encode, decode in SIDES.values():
-        assert "not finite numbers" in refused_as_invalid(decode, encode(Labels(1, **given)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -93,12 +93,6 @@ def bad_metrics(**change):
     return said("store", Metrics(**{**vars(metrics(1)), **change}), ANY, INVALID)
 
 
-def one_of(size, value):
-    values = np.zeros(size)
-    values[size // 2] = value
-    return values
-
-
 TABLE = {
     # the two sides mean different runs
     "settings hash differs": said("guard", hello(9, run_hash=b"x" * 32), ANY, Refusal.MISMATCH),
@@ -118,15 +112,6 @@ TABLE = {
     "labels of another party": said("guard", labels(), ANY, Refusal.NOT_PERMITTED),
     "metrics of another party": said("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
     # numbers that are none, or too large
-    "NaN in labels": bad_labels(train=one_of(ROWS, NAN)),
-    "Inf in labels": bad_labels(held_out=one_of(HELD_OUT, INF)),
-    "NaN in weights": bad_labels(train_weights=one_of(ROWS, NAN)),
-    "-Inf in weights": bad_labels(held_out_weights=one_of(HELD_OUT, -INF)),
-    "a label out of range": bad_labels(train=one_of(ROWS, 2.0)),
-    "a negative label": bad_labels(held_out=one_of(HELD_OUT, -1.0)),
-    "a label between classes": bad_labels(train=one_of(ROWS, 0.5)),
-    "a huge label": bad_labels(train=one_of(ROWS, 1e300)),
-    "a negative weight": bad_labels(train_weights=one_of(ROWS, -1.0)),
     "NaN in metrics": bad_metrics(train_loss=NAN),
     "Inf in metrics": bad_metrics(test_loss=INF),
     "-Inf in metrics": bad_metrics(test_metric=-INF),
@@ -155,9 +140,9 @@ TABLE = {
     ),
     "a push of shorter integers": Bad("guard", SHORT_INTEGERS, (MIDDLE,), INVALID),
     "held-out predictions too short": said("guard", Trial(EPOCHS, Release(np.zeros(1, np.int64))), TRAINING, INVALID),
-    "labels too short": bad_labels(train=np.zeros(ROWS - 1)),
-    "labels too long": bad_labels(held_out=np.zeros(HELD_OUT + 1)),
-    "weights too short": bad_labels(train_weights=np.ones(0)),
+    "labels too short": bad_labels(sealed=labels().sealed[:-1]),
+    "labels too long": bad_labels(sealed=labels().sealed + b"x"),
+    "labels that are empty": bad_labels(sealed=b""),
     "labels for too many outputs": bad_labels(outputs=2),
     "a hash too short": said("guard", hello(9, run_hash=b"short"), ANY, INVALID),
     "a model hash too long": said("guard", Finished(b"m" * 33), ANY, INVALID),
@@ -180,7 +165,7 @@ TABLE = {
     # out of turn
     "old step with other bytes": said("guard", Push(0, Release(np.zeros(4, np.int64))), (MIDDLE,), CONFLICT),
     "old step cut short": said("guard", Push(0, Release(np.zeros(0, np.int64))), (MIDDLE,), CONFLICT),
-    "other labels than before": said("store", labels(train=one_of(ROWS, 1.0)), (LABELLED, MIDDLE), CONFLICT),
+    "other labels than before": said("store", labels(sealed=bytes(len(labels().sealed))), (LABELLED, MIDDLE), CONFLICT),
     "other held-out predictions than before": said(
         "guard", Trial(1, Release(trial("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
     ),

@@ -1,12 +1,17 @@
 import pytest
 
 from fdml.exchange.messages import Finished
+from fdml.server.board import Board
+from fdml.server.desk import Desk
 from fdml.server.standing import Standing, Waits
-from tests.server.hosting import PARTIES, STEPS, charter_of, hello, labels, new_host, play, push, script_of
+from tests.data.memory_disk import MemoryDisk
+from tests.server.hosting import PARTIES, RUN_HASH, STEPS, charter_of, hello, labels, new_host, play, push, script_of
 
 
 def standing_of(host):
-    return Standing(host, charter_of().settings)
+    settings = charter_of().settings
+    desk = Desk(Board(settings.parties, settings.align, MemoryDisk()), settings.parties, RUN_HASH)
+    return Standing(host, desk, settings)
 
 
 def waits(standing, joined=PARTIES):

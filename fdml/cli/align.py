@@ -1,0 +1,64 @@
+"""fdml align."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fdml.align.shown import SHOWN
+from fdml.cli.output import aside, check_writable, say, shown, stoppable, write_json
+from fdml.run.aligning import Aligner, Report
+from fdml.run.join import address_of, read_both
+
+
+def align(
+    party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
+) -> None:
+    """Find the rows that all parties hold, without showing ids, and put this party's features in their order.
+
+    Needs the server and all other parties; `fdml join` does it too, if it was not done before.
+    """
+    check_writable(json)
+    settings, run = read_both(party)
+    with stoppable(f"fdml align {party}"):
+        aligner = Aligner(party.parent, settings, run, lambda line: aside.print(line, highlight=False))
+        if fresh:
+            aligner.forget()
+        report = aligner.aligned(address_of(party, settings, run, plain=plain)).found.report
+    _print(settings.party, report)
+    say("What this showed to whom:")
+    for sentence in SHOWN[run.align]:
+        say(f"- {sentence}")
+    write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
+
+
+def _print(party: str, report: Report) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("party")
+    for heading in ("rows", "shared", "lost"):
+        table.add_column(heading, justify="right")
+    for name, rows in report.rows.items():
+        lost = 1 - report.shared / rows if rows else 0.0
+        table.add_row(name, f"{rows:,}", f"{report.shared:,}", f"{lost:.1%}", style="bold" if name == party else None)
+    shown.print(table)
+    say(f"{report.train:,} rows to train on, {report.held_out:,} held out")
+    for number, ids in enumerate(report.ids):
+        file = "data.path" if number == 0 else "data.test_path"
+        for count, what, rows_at in (
+            (ids.missing, "without an id", ids.missing_at),
+            (ids.repeated, "with an id that stands there before", ids.repeated_at),
+        ):
+            if count:
+                say(f"{file}: {count:,} rows {what} (data rows {', '.join(map(str, rows_at))}, ...)")
+        if ids.dropped:
+            say(f"{file}: {ids.dropped:,} rows were left out for that")
+    if report.warning:
+        aside.print(f"warning: {report.warning}", highlight=False)
+    say(f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received")

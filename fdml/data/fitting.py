@@ -1,0 +1,124 @@
+"""What a column's feature needs to know of training: categories, or mean and deviation.
+
+Both are gathered batch by batch, so that training rows need not fit into memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fdml.data.fields import Column
+from fdml.data.kinds import Feature, Hashed, Number, OneHot, coded, is_numeric, no_value, present_or_nan
+from fdml.settings import DataSettings
+
+
+class Fit(Protocol):
+    """One column on its way to a feature."""
+
+    def add(self, column: Column, first: int, /) -> None:
+        """Look at a batch; `first` is the number of its first row in the file."""
+        ...
+
+    def feature(self) -> Feature:
+        """The feature, once all batches were looked at."""
+        ...
+
+
+def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
+    """How a column is fitted, which goes by the settings and the type of its first batch."""
+    if name in settings.hashed:
+        return HashedFit(name, settings)
+    if name in settings.categorical or not is_numeric(column.type):
+        return OneHotFit(name)
+    return NumberFit(name, settings)
+
+
+class HashedFit:
+    """Nothing to learn."""
+
+    def __init__(self, name: str, settings: DataSettings) -> None:
+        self._feature = Hashed(name, settings.hash_size)
+
+    def add(self, _column: Column, _first: int, /) -> None:
+        """Look at nothing."""
+
+    def feature(self) -> Feature:
+        """The feature."""
+        return self._feature
+
+
+class OneHotFit:
+    """Which categories there are."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._seen: set[str] = set()
+
+    def add(self, column: Column, _first: int, /) -> None:
+        """Note the batch's categories."""
+        self._seen.update(coded(self._name, column)[1])
+
+    def feature(self) -> Feature:
+        """The feature, its categories in sorted order."""
+        return OneHot(self._name, tuple(sorted(self._seen)))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and variance of some numbers; of none all are zero."""
+
+    count: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+
+    def with_more(self, more: Moments) -> Moments:
+        """Those of both together; exactly one's own where the other has none."""
+        if not self.count or not more.count:
+            return self if self.count else more
+        count = self.count + more.count
+        share, gap = more.count / count, more.mean - self.mean
+        within = (1 - share) * self.variance + share * more.variance
+        return Moments(count, self.mean + share * gap, within + share * (1 - share) * gap * gap)
+
+
+class NumberFit:
+    """Mean and deviation, missing numbers filled in."""
+
+    def __init__(self, name: str, settings: DataSettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._moments = Moments()
+        self._least, self._most = np.inf, -np.inf
+        self._missing = 0
+        self._first_missing = 0
+
+    def add(self, column: Column, first: int, /) -> None:
+        """Look at the batch's numbers."""
+        values = present_or_nan(self._name, column, first)
+        gone = np.isnan(values)
+        if gone.any() and not self._missing:
+            self._first_missing = first + int(np.argmax(gone))
+        self._missing += int(gone.sum())
+        present = values[~gone]
+        if len(present):
+            self._moments = self._moments.with_more(Moments(len(present), float(present.mean()), float(present.var())))
+            self._least, self._most = min(self._least, float(present.min())), max(self._most, float(present.max()))
+
+    def feature(self) -> Feature:
+        """The feature; a constant column is only centred."""
+        if self._missing and self._settings.missing == "error":
+            raise no_value(self._name, self._first_missing, self._missing)
+        mean = self._moments.mean if self._settings.missing == "mean" else 0.0
+        fill = None if self._settings.missing == "error" else mean
+        if self._settings.scale == "none":
+            return Number(self._name, fill)
+        least, most, moments = self._least, self._most, self._moments
+        if self._missing:
+            least, most = min(least, mean), max(most, mean)
+            moments = moments.with_more(Moments(self._missing, mean))
+        if least == most:
+            return Number(self._name, fill, least)
+        return Number(self._name, fill, moments.mean, float(np.sqrt(moments.variance)) or 1.0)

@@ -1,0 +1,112 @@
+"""The ids of a file's rows as texts that every party spells alike, each standing once.
+
+Errors and counts name data rows, counted from 1 after the header, and never an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fdml.data.fields import Column
+from fdml.data.spelling import LISTED, spelled
+from fdml.errors import DataError
+from fdml.settings import IdSettings
+
+
+@dataclass(frozen=True)
+class IdCounts:
+    """What was found among a file's ids; examples are data rows counted from 1, never values."""
+
+    rows: int
+    missing: int
+    repeated: int
+    """Rows whose id stands in an earlier row."""
+    dropped: int
+    missing_at: tuple[int, ...]
+    repeated_at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of the rows that are kept, each different from all others."""
+
+    texts: Any
+    """A pyarrow large_string array without nulls, one per kept row."""
+    rows: NDArray[np.int64]
+    """The numbers of the kept rows in the file, ascending, from 0."""
+    counts: IdCounts
+
+    def as_objects(self) -> NDArray[np.object_]:
+        """The texts as a numpy array of str."""
+        objects: NDArray[np.object_] = self.texts.to_numpy(zero_copy_only=False)
+        return objects
+
+
+def normalised(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
+    """Spell the ids of all rows; drop or refuse rows without one, and ids that stand more than once."""
+    texts = _joined([spelled(name, column, settings) for name, column in columns.items()])
+    absent = pc.is_null(texts).to_numpy(zero_copy_only=False)
+    present = np.flatnonzero(~absent)
+    found = texts.drop_null()
+    again, single = _standing(found)
+    counts = IdCounts(
+        rows=len(texts),
+        missing=int(absent.sum()),
+        repeated=int(again.sum()),
+        dropped=0,
+        missing_at=_examples(np.flatnonzero(absent)),
+        repeated_at=_examples(present[again]),
+    )
+    _check(counts, settings)
+    kept = single if settings.duplicates == "drop" else ~again
+    rows = present[kept].astype(np.int64)
+    chosen = found if kept.all() else found.filter(pa.array(kept))
+    return Ids(chosen, rows, replace(counts, dropped=len(texts) - len(rows)))
+
+
+def _joined(parts: list[Any]) -> Any:
+    """One text per row; of several columns so that different rows never give the same text."""
+    if len(parts) == 1:
+        return parts[0]
+    escaped = [pc.replace_substring(pc.replace_substring(part, "\\", "\\\\"), "|", "\\|") for part in parts]
+    return pc.binary_join_element_wise(*escaped, pa.scalar("|", pa.large_string()))
+
+
+def _standing(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which texts stand in an earlier row, and which stand only once.
+
+    Codes are given in the order in which texts first come, so a new text raises the highest code.
+    """
+    codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    highest = np.maximum.accumulate(codes)
+    again = np.concatenate([[False], highest[1:] == highest[:-1]])[: len(codes)]
+    return again, np.bincount(codes)[codes] == 1 if len(codes) else again
+
+
+def _examples(rows: NDArray[np.int64]) -> tuple[int, ...]:
+    return tuple(int(row) + 1 for row in rows[:LISTED])
+
+
+def _check(counts: IdCounts, settings: IdSettings) -> None:
+    if counts.missing and settings.missing == "error":
+        raise DataError(
+            f"{counts.missing} of {counts.rows} rows have no id, among them data rows {_listed(counts.missing_at)}; "
+            f'fill the ids in, or set data.ids.missing = "drop"'
+        )
+    if counts.repeated and settings.duplicates == "error":
+        raise DataError(
+            f"{counts.repeated} of {counts.rows} rows have an id that stands in an earlier row, among them data rows "
+            f"{_listed(counts.repeated_at)}; keep one row per id, add a column to data.id, "
+            f'or set data.ids.duplicates = "first" or "drop"'
+        )
+
+
+def _listed(rows: tuple[int, ...]) -> str:
+    return ", ".join(map(str, rows))

@@ -1,0 +1,80 @@
+"""LIBSVM files, plain, .gz or .bz2, read in pieces of whole lines."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
+
+from fdml.data.fields import labels_of
+from fdml.data.filling import Features
+from fdml.data.matrices import Matrix
+from fdml.errors import DataError
+
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+_WIDEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a file holds but for its features, and the numbers these have in it."""
+
+    path: Path
+    labels: NDArray[np.generic]
+    lowest: int
+    highest: int
+
+
+def scan(path: Path, size: int) -> Scan:
+    """Read through a file, about `size` bytes of text at a time."""
+    labels: list[NDArray[np.float64]] = [np.zeros(0)]
+    lowest, highest = 1, 0
+    for features, part in _pieces(path, size):
+        labels.append(part)
+        if features.nnz:
+            lowest = min(lowest, int(features.indices.min()))
+            highest = max(highest, int(features.indices.max()))
+    return Scan(path, labels_of("y", pa.array(np.concatenate(labels))), lowest, highest)
+
+
+def matrices_of(scans: Sequence[Scan]) -> list[Matrix]:
+    """Bring the files of one party to one numbering and to the width of the widest.
+
+    Feature numbers start at 1, as LIBSVM's do; a feature 0 in any of the files
+    makes them start at 0 in all.
+    """
+    first = min(each.lowest for each in scans)
+    width = max(each.highest for each in scans) + 1 - first
+    return [
+        Matrix(len(each.labels), width, partial(_numbered, each.path, first, width), labels=each.labels)
+        for each in scans
+    ]
+
+
+def _numbered(path: Path, first: int, width: int, size: int) -> Iterator[Features]:
+    """An entry takes four bytes of text or more, and eight of memory."""
+    for features, _ in _pieces(path, max(size // 2, 1)):
+        csr = sp.csr_array(features)
+        yield sp.csr_array((csr.data, csr.indices - first, csr.indptr), shape=(csr.shape[0], width))
+
+
+def _pieces(path: Path, size: int) -> Iterator[tuple[Any, NDArray[np.float64]]]:
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            while text := file.read(size):
+                whole = io.BytesIO(text + file.readline())
+                yield load_svmlight_file(whole, n_features=_WIDEST, dtype=np.float32, zero_based=True)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be read as LIBSVM: {error}; if it is something else, set data.format") from None

@@ -1,0 +1,104 @@
+"""The board of a run, reached over gRPC: short calls that are tried again until the server answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import grpc
+
+from fdml.errors import WaitedTooLong
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.grpc_line import (
+    ALIVE,
+    FETCH,
+    POST,
+    Address,
+    final_error,
+    header_of,
+    no_server,
+    open_channel,
+    trouble_in,
+)
+from fdml.exchange.messages import PROTOCOL
+from fdml.exchange.notice_wire import decode_notice, encode_notice, kind_of
+from fdml.exchange.notices import N, Notice
+
+_CALL_SECONDS = 30.0
+"""How long one call may take, the transfer of a large set included."""
+_PAUSE = 0.2
+_ALIVE_SECONDS = 1.0
+
+
+class GrpcBoard:
+    """One party's way to the board. A thread tells the server that the party is at work, however long that takes."""
+
+    def __init__(self, address: Address, run_hash: bytes, patience: float) -> None:
+        self._address = address
+        self._run_hash = run_hash
+        self._patience = patience
+        self._channel = open_channel(address, patience)
+        self._closed = threading.Event()
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        threading.Thread(target=self._show_life, name="alive", daemon=True).start()
+
+    def post(self, notice: Notice, to: str = "", about: str = "") -> None:
+        """Put up a notice; the server has stored it on return."""
+        posting = pb.Posting(
+            to=to, about=about, notice=encode_notice(notice), run_hash=self._run_hash, protocol=PROTOCOL
+        )
+        self._call(POST, posting.SerializeToString())
+
+    def fetch(self, kind: type[N], sender: str, about: str = "") -> N:
+        """Wait for a notice; who is waited for may take its time, but not be silent longer than the run's patience."""
+        query = pb.Query(kind=kind_of(kind), sender=sender, about=about, run_hash=self._run_hash, protocol=PROTOCOL)
+        began = time.monotonic()
+        while True:
+            found = pb.Found.FromString(self._call(FETCH, query.SerializeToString()))
+            if found.notice:
+                notice = decode_notice(found.notice)
+                if not isinstance(notice, kind):
+                    raise TypeError(f"the server answered with {type(notice).__name__} instead of {kind.__name__}")
+                return notice
+            silent = zip(found.waits_for, found.silent_seconds, strict=True)
+            gone = [name for name, seconds in silent if seconds > self._patience]
+            if gone and time.monotonic() - began > self._patience:
+                names = ", ".join(repr(name) for name in gone)
+                raise WaitedTooLong(
+                    f"party {self._address.party!r} waited {self._patience:g} s to align its rows, but nothing is "
+                    f"heard of {names}; see what holds it up, then run the same command again"
+                )
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed.set()
+        self._channel.close()
+
+    def _call(self, method: str, request: bytes) -> bytes:
+        """Call until the server answers; what it refuses is raised."""
+        call: Any = self._channel.unary_unary(method)
+        began = time.monotonic()
+        while True:
+            try:
+                reply: bytes = call(request, timeout=_CALL_SECONDS, metadata=header_of(self._address))
+            except grpc.RpcError as error:
+                final = final_error(self._address, error)
+                if final is not None:
+                    raise final from None
+                if time.monotonic() - began > self._patience:
+                    raise no_server(self._address, self._patience, trouble_in(error)) from None
+                time.sleep(_PAUSE)
+            else:
+                self.bytes_sent += len(request)
+                self.bytes_received += len(reply)
+                return reply
+
+    def _show_life(self) -> None:
+        call: Any = self._channel.unary_unary(ALIVE)
+        while not self._closed.wait(_ALIVE_SECONDS):
+            try:
+                call(b"", timeout=_ALIVE_SECONDS, metadata=header_of(self._address))
+            except (grpc.RpcError, ValueError):  # a closed channel is a ValueError
+                continue

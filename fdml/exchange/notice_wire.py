@@ -1,0 +1,174 @@
+"""Notices as bytes, and back: equal notices are equal bytes. Nothing from outside is believed before its check here.
+
+What can be seen from a notice alone is checked here; what depends on the run, the board checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from numpy.typing import NDArray
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.notices import (
+    HASH_BYTES,
+    KINDS,
+    POINT_BYTES,
+    TOKEN_BYTES,
+    Blinded,
+    KeyCheck,
+    KeyGrant,
+    KeyOffer,
+    Keys,
+    N,
+    Notice,
+    Places,
+    RowCounts,
+    Tokens,
+)
+
+_KEY_BYTES = 32
+_LARGEST_TEXT = 16 * 1024
+"""Bytes of a certificate, a signature or a sealed key; the usual ones have under 1,000."""
+_MOST_ROWS = 2**53
+_NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
+
+
+def kind_of(kind: type[N]) -> str:
+    """The name under which a kind of notice travels."""
+    return _NAMES[kind]
+
+
+def encode_notice(notice: Notice) -> bytes:
+    """A notice as bytes."""
+    match notice:
+        case KeyOffer():
+            envelope = pb.Notice(key_offer=pb.KeyOffer(**vars(notice)))
+        case KeyGrant(sealed):
+            envelope = pb.Notice(key_grant=pb.KeyGrant(sealed=sealed))
+        case KeyCheck(digest):
+            envelope = pb.Notice(key_check=pb.KeyCheck(digest=digest))
+        case Tokens(train, test, by_position):
+            rows = None if by_position is None else pb.ByPosition(**vars(by_position))
+            envelope = pb.Notice(tokens=pb.Tokens(train=_out(train), test=_maybe_out(test), by_position=rows))
+        case Blinded(train, test):
+            envelope = pb.Notice(blinded=pb.Blinded(train=_out(train), test=_maybe_out(test)))
+        case Places(train, held_out, digest, counts):
+            places = pb.Places(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
+            envelope = pb.Notice(places=places)
+    return envelope.SerializeToString()
+
+
+def decode_notice(raw: bytes) -> Notice:
+    """What was posted, or `MessageRefused`."""
+    envelope: Any = pb.Notice()
+    try:
+        envelope.ParseFromString(raw)
+    except DecodeError:
+        raise _invalid(f"{len(raw)} bytes that are no notice of this protocol") from None
+    kind = envelope.WhichOneof("content")
+    if kind is None:
+        raise _invalid("a notice without content")
+    content = getattr(envelope, kind)
+    nested = [content.by_position] if kind == "tokens" else []
+    if envelope.ByteSize() != len(raw) or any(len(UnknownFieldSet(each)) for each in (envelope, content, *nested)):
+        raise _invalid(f"a {kind} notice with unknown fields or trailing bytes")
+    return _DECODE[kind](content)
+
+
+def _invalid(what: str) -> MessageRefused:
+    return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
+
+
+def _out(values: NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+
+
+def _maybe_out(values: NDArray[Any] | None) -> bytes | None:
+    return None if values is None else _out(values)
+
+
+def _keys(raw: bytes, size: int, what: str) -> Keys:
+    if len(raw) % size:
+        raise _invalid(f"{what} of {len(raw)} bytes, which is no whole number of {size}")
+    return np.frombuffer(raw, np.uint8).reshape(-1, size)
+
+
+def _positions(raw: bytes) -> NDArray[np.int64]:
+    if len(raw) % 8:
+        raise _invalid(f"places of {len(raw)} bytes, which is no whole number of int64")
+    found = np.frombuffer(raw, "<i8").astype(np.int64, copy=False)
+    if found.size and found.min() < 0:
+        raise _invalid(f"the place {found.min()}")
+    return found
+
+
+def _exactly(raw: bytes, size: int, what: str) -> bytes:
+    if len(raw) != size:
+        raise _invalid(f"a {what} of {len(raw)} bytes instead of {size}")
+    return raw
+
+
+def _at_most(raw: bytes, what: str) -> bytes:
+    if len(raw) > _LARGEST_TEXT:
+        raise MessageRefused(f"received a {what} of {len(raw)} bytes; it may have {_LARGEST_TEXT}", Refusal.TOO_LARGE)
+    return raw
+
+
+def _offer_in(content: pb.KeyOffer) -> KeyOffer:
+    if bool(content.certificate) != bool(content.signature):
+        raise _invalid("a key offer with only one of certificate and signature")
+    return KeyOffer(
+        _exactly(content.public, _KEY_BYTES, "public key"),
+        _at_most(content.certificate, "certificate"),
+        _at_most(content.signature, "signature"),
+    )
+
+
+def _grant_in(content: pb.KeyGrant) -> KeyGrant:
+    if not content.sealed:
+        raise _invalid("a key grant without a key")
+    return KeyGrant(_at_most(content.sealed, "sealed key"))
+
+
+def _tokens_in(content: pb.Tokens) -> Tokens:
+    train = _keys(content.train, TOKEN_BYTES, "tokens")
+    test = _keys(content.test, TOKEN_BYTES, "tokens") if content.HasField("test") else None
+    if not content.HasField("by_position"):
+        return Tokens(train, test)
+    if len(train) or test is not None:
+        raise _invalid("tokens of a party that is matched by position")
+    rows = content.by_position
+    counts = RowCounts(rows.train, rows.test if rows.HasField("test") else None)
+    if max(counts.train, counts.test or 0) > _MOST_ROWS:
+        raise _invalid(f"{counts.train} rows and {counts.test} test rows")
+    return Tokens(train, None, counts)
+
+
+def _blinded_in(content: pb.Blinded) -> Blinded:
+    train = _keys(content.train, POINT_BYTES, "points")
+    test = _keys(content.test, POINT_BYTES, "points") if content.HasField("test") else None
+    for points in (train, test):
+        if points is not None and (points[:, -1] & 0x80).any():
+            raise _invalid("a point that is not written in the shortest way")
+    return Blinded(train, test)
+
+
+def _places_in(content: pb.Places) -> Places:
+    digest = _exactly(content.digest, HASH_BYTES, "digest")
+    return Places(_positions(content.train), _positions(content.held_out), digest, tuple(content.counts))
+
+
+_DECODE: dict[str, Callable[[Any], Notice]] = {
+    "key_offer": _offer_in,
+    "key_grant": _grant_in,
+    "key_check": lambda content: KeyCheck(_exactly(content.digest, HASH_BYTES, "digest")),
+    "tokens": _tokens_in,
+    "blinded": _blinded_in,
+    "places": _places_in,
+}

@@ -1,0 +1,239 @@
+"""A party's rows in the run's order: found once with the other parties, then kept beside its saved state."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.align.keys import GroupKey, agree
+from fdml.align.secrets import Secrets
+from fdml.align.session import PartyIds, align
+from fdml.data.blocks import fingerprint, open_blocks, write_blocks
+from fdml.data.disk import FolderDisk
+from fdml.data.ids import IdCounts, Ids
+from fdml.data.rows import Rows, span
+from fdml.data.sources import Source, open_sources
+from fdml.errors import AlignmentError, DataError, LabelError, StateDamaged
+from fdml.exchange.grpc_board import GrpcBoard
+from fdml.exchange.grpc_line import Address
+from fdml.exchange.notices import RowCounts
+from fdml.settings import PartySettings, RunSettings, run_hash
+
+_STORED = "alignment"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What aligning found, for people and for `--json`."""
+
+    mode: str
+    rows: Mapping[str, int]
+    """Of every party's training file, the rows it brought."""
+    shared: int
+    """Rows that all parties hold."""
+    train: int
+    held_out: int
+    seconds: float
+    bytes_sent: int
+    bytes_received: int
+    ids: tuple[IdCounts, ...] = ()
+    """What was found among this party's ids, of each file."""
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Which rows of this party's files the run uses, in the run's order."""
+
+    train: NDArray[np.int64]
+    """Numbers of rows in the training file."""
+    held_out: NDArray[np.int64]
+    """In the test file, or in the training file where there is none."""
+    digest: bytes
+    key: GroupKey
+    report: Report
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A party's features in the run's order, mapped from disk, and how they were found."""
+
+    found: Found
+    train: Rows
+    held_out: Rows
+    sources: Sequence[Source]
+
+    def labels(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The labels of training and held-out rows as the files have them."""
+        train, test = self.sources[0].labels(), self.sources[-1].labels()
+        if train is None or test is None:
+            raise LabelError("the label party has no labels; set data.label to its label column")
+        return train[self.found.train], test[self.found.held_out]
+
+    def weights(self) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+        """Their weights; None where the file has none."""
+        train, test = self.sources[0].weights(), self.sources[-1].weights()
+        return None if train is None else train[self.found.train], None if test is None else test[self.found.held_out]
+
+
+class Aligner:
+    """Aligns one party's rows, or takes up what was found before."""
+
+    def __init__(self, home: Path, party: PartySettings, run: RunSettings, say: Callable[[str], None]) -> None:
+        self._home = home / "state"
+        self._disk = FolderDisk(self._home)
+        self._party = party
+        self._run = run
+        self._say = say
+        paths = [path for path in (party.data.path, party.data.test_path) if path is not None]
+        for path in paths:
+            if not path.is_file():
+                raise DataError(f"there is no file {str(path)!r}; correct data.path or data.test_path")
+        told = party.data.model_copy(update={"path": Path(), "test_path": None}).model_dump_json()
+        self._facts = {"run.toml": run_hash(run).hex(), "data": fingerprint(paths, told).hex()}
+
+    def forget(self) -> None:
+        """Start over."""
+        self._disk.remove(_STORED)
+        Secrets.forget(self._disk)
+
+    def aligned(self, address: Address) -> Aligned:
+        """The party's rows in the run's order."""
+        found = self._stored()
+        sources = open_sources(self._party.data)
+        _check(sources, self._party, self._run)
+        if found is None:
+            found = self._align(sources, address)
+            self._store(found)
+        return self._opened(found, sources)
+
+    def _align(self, sources: Sequence[Source], address: Address) -> Found:
+        self._say(f"looking for the rows that {', '.join(self._run.parties)} share")
+        began = time.monotonic()
+        ids = [source.ids() for source in sources]
+        secrets = Secrets.load_or_make(self._disk, self._run, self._party.party, address.credentials)
+        board = GrpcBoard(address, run_hash(self._run), self._run.training.patience)
+        try:
+            key = agree(board, self._run, self._party.party, secrets, address.credentials, self._party.group_key)
+            result = align(board, self._run, self._party.party, _given(sources, ids), key, secrets)
+        finally:
+            board.close()
+        kept = [
+            np.arange(source.count) if each is None else each.rows for source, each in zip(sources, ids, strict=True)
+        ]
+        report = Report(
+            self._run.align,
+            result.counts,
+            result.shared,
+            len(result.train),
+            len(result.held_out),
+            time.monotonic() - began,
+            board.bytes_sent,
+            board.bytes_received,
+            tuple(each.counts for each in ids if each is not None),
+            result.warning,
+        )
+        return Found(kept[0][result.train], kept[-1][result.held_out], result.digest, key, report)
+
+    def _opened(self, found: Found, sources: Sequence[Source]) -> Aligned:
+        """The features in the run's order; written once, then only mapped."""
+        rows, held_out = len(found.train), len(found.held_out)
+        if len(sources) == 1:
+            (whole,) = self._blocks(sources, [np.concatenate([found.train, found.held_out])])
+            return Aligned(found, span(whole, 0, rows), span(whole, rows, rows + held_out), sources)
+        train, test = self._blocks(sources, [found.train, found.held_out])
+        return Aligned(found, train, test, sources)
+
+    def _blocks(self, sources: Sequence[Source], orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
+        """The features of these rows of each file in this order, from the store; others in the store are removed."""
+        store = self._home / "blocks"
+        store.mkdir(exist_ok=True)
+        folders = []
+        for number, (source, order) in enumerate(zip(sources, orders, strict=True)):
+            name = hashlib.blake2b(self._facts["data"].encode() + order.tobytes(), digest_size=8)
+            folders.append(store / f"{number}-{name.hexdigest()}")
+            if not folders[-1].exists():
+                places = np.full(source.count, -1, np.int64)
+                places[order] = np.arange(len(order))
+                write_blocks(folders[-1], source.chunks(), places, len(order), len(source.names))
+        for other in set(store.iterdir()) - set(folders):
+            shutil.rmtree(other)
+        return [open_blocks(folder) for folder in folders]
+
+    def _store(self, found: Found) -> None:
+        report = asdict(found.report)
+        facts = {"facts": self._facts, "digest": found.digest.hex(), "key": found.key.secret.hex(), "report": report}
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            allow_pickle=False,
+            facts=np.array(json.dumps(facts)),
+            train=found.train,
+            held_out=found.held_out,
+        )
+        self._disk.replace(_STORED, buffer.getvalue())
+
+    def _stored(self) -> Found | None:
+        """What was found before, if the files and settings are still the same."""
+        raw = self._disk.read(_STORED)
+        if raw is None:
+            return None
+        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        facts = json.loads(str(arrays["facts"]))
+        if facts["facts"]["run.toml"] != self._facts["run.toml"]:
+            raise StateDamaged("the saved state belongs to another run.toml; put it back, or start over with --fresh")
+        if facts["facts"]["data"] != self._facts["data"]:
+            raise AlignmentError(
+                f"the data of party {self._party.party!r} has changed since its rows were aligned: "
+                f"{str(self._party.data.path)!r} or the [data] settings are not what they were; put them back, or "
+                f"start over at every side with --fresh"
+            )
+        report = {**facts["report"], "ids": tuple(IdCounts(**each) for each in facts["report"]["ids"])}
+        return Found(
+            arrays["train"],
+            arrays["held_out"],
+            bytes.fromhex(facts["digest"]),
+            GroupKey(bytes.fromhex(facts["key"])),
+            Report(**report),
+        )
+
+
+def found_rows(home: Path) -> NDArray[np.int64]:
+    """The rows of a party's training file that its run trained on, in the run's order; `home` is the party's folder."""
+    raw = FolderDisk(home / "state").read(_STORED)
+    if raw is None:
+        raise AlignmentError(f"the party in {str(home)!r} has not aligned its rows; run `fdml align` first")
+    with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
+        rows: NDArray[np.int64] = archive["train"]
+    return rows
+
+
+def _given(sources: Sequence[Source], ids: Sequence[Ids | None]) -> PartyIds:
+    """What a party shows of its rows: tokens of ids, or only how many there are."""
+    texts = [None if each is None else each.texts for each in ids]
+    if all(each is None for each in texts):
+        return PartyIds(by_position=RowCounts(sources[0].count, None if len(sources) == 1 else sources[1].count))
+    if any(each is None for each in texts):
+        raise AlignmentError(
+            "one of data.path and data.test_path has ids and the other has none; give both ids or none"
+        )
+    return PartyIds(*texts)
+
+
+def _check(sources: Sequence[Source], party: PartySettings, run: RunSettings) -> None:
+    if party.party == run.label_party:
+        if any(source.labels() is None for source in sources):
+            raise LabelError(f"label party {party.party!r} has no labels; set data.label to its label column")
+    elif not sources[0].names:
+        raise DataError(f"party {party.party!r} has no features; only the label party may have none")

@@ -1,0 +1,91 @@
+"""The counter in front of the board: takes postings, and waits with those who ask for what has not come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+from google.protobuf.message import DecodeError
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.exchange import wire_pb2 as pb
+from fdml.server.board import Board
+from fdml.server.register import check_same_run
+
+_LONGEST_WAIT = 1.0
+"""Seconds after which whoever waits is told for whom."""
+_HERE_SECONDS = 5.0
+"""A party at work calls every second."""
+
+
+class Desk:
+    """Serves many askers of one board; a posting is stored in a thread, so that nobody else waits for the disk."""
+
+    def __init__(self, board: Board, parties: Sequence[str], run_hash: bytes) -> None:
+        self._board = board
+        self._run_hash = run_hash
+        self._turn = asyncio.Lock()
+        self._news = asyncio.Event()
+        began = time.monotonic()
+        self._seen = dict.fromkeys(parties, began)
+        """When a party last showed that it is at work."""
+        self._called: set[str] = set()
+        self._waits: dict[str, list[str]] = {}
+
+    def is_here(self, party: str) -> bool:
+        """Whether a party has called just now."""
+        return time.monotonic() - self._seen[party] < _HERE_SECONDS and party in self._called
+
+    def waits_of(self, party: str) -> list[str]:
+        """For whom a party has last been told to wait; empty if it has what it asked for, or is gone."""
+        return self._waits.get(party, []) if self.is_here(party) else []
+
+    def saw(self, party: str) -> None:
+        """A party has called."""
+        self._seen[party] = time.monotonic()
+        self._called.add(party)
+
+    async def post(self, sender: str, raw: bytes) -> bytes:
+        """Put a notice up; it is stored on return."""
+        posting = pb.Posting()
+        self._parse(sender, posting, raw)
+        async with self._turn:
+            await asyncio.to_thread(self._board.post, sender, posting.to, posting.about, posting.notice)
+        self._news.set()
+        self._news = asyncio.Event()
+        return b""
+
+    async def fetch(self, reader: str, raw: bytes) -> bytes:
+        """What was asked for, or for whom it waits."""
+        query = pb.Query()
+        self._parse(reader, query, raw)
+        news = self._news
+        found = await self._look(reader, query)
+        if found is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_WAIT):
+                    await news.wait()
+            found = await self._look(reader, query)
+        if found is not None:
+            self._waits.pop(reader, None)
+            return pb.Found(notice=found).SerializeToString()
+        now = time.monotonic()
+        names = self._waits[reader] = self._board.waits_for(reader, query.kind, query.sender, query.about)
+        silent = [now - self._seen[name] for name in names]
+        return pb.Found(waits_for=names, silent_seconds=silent).SerializeToString()
+
+    async def _look(self, reader: str, query: pb.Query) -> bytes | None:
+        async with self._turn:
+            return await asyncio.to_thread(self._board.fetch, reader, query.kind, query.sender, query.about)
+
+    def _parse(self, party: str, message: pb.Posting | pb.Query, raw: bytes) -> None:
+        self.saw(party)
+        try:
+            message.ParseFromString(raw)
+        except DecodeError:
+            raise MessageRefused(
+                f"received {len(raw)} bytes that are no message of this protocol", Refusal.INVALID
+            ) from None
+        check_same_run(party, message.protocol, message.run_hash, self._run_hash)

@@ -1,0 +1,67 @@
+import hashlib
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdml.align.keys import GroupKey
+from fdml.align.tokens import hash_ids, id_tokens, in_order
+from fdml.errors import AlignmentError, DataError
+
+KEY = GroupKey(bytes(range(32)))
+
+
+def texts(values):
+    return pa.array(values, pa.large_string())
+
+
+@given(st.lists(st.text(max_size=20), max_size=30), st.integers(0, 5), st.integers(0, 5))
+def test_tokens_equal_a_plain_keyed_hash_also_of_slices(values, begin, end):
+    ids = texts(values)[begin : max(len(values) - end, begin)]
+    expected = [
+        hashlib.blake2b(each.encode(), digest_size=16, key=KEY.derive("tokens")).digest() for each in ids.to_pylist()
+    ]
+    found = id_tokens(ids, KEY)
+    assert found.shape == (len(ids), 16)
+    assert [row.tobytes() for row in found] == expected
+
+
+def test_ids_over_several_chunks_are_hashed_each(monkeypatch):
+    ids = texts([f"id{number}" for number in range(100)])
+    whole = id_tokens(ids, KEY)
+    monkeypatch.setattr("fdml.align.tokens._CHUNK", 7)
+    np.testing.assert_array_equal(id_tokens(ids, KEY), whole)
+    assert len(np.unique(whole, axis=0)) == 100
+
+
+def test_another_key_gives_other_tokens():
+    ids = texts(["a"])
+    assert id_tokens(ids, KEY).tobytes() != id_tokens(ids, GroupKey(bytes(32))).tobytes()
+
+
+def test_a_missing_id_is_refused():
+    with pytest.raises(DataError, match=r"2 rows have no id; set data\.ids\.missing"):
+        hash_ids(texts(["a", None, None]), b"key", 16)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=20, unique=True))
+def test_keys_are_put_in_ascending_order_and_know_their_rows(values):
+    keys = np.frombuffer(b"".join(values), np.uint8).reshape(-1, 16)
+    ordered, rows = in_order(keys, "bank")
+    assert [row.tobytes() for row in ordered] == sorted(values)
+    assert [values[row] for row in rows] == sorted(values)
+
+
+def test_keys_that_stand_twice_are_counted():
+    with pytest.raises(AlignmentError, match="party 'bank' has 1 rows whose id stands there before"):
+        in_order(np.zeros((2, 16), np.uint8), "bank")
+
+
+def test_many_ids_take_microseconds_each():
+    ids = texts([f"customer-{number:09}" for number in range(100_000)])
+    began = time.process_time()
+    in_order(id_tokens(ids, KEY), "bank")
+    assert time.process_time() - began < 1.0

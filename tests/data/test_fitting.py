@@ -1,0 +1,82 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdml.data.encoding import fit
+from fdml.data.fitting import Moments
+from fdml.data.kinds import Hashed, Number, OneHot
+from fdml.errors import DataError
+from fdml.settings import DataSettings
+
+some_numbers = st.lists(st.floats(-1e6, 1e6), max_size=20)
+
+
+def fitted(*batches, kind=None, **settings):
+    frames = [pa.table({"x": pa.array(batch, kind)}) for batch in batches]
+    (feature,) = fit(frames, ("x",), DataSettings(path="unused", **settings)).features
+    return feature
+
+
+def moments(values):
+    return Moments(len(values), float(np.mean(values)), float(np.var(values))) if values else Moments()
+
+
+@given(some_numbers, some_numbers)
+def test_moments_of_two_parts_are_those_of_the_whole(one, other):
+    both = moments(one).with_more(moments(other))
+    whole = moments(one + other)
+    assert both.count == whole.count
+    assert both.mean == pytest.approx(whole.mean, rel=1e-9, abs=1e-6)
+    assert both.variance == pytest.approx(whole.variance, rel=1e-9, abs=1e-3)
+
+
+def test_a_single_batch_gives_exactly_numpys_mean_and_deviation():
+    values = np.random.default_rng(1).normal(3, 2, 1001)
+    assert fitted(values) == Number("x", None, float(values.mean()), float(values.std()))
+
+
+present_or_none = st.lists(st.none() | st.floats(-1e3, 1e3), min_size=1, max_size=30)
+
+
+@given(present_or_none, st.integers(1, 10), st.sampled_from(["mean", "zero"]), st.sampled_from(["standard", "none"]))
+def test_numbers_are_fitted_in_batches_as_at_once(values, size, missing, scale):
+    batches = [values[start : start + size] for start in range(0, len(values), size)]
+    feature = fitted(*batches, kind=pa.float64(), missing=missing, scale=scale)
+    whole = fitted(values, kind=pa.float64(), missing=missing, scale=scale)
+    filled = np.array([feature.fill if value is None else value for value in values])
+    assert feature.fill == pytest.approx(whole.fill)
+    assert feature.mean == pytest.approx(0.0 if scale == "none" else filled.mean(), abs=1e-9)
+    if scale == "standard" and np.ptp(filled) > 1e-3:
+        assert feature.deviation == pytest.approx(filled.std())
+        assert whole.deviation == pytest.approx(filled.std())
+
+
+@given(st.lists(st.lists(st.sampled_from(["b", "a", "c", "", None]), min_size=1), min_size=1))
+def test_categories_of_all_batches_are_found_in_sorted_order(batches):
+    seen = {value for batch in batches for value in batch if value}
+    assert fitted(*batches, kind=pa.string()) == OneHot("x", tuple(sorted(seen)))
+
+
+def test_a_hashed_column_has_nothing_to_learn():
+    assert fitted(["a"], ["b"], hashed="x", hash_size=8) == Hashed("x", 8)
+
+
+def test_a_column_is_constant_only_if_it_is_so_in_all_batches():
+    assert fitted([4.0, 4.0], [4.0]) == Number("x", None, 4.0)
+    assert fitted([4.0, 4.0], [2.0]).deviation > 0.9
+
+
+def test_a_missing_number_is_counted_over_all_batches():
+    with pytest.raises(DataError, match=r"column 'x' has no value in data row 4 \(3 such rows\)"):
+        fitted([1.0, 2.0], [3.0, None], [None, None])
+
+
+def test_an_infinite_number_is_named_by_its_row_in_the_file():
+    with pytest.raises(DataError, match="column 'x' is inf in data row 3"):
+        fitted([1.0, 2.0], [np.inf])
+
+
+def test_a_column_empty_in_some_batches_is_filled_from_the_others():
+    assert fitted([None, None], [2.0, 4.0], kind=pa.float64(), missing="mean").fill == 3.0

@@ -1,0 +1,93 @@
+import asyncio
+import time
+
+import pytest
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.messages import PROTOCOL
+from fdml.exchange.notice_wire import encode_notice
+from fdml.exchange.notices import KeyOffer
+from fdml.server.board import Board
+from fdml.server.desk import Desk
+from tests.data.memory_disk import MemoryDisk
+from tests.server.hosting import PARTIES, RUN_HASH
+
+OFFER = encode_notice(KeyOffer(b"p" * 32))
+
+
+def desk_of():
+    return Desk(Board(PARTIES, "tokens", MemoryDisk()), PARTIES, RUN_HASH)
+
+
+def posting(**changed):
+    return pb.Posting(**{"notice": OFFER, "run_hash": RUN_HASH, "protocol": PROTOCOL, **changed}).SerializeToString()
+
+
+def query(**changed):
+    asked = {"kind": "key_offer", "sender": PARTIES[0], "run_hash": RUN_HASH, "protocol": PROTOCOL}
+    return pb.Query(**{**asked, **changed}).SerializeToString()
+
+
+def test_what_is_there_is_handed_over_at_once():
+    async def scene():
+        desk = desk_of()
+        await desk.post(PARTIES[0], posting())
+        began = time.monotonic()
+        found = pb.Found.FromString(await desk.fetch(PARTIES[1], query()))
+        assert found.notice == OFFER
+        assert time.monotonic() - began < 0.5
+        assert desk.waits_of(PARTIES[1]) == []
+
+    asyncio.run(scene())
+
+
+def test_who_asks_too_early_gets_it_the_moment_it_comes():
+    async def scene():
+        desk = desk_of()
+        asking = asyncio.create_task(desk.fetch(PARTIES[1], query()))
+        await asyncio.sleep(0.05)
+        await desk.post(PARTIES[0], posting())
+        async with asyncio.timeout(0.9):
+            assert pb.Found.FromString(await asking).notice == OFFER
+
+    asyncio.run(scene())
+
+
+def test_who_waits_is_told_for_whom_and_how_long_that_one_has_been_silent():
+    async def scene():
+        desk = desk_of()
+        found = pb.Found.FromString(await desk.fetch(PARTIES[1], query()))
+        assert not found.notice
+        assert list(found.waits_for) == [PARTIES[0]]
+        assert 0.9 < found.silent_seconds[0] < 5
+        assert desk.waits_of(PARTIES[1]) == [PARTIES[0]]
+        assert desk.is_here(PARTIES[1])
+        assert not desk.is_here(PARTIES[0])
+        desk.saw(PARTIES[0])
+        found = pb.Found.FromString(await desk.fetch(PARTIES[1], query()))
+        assert found.silent_seconds[0] < 2
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("raw", "refusal", "text"),
+    [
+        (posting(run_hash=b"x" * 32), Refusal.MISMATCH, "run.toml with hash 7878"),
+        (posting(protocol=99), Refusal.MISMATCH, "speaks protocol 99"),
+        (posting(notice=b""), Refusal.INVALID, "received"),
+        (posting(to="nobody"), Refusal.INVALID, "'nobody'"),
+        (b"\xff\xff\xff", Refusal.INVALID, "3 bytes that are no message"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(raw, refusal, text):
+    with pytest.raises(MessageRefused, match=text) as refused:
+        asyncio.run(desk_of().post(PARTIES[0], raw))
+    assert refused.value.refusal is refusal
+
+
+def test_another_s_mail_is_not_handed_over():
+    with pytest.raises(MessageRefused) as refused:
+        asyncio.run(desk_of().fetch(PARTIES[1], query(kind="tokens")))
+    assert refused.value.refusal is Refusal.NOT_PERMITTED
