@@ -88,7 +88,7 @@ def align(board: Board, run: RunSettings, party: str, ids: PartyIds, key: GroupK
     if ids.by_position is not None:
         posted = _post_position(board, ids.by_position)
     elif run.align == "tokens":
-        posted = _post_tokens(board, party, ids, key)
+        posted = _post_tokens(board, run.name, party, ids, key)
     else:
         posted = _post_points(board, run, party, ids, key, secrets)
     places = board.fetch(Places, SERVER)
@@ -113,12 +113,12 @@ def _post_position(board: Board, rows: RowCounts) -> _Posted:
     return _Posted(np.arange(rows.train, dtype=np.int64), test, rows)
 
 
-def _post_tokens(board: Board, party: str, ids: PartyIds, key: GroupKey) -> _Posted:
-    train, train_rows = in_order(id_tokens(ids.train, key), party)
+def _post_tokens(board: Board, run: str, party: str, ids: PartyIds, key: GroupKey) -> _Posted:
+    train, train_rows = in_order(id_tokens(ids.train, key, run), party)
     if ids.test is None:
         board.post(Tokens(train))
         return _Posted(train_rows, None, (train, None))
-    test, test_rows = in_order(id_tokens(ids.test, key), party)
+    test, test_rows = in_order(id_tokens(ids.test, key, run), party)
     board.post(Tokens(train, test))
     return _Posted(train_rows, test_rows, (train, test))
 

@@ -12,14 +12,14 @@ _RESULT = (
 SHOWN: dict[Align, tuple[str, ...]] = {
     "tokens": (
         "The server gets one token per row, a hash under a key that it does not have; it cannot try out ids.",
-        "The server sees which rows any two parties have in common, as tokens, and which rows those are in no file.",
+        "The server sees which tokens any parties have in common, but not which ids or lines of a file they stand for.",
         *_RESULT,
         "This holds only while the server and no party work together: with the key, whoever has the tokens can try "
         "out ids and so learn which ids every party holds.",
     ),
     "ecdh": (
         "The server gets one blinded point per row and cannot try out ids, not even together with a party.",
-        "The server sees which rows any two parties have in common, as points, and which rows those are in no file.",
+        "The server sees which points any parties have in common, but not which ids or lines of a file they stand for.",
         "The other parties get this party's points as they are passed round; they cannot try out ids either.",
         *_RESULT,
         "A party that works together with the server learns which of its own ids each other party holds, also those "
@@ -29,7 +29,3 @@ SHOWN: dict[Align, tuple[str, ...]] = {
     ),
 }
 """Plain sentences for the documentation and for whoever is about to align."""
-
-SHOWN_BY_POSITION: tuple[str, ...] = (
-    "Parties without ids show how many rows they have and nothing else; row by row, all must mean the same things.",
-)

@@ -16,9 +16,9 @@ from fdml.exchange.notices import TOKEN_BYTES, Keys, ascending, repeated
 _CHUNK = 65536
 
 
-def id_tokens(ids: pa.LargeStringArray, key: GroupKey) -> Keys:
-    """The token of each id, in the order of the ids."""
-    return hash_ids(ids, key.derive("tokens"), TOKEN_BYTES)
+def id_tokens(ids: pa.LargeStringArray, key: GroupKey, run: str) -> Keys:
+    """The token of each id, in the order of the ids; another in every run, so that runs cannot be linked by them."""
+    return hash_ids(ids, key.derive(f"tokens of {run}"), TOKEN_BYTES)
 
 
 def hash_ids(ids: pa.LargeStringArray, key: bytes, size: int) -> Keys:

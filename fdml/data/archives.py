@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import zipfile
@@ -32,6 +33,16 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             f"cannot be read as a numpy file: {error}; save arrays of numbers or text with numpy.save, "
             f"numpy.savez or scipy.sparse.save_npz"
         ) from None
+
+
+def let_go(*arrays: NDArray[Any]) -> None:
+    """Give back the memory that mapped arrays take by now; whoever reads them again maps it again."""
+    for array in arrays:
+        owner: Any = array
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        if isinstance(owner, mmap.mmap):
+            owner.madvise(mmap.MADV_DONTNEED)
 
 
 def _members(path: Path, file: BinaryIO) -> dict[str, NDArray[Any]]:

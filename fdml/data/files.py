@@ -28,12 +28,14 @@ LADDER = (
     pa.time32("s"),
     pa.timestamp("s"),
     pa.timestamp("ns"),
+    pa.timestamp("s", "UTC"),
+    pa.timestamp("ns", "UTC"),
     pa.float64(),
     pa.string(),
     pa.binary(),
 )
-CSV_BLOCK = 16 * 2**20
-"""Bytes of text that are parsed at a time."""
+CSV_BLOCK = 4 * 2**20
+"""Bytes of text that are parsed at a time; some tens of blocks are in memory at once."""
 PARQUET_BATCH = 2**15
 """Rows that are read at a time."""
 

@@ -102,7 +102,7 @@ def _check(counts: IdCounts, settings: IdSettings) -> None:
         )
     if counts.repeated and settings.duplicates == "error":
         raise DataError(
-            f"{counts.repeated} of {counts.rows} rows have an id that stands in an earlier row, among them data rows "
+            f"it has {counts.repeated} rows whose id stands there before (of {counts.rows}), among them data rows "
             f"{_listed(counts.repeated_at)}; keep one row per id, add a column to data.id, "
             f'or set data.ids.duplicates = "first" or "drop"'
         )

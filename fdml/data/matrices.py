@@ -13,10 +13,11 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fdml.data.archives import read_arrays
+from fdml.data.archives import let_go, read_arrays
 from fdml.data.fields import Column, labels_of, weights_of
 from fdml.data.filling import Features
 from fdml.data.naming import no_such
+from fdml.data.rows import CHUNK_BYTES
 from fdml.errors import DataError
 
 ARRAYS = ("X", "y", "ids", "weights")
@@ -79,10 +80,11 @@ def _sparse(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
         if arrays["format"].item() in (b"csr", "csr"):
             parts = arrays["data"], arrays["indices"], arrays["indptr"]
             matrix: Any = sp.csr_array(parts, shape=tuple(arrays["shape"].tolist()))
+            _check_places(matrix)
         else:
             matrix = sp.load_npz(path)
-        if matrix.format in ("csr", "csc", "bsr"):
-            matrix.check_format(full_check=True)  # an index out of range would crash what comes next
+        if matrix.format in ("csc", "bsr"):
+            matrix.check_format(full_check=True)
     except (ValueError, KeyError, NotImplementedError) as error:
         raise DataError(
             f"cannot be read as a sparse matrix: {error}; save it again with scipy.sparse.save_npz"
@@ -90,21 +92,35 @@ def _sparse(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
     return sp.csr_array(matrix)
 
 
+def _check_places(csr: sp.csr_array) -> None:
+    """An index out of range would crash what comes next."""
+    csr.check_format(full_check=False)
+    if (np.diff(csr.indptr) < 0).any():
+        raise ValueError("index pointer values must not decrease")
+    for start in range(0, csr.nnz, CHUNK_BYTES // 4):
+        part = csr.indices[start : start + CHUNK_BYTES // 4]
+        if part.min() < 0 or part.max() >= csr.shape[1]:
+            raise ValueError(f"column indices must be from 0 to {csr.shape[1] - 1}")
+        let_go(part)
+
+
 def _dense_pieces(features: NDArray[Any], size: int) -> Iterator[Features]:
     step = max(size // (4 * max(features.shape[1], 1)), 1)
     for start in range(0, len(features), step):
         yield _as_float32(features[start : start + step])
+        let_go(features)
 
 
 def _sparse_pieces(csr: sp.csr_array, size: int) -> Iterator[Features]:
     entries = max(size // 8, 1)
     start = 0
     while start < csr.shape[0]:
-        full = int(np.searchsorted(csr.indptr, csr.indptr[start] + entries, side="right")) - 1
+        full = int(np.searchsorted(csr.indptr, int(csr.indptr[start]) + entries, side="right")) - 1
         stop = min(max(full, start + 1), start + entries, csr.shape[0])
         first, last = csr.indptr[start], csr.indptr[stop]
-        parts = _as_float32(csr.data[first:last]), csr.indices[first:last], csr.indptr[start : stop + 1] - first
-        yield sp.csr_array(parts, shape=(stop - start, csr.shape[1]))
+        values, indices = _as_float32(csr.data[first:last]), np.array(csr.indices[first:last])
+        yield sp.csr_array((values, indices, csr.indptr[start : stop + 1] - first), shape=(stop - start, csr.shape[1]))
+        let_go(csr.data, csr.indices, csr.indptr)
         start = stop
 
 

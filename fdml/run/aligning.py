@@ -20,13 +20,12 @@ from fdml.align.secrets import Secrets
 from fdml.align.session import PartyIds, align
 from fdml.data.blocks import fingerprint, open_blocks, write_blocks
 from fdml.data.disk import FolderDisk
-from fdml.data.ids import IdCounts, Ids
+from fdml.data.ids import IdCounts
 from fdml.data.rows import Rows, span
 from fdml.data.sources import Source, open_sources
 from fdml.errors import AlignmentError, DataError, LabelError, StateDamaged
 from fdml.exchange.grpc_board import GrpcBoard
 from fdml.exchange.grpc_line import Address
-from fdml.exchange.notices import RowCounts
 from fdml.settings import PartySettings, RunSettings, run_hash
 
 _STORED = "alignment"
@@ -125,7 +124,8 @@ class Aligner:
         board = GrpcBoard(address, run_hash(self._run), self._run.training.patience)
         try:
             key = agree(board, self._run, self._party.party, secrets, address.credentials, self._party.group_key)
-            result = align(board, self._run, self._party.party, _given(sources, ids), key, secrets)
+            given = PartyIds.of(ids, [source.count for source in sources])
+            result = align(board, self._run, self._party.party, given, key, secrets)
         finally:
             board.close()
         kept = [
@@ -217,18 +217,6 @@ def found_rows(home: Path) -> NDArray[np.int64]:
     with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
         rows: NDArray[np.int64] = archive["train"]
     return rows
-
-
-def _given(sources: Sequence[Source], ids: Sequence[Ids | None]) -> PartyIds:
-    """What a party shows of its rows: tokens of ids, or only how many there are."""
-    texts = [None if each is None else each.texts for each in ids]
-    if all(each is None for each in texts):
-        return PartyIds(by_position=RowCounts(sources[0].count, None if len(sources) == 1 else sources[1].count))
-    if any(each is None for each in texts):
-        raise AlignmentError(
-            "one of data.path and data.test_path has ids and the other has none; give both ids or none"
-        )
-    return PartyIds(*texts)
 
 
 def _check(sources: Sequence[Source], party: PartySettings, run: RunSettings) -> None:

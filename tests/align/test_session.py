@@ -74,7 +74,7 @@ def test_test_files_are_joined_on_their_own(mode):
 def test_training_rows_are_split_and_shuffled_as_everywhere_else():
     run = run_of("tokens")
     found, key = all_together(run, ids_of(TEXTS))["bank"]
-    token = key.derive("tokens")
+    token = key.derive(f"tokens of {run.name}")
     ordered = sorted(SHARED, key=lambda each: hashlib.blake2b(each.encode(), digest_size=16, key=token).digest())
     keep, out = split_rows(5, 0.4, run.training.seed)
     order = keep[shuffled_rows(len(keep), run.training.seed)]

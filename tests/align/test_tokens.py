@@ -22,24 +22,26 @@ def texts(values):
 def test_tokens_equal_a_plain_keyed_hash_also_of_slices(values, begin, end):
     ids = texts(values)[begin : max(len(values) - end, begin)]
     expected = [
-        hashlib.blake2b(each.encode(), digest_size=16, key=KEY.derive("tokens")).digest() for each in ids.to_pylist()
+        hashlib.blake2b(each.encode(), digest_size=16, key=KEY.derive("tokens of shop")).digest()
+        for each in ids.to_pylist()
     ]
-    found = id_tokens(ids, KEY)
+    found = id_tokens(ids, KEY, "shop")
     assert found.shape == (len(ids), 16)
     assert [row.tobytes() for row in found] == expected
 
 
 def test_ids_over_several_chunks_are_hashed_each(monkeypatch):
     ids = texts([f"id{number}" for number in range(100)])
-    whole = id_tokens(ids, KEY)
+    whole = id_tokens(ids, KEY, "shop")
     monkeypatch.setattr("fdml.align.tokens._CHUNK", 7)
-    np.testing.assert_array_equal(id_tokens(ids, KEY), whole)
+    np.testing.assert_array_equal(id_tokens(ids, KEY, "shop"), whole)
     assert len(np.unique(whole, axis=0)) == 100
 
 
 def test_another_key_gives_other_tokens():
     ids = texts(["a"])
-    assert id_tokens(ids, KEY).tobytes() != id_tokens(ids, GroupKey(bytes(32))).tobytes()
+    assert id_tokens(ids, KEY, "shop").tobytes() != id_tokens(ids, GroupKey(bytes(32)), "shop").tobytes()
+    assert id_tokens(ids, KEY, "shop").tobytes() != id_tokens(ids, KEY, "another run").tobytes()
 
 
 def test_a_missing_id_is_refused():
@@ -63,5 +65,5 @@ def test_keys_that_stand_twice_are_counted():
 def test_many_ids_take_microseconds_each():
     ids = texts([f"customer-{number:09}" for number in range(100_000)])
     began = time.process_time()
-    in_order(id_tokens(ids, KEY), "bank")
+    in_order(id_tokens(ids, KEY, "shop"), "bank")
     assert time.process_time() - began < 1.0

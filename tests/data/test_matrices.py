@@ -103,13 +103,17 @@ def test_a_broken_numpy_file_is_refused(save, content):
 
 
 @pytest.mark.parametrize("form", [b"csr", b"csc"])
-def test_a_sparse_matrix_with_an_index_out_of_range_is_refused(archive, form):
+@pytest.mark.parametrize(
+    ("indices", "indptr"),
+    [([7], [0, 1, 1]), ([-1], [0, 1, 1]), ([0], [0, 5, 1]), ([0], [0, 1]), ([0], [1, 1, 1]), ([0], [0, 1, 9])],
+)
+def test_a_sparse_matrix_with_an_index_out_of_range_is_refused(archive, form, indices, indptr):
     broken = archive(
         format=np.array(form),
         shape=np.array([2, 2]),
         data=np.ones(1),
-        indices=np.array([7]),
-        indptr=np.array([0, 1, 1]),
+        indices=np.array(indices),
+        indptr=np.array(indptr),
     )
     with pytest.raises(DataError, match=r"cannot be read as a sparse matrix: .*; save it again"):
         open_numpy(broken)
