@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -78,11 +78,11 @@ def open_numpy(path: Path) -> Matrix:
 def _sparse(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
     try:
         if arrays["format"].item() in (b"csr", "csr"):
-            parts = arrays["data"], arrays["indices"], arrays["indptr"]
-            matrix: Any = sp.csr_array(parts, shape=tuple(arrays["shape"].tolist()))
+            rows, width = arrays["shape"].tolist()
+            matrix: Any = _Csr(arrays["data"], arrays["indices"], arrays["indptr"], (rows, width))
             _check_places(matrix)
-        else:
-            matrix = sp.load_npz(path)
+            return matrix
+        matrix = sp.load_npz(path)
         if matrix.format in ("csc", "bsr"):
             matrix.check_format(full_check=True)
     except (ValueError, KeyError, NotImplementedError) as error:
@@ -92,12 +92,32 @@ def _sparse(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
     return sp.csr_array(matrix)
 
 
-def _check_places(csr: sp.csr_array) -> None:
+class _Csr(NamedTuple):
+    """A CSR matrix as the file has it; scipy's own would copy indices of another type than the pointers'."""
+
+    data: NDArray[Any]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def _check_places(csr: _Csr) -> None:
     """An index out of range would crash what comes next."""
-    csr.check_format(full_check=False)
-    if (np.diff(csr.indptr) < 0).any():
-        raise ValueError("index pointer values must not decrease")
-    for start in range(0, csr.nnz, CHUNK_BYTES // 4):
+    if csr.indptr.dtype.kind not in "iu" or csr.indices.dtype.kind not in "iu":
+        raise ValueError("its indices are not whole numbers")
+    if len(csr.indptr) != csr.shape[0] + 1 or csr.indptr[0] != 0 or (np.diff(csr.indptr) < 0).any():
+        raise ValueError(f"its index pointers do not begin {csr.shape[0]} rows one after the other")
+    if not csr.indptr[-1] == len(csr.indices) == len(csr.data):
+        raise ValueError(f"it has {len(csr.data)} values, {len(csr.indices)} indices and pointers to {csr.indptr[-1]}")
+    for start in range(0, len(csr.indices), CHUNK_BYTES // 4):
         part = csr.indices[start : start + CHUNK_BYTES // 4]
         if part.min() < 0 or part.max() >= csr.shape[1]:
             raise ValueError(f"column indices must be from 0 to {csr.shape[1] - 1}")
@@ -111,7 +131,7 @@ def _dense_pieces(features: NDArray[Any], size: int) -> Iterator[Features]:
         let_go(features)
 
 
-def _sparse_pieces(csr: sp.csr_array, size: int) -> Iterator[Features]:
+def _sparse_pieces(csr: _Csr | sp.csr_array, size: int) -> Iterator[Features]:
     entries = max(size // 8, 1)
     start = 0
     while start < csr.shape[0]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
 FDML = Path(sys.executable).with_name("fdml")
 
 

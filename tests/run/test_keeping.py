@@ -7,7 +7,7 @@ from fdml.bench.toy import Case
 from fdml.bench.world import VirtualDisk
 from fdml.errors import StateDamaged
 from fdml.exchange.messages import Metrics, Release, Total, Trial
-from fdml.run.keeping import Diary, Keeper
+from fdml.run.keeping import Diary, Keeper, forget_training
 from fdml.settings import RunSettings, TrainingSettings
 
 FACTS = {"run.toml": "abc", "data": "def"}
@@ -115,9 +115,10 @@ def test_starts_are_counted_and_go_on_counting_after_a_fresh_start(disk, worker)
     learn(worker)
     keeper.after_step(worker, Diary())
     keeper.note_result(b"model")
-    keeper.forget()
-    assert keeper.load(Diary()) is None
-    assert keeper.result() is None
+    forget_training(disk)
+    again = Keeper(disk, FACTS, 0.0)
+    assert again.load(Diary()) is None
+    assert again.result() is None
     assert Keeper(disk, FACTS, 0.0).next_incarnation() == 3
 
 

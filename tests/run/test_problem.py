@@ -12,7 +12,7 @@ from fdml.run.problem import mean_one, pose
 def party(values, labels=None, ids=None, weights=None):
     values = np.asarray(values, float).reshape(len(values), -1)
     names = tuple(f"f{at}" for at in range(values.shape[1]))
-    column = None if ids is None else np.array(ids, object)
+    column = None if ids is None else np.array([str(each) for each in ids], object)
     return Table(as_rows(values), names, column, None if labels is None else np.asarray(labels), weights)
 
 
