@@ -34,7 +34,7 @@ def align(
         report = aligner.aligned(address_of(party, settings, run, plain=plain)).found.report
     _print(settings.party, report)
     say("What this showed to whom:")
-    for sentence in SHOWN[run.align]:
+    for sentence in SHOWN[run.align] if report.ids else ("The rows were matched by position; all learn their number.",):
         say(f"- {sentence}")
     write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
 
@@ -49,16 +49,6 @@ def _print(party: str, report: Report) -> None:
         table.add_row(name, f"{rows:,}", f"{report.shared:,}", f"{lost:.1%}", style="bold" if name == party else None)
     shown.print(table)
     say(f"{report.train:,} rows to train on, {report.held_out:,} held out")
-    for number, ids in enumerate(report.ids):
-        file = "data.path" if number == 0 else "data.test_path"
-        for count, what, rows_at in (
-            (ids.missing, "without an id", ids.missing_at),
-            (ids.repeated, "with an id that stands there before", ids.repeated_at),
-        ):
-            if count:
-                say(f"{file}: {count:,} rows {what} (data rows {', '.join(map(str, rows_at))}, ...)")
-        if ids.dropped:
-            say(f"{file}: {ids.dropped:,} rows were left out for that")
-    if report.warning:
-        aside.print(f"warning: {report.warning}", highlight=False)
+    for remark in report.remarks():
+        say(remark)
     say(f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received")

@@ -49,6 +49,23 @@ class Report:
     """What was found among this party's ids, of each file."""
     warning: str = ""
 
+    def remarks(self) -> list[str]:
+        """What someone should know who has to trust the shared rows; no row is left out in silence."""
+        said = []
+        for file, ids in zip(("data.path", "data.test_path"), self.ids, strict=False):
+            said += _rows_named(file, ids.missing, "without an id", ids.missing_at)
+            said += _rows_named(file, ids.repeated, "with an id that stands there before", ids.repeated_at)
+            if ids.dropped:
+                said.append(f"{file}: {ids.dropped:,} rows were left out for that")
+        return [*said, f"warning: {self.warning}"] if self.warning else said
+
+
+def _rows_named(file: str, count: int, what: str, examples: Sequence[int]) -> list[str]:
+    if not count:
+        return []
+    more = ", ..." if count > len(examples) else ""
+    return [f"{file}: {count:,} rows {what} (data rows {', '.join(map(str, examples))}{more})"]
+
 
 @dataclass(frozen=True)
 class Found:
@@ -143,6 +160,7 @@ class Aligner:
             tuple(each.counts for each in ids if each is not None),
             result.warning,
         )
+        self._say(f"{result.shared:,} rows are shared by all, {len(result.train):,} of them to train on")
         return Found(kept[0][result.train], kept[-1][result.held_out], result.digest, key, report)
 
     def _opened(self, found: Found, sources: Sequence[Source]) -> Aligned:

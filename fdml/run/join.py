@@ -65,6 +65,8 @@ def join(
         aligner.forget()
         forget_training(disk)
     aligned = aligner.aligned(address)
+    for remark in aligned.found.report.remarks():
+        say(remark)
     facts = {
         "run.toml": run_hash(run).hex(),
         "data": aligned.found.digest.hex(),
