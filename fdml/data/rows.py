@@ -29,6 +29,8 @@ class DenseRows(NamedTuple):
 
 Rows = SparseRows | DenseRows
 
+_STRETCH = 2**16
+"""Rows that are looked at together."""
 CHUNK_BYTES = 64 * 2**20
 """How large a chunk of rows is, roughly, where rows are read or written piece by piece."""
 
@@ -136,9 +138,17 @@ def _scipy_of(rows: Rows) -> sp.csr_array:
 
 def mean_square_norm(rows: Rows, weights: NDArray[np.float64]) -> float:
     """The mean of the rows' squared lengths, each row counted with its weight (mean weight 1)."""
+    total = 0.0
+    for start in range(0, row_count(rows), _STRETCH):  # so that rows on disk need not fit into memory
+        part = span(rows, start, min(start + _STRETCH, row_count(rows)))
+        total += float(_square_norms(part) @ weights[start : start + _STRETCH])
+    return total / float(weights.sum())
+
+
+def _square_norms(rows: Rows) -> NDArray[np.float64]:
     if isinstance(rows, DenseRows):
-        norms = np.square(rows.values, dtype=np.float64).sum(axis=1)
-    else:
-        squares = np.square(rows.values[rows.indptr[0] : rows.indptr[-1]], dtype=np.float64)
-        norms = np.bincount(np.repeat(np.arange(row_count(rows)), np.diff(rows.indptr)), squares, row_count(rows))
-    return float(np.average(norms, weights=weights))
+        dense: NDArray[np.float64] = np.square(rows.values, dtype=np.float64).sum(axis=1)
+        return dense
+    squares = np.square(rows.values[rows.indptr[0] : rows.indptr[-1]], dtype=np.float64)
+    owners = np.repeat(np.arange(row_count(rows)), np.diff(rows.indptr))
+    return np.bincount(owners, squares, row_count(rows)).astype(np.float64, copy=False)

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,34 @@ class Found:
     report: Report
 
 
+class Files:
+    """A party's files; they are opened only when something of them is needed, as that may mean to read them once."""
+
+    def __init__(self, party: PartySettings, run: RunSettings) -> None:
+        self._party = party
+        self._run = run
+        self.paths = [path for path in (party.data.path, party.data.test_path) if path is not None]
+        for path in self.paths:
+            if not path.is_file():
+                raise DataError(f"there is no file {str(path)!r}; correct data.path or data.test_path")
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        """Of the training file, and of the test file if there is one."""
+        sources = open_sources(self._party.data)
+        name = self._party.party
+        if name != self._run.label_party and not sources[0].names:
+            raise DataError(f"party {name!r} has no features; only the label party may have none")
+        if name == self._run.label_party and any(source.labels() is None for source in sources):
+            raise LabelError(f"label party {name!r} has no labels; set data.label to its label column")
+        return sources
+
+    def fingerprint(self) -> str:
+        """Equal if the files are, and the settings by which they are read."""
+        told = self._party.data.model_copy(update={"path": Path(), "test_path": None}).model_dump_json()
+        return fingerprint(self.paths, told).hex()
+
+
 @dataclass(frozen=True)
 class Aligned:
     """A party's features in the run's order, mapped from disk, and how they were found."""
@@ -87,18 +116,18 @@ class Aligned:
     found: Found
     train: Rows
     held_out: Rows
-    sources: Sequence[Source]
+    files: Files
 
     def labels(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The labels of training and held-out rows as the files have them."""
-        train, test = self.sources[0].labels(), self.sources[-1].labels()
+        train, test = self.files.sources[0].labels(), self.files.sources[-1].labels()
         if train is None or test is None:
             raise LabelError("the label party has no labels; set data.label to its label column")
         return train[self.found.train], test[self.found.held_out]
 
     def weights(self) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
         """Their weights; None where the file has none."""
-        train, test = self.sources[0].weights(), self.sources[-1].weights()
+        train, test = self.files.sources[0].weights(), self.files.sources[-1].weights()
         return None if train is None else train[self.found.train], None if test is None else test[self.found.held_out]
 
 
@@ -111,12 +140,8 @@ class Aligner:
         self._party = party
         self._run = run
         self._say = say
-        paths = [path for path in (party.data.path, party.data.test_path) if path is not None]
-        for path in paths:
-            if not path.is_file():
-                raise DataError(f"there is no file {str(path)!r}; correct data.path or data.test_path")
-        told = party.data.model_copy(update={"path": Path(), "test_path": None}).model_dump_json()
-        self._facts = {"run.toml": run_hash(run).hex(), "data": fingerprint(paths, told).hex()}
+        self._files = Files(party, run)
+        self._facts = {"run.toml": run_hash(run).hex(), "data": self._files.fingerprint()}
 
     def forget(self) -> None:
         """Start over."""
@@ -126,14 +151,13 @@ class Aligner:
     def aligned(self, address: Address) -> Aligned:
         """The party's rows in the run's order."""
         found = self._stored()
-        sources = open_sources(self._party.data)
-        _check(sources, self._party, self._run)
         if found is None:
-            found = self._align(sources, address)
+            found = self._align(address)
             self._store(found)
-        return self._opened(found, sources)
+        return self._opened(found)
 
-    def _align(self, sources: Sequence[Source], address: Address) -> Found:
+    def _align(self, address: Address) -> Found:
+        sources = self._files.sources
         self._say(f"looking for the rows that {', '.join(self._run.parties)} share")
         began = time.monotonic()
         ids = [source.ids() for source in sources]
@@ -163,24 +187,25 @@ class Aligner:
         self._say(f"{result.shared:,} rows are shared by all, {len(result.train):,} of them to train on")
         return Found(kept[0][result.train], kept[-1][result.held_out], result.digest, key, report)
 
-    def _opened(self, found: Found, sources: Sequence[Source]) -> Aligned:
+    def _opened(self, found: Found) -> Aligned:
         """The features in the run's order; written once, then only mapped."""
         rows, held_out = len(found.train), len(found.held_out)
-        if len(sources) == 1:
-            (whole,) = self._blocks(sources, [np.concatenate([found.train, found.held_out])])
-            return Aligned(found, span(whole, 0, rows), span(whole, rows, rows + held_out), sources)
-        train, test = self._blocks(sources, [found.train, found.held_out])
-        return Aligned(found, train, test, sources)
+        if len(self._files.paths) == 1:
+            (whole,) = self._blocks([np.concatenate([found.train, found.held_out])])
+            return Aligned(found, span(whole, 0, rows), span(whole, rows, rows + held_out), self._files)
+        train, test = self._blocks([found.train, found.held_out])
+        return Aligned(found, train, test, self._files)
 
-    def _blocks(self, sources: Sequence[Source], orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
+    def _blocks(self, orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
         """The features of these rows of each file in this order, from the store; others in the store are removed."""
         store = self._home / "blocks"
         store.mkdir(exist_ok=True)
         folders = []
-        for number, (source, order) in enumerate(zip(sources, orders, strict=True)):
+        for number, order in enumerate(orders):
             name = hashlib.blake2b(self._facts["data"].encode() + order.tobytes(), digest_size=8)
             folders.append(store / f"{number}-{name.hexdigest()}")
             if not folders[-1].exists():
+                source = self._files.sources[number]
                 places = np.full(source.count, -1, np.int64)
                 places[order] = np.arange(len(order))
                 write_blocks(folders[-1], source.chunks(), places, len(order), len(source.names))
@@ -235,11 +260,3 @@ def found_rows(home: Path) -> NDArray[np.int64]:
     with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
         rows: NDArray[np.int64] = archive["train"]
     return rows
-
-
-def _check(sources: Sequence[Source], party: PartySettings, run: RunSettings) -> None:
-    if party.party == run.label_party:
-        if any(source.labels() is None for source in sources):
-            raise LabelError(f"label party {party.party!r} has no labels; set data.label to its label column")
-    elif not sources[0].names:
-        raise DataError(f"party {party.party!r} has no features; only the label party may have none")

@@ -145,6 +145,20 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.join("bob").expect(1, "data of party 'bob' has changed since its rows were aligned", "--fresh")
 
 
+def test_features_are_written_once_and_used_again(tmp_path):
+    with running(tmp_path / "run", epochs=3000) as cluster:
+        cluster.start()
+        cluster.await_step(20)
+        blocks = sorted((cluster.home / "bob" / "state" / "blocks").rglob("*"))
+        written = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks}
+        assert any(path.name == "values" for path in blocks)
+        cluster["bob"].kill()
+        served = cluster.standing()["bob"].served
+        cluster.join("bob")
+        cluster.await_step(served + 20, "bob")
+        assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks} == written
+
+
 def test_ids_that_have_nothing_in_common_are_an_error_that_names_likely_causes(tmp_path):
     with running(tmp_path / "run", epochs=2) as cluster:
         data = cluster.home / "bob" / "data.csv"
