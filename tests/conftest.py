@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from fdml.data.adult import a9a
 from fdml.data.partition import partition
@@ -14,6 +15,9 @@ from fdml.data.table import PartyData
 from fdml.run.problem import Problem, pose
 from fdml.run.simulate import Outcome, Plan, simulate
 from fdml.settings import ModelSettings, TrainingSettings
+
+settings.register_profile("fdml", deadline=None)  # a busy machine is no failure
+settings.load_profile("fdml")
 
 Dealer = Callable[[Sequence[Sequence[int]]], Problem]
 
@@ -45,8 +49,8 @@ def a9a_of(deal_a9a: Dealer) -> Callable[[int], Problem]:
 def train_on(problem: Problem, model: ModelSettings, **training: object) -> Outcome:
     """Train the same kind of model at every party."""
     models = dict.fromkeys(problem.train.parts, model)
-    settings = TrainingSettings(**training)
-    return simulate(Plan(settings, models, problem.label_party, problem.loss, problem.code.outputs), problem.train)
+    chosen = TrainingSettings(**training)
+    return simulate(Plan(chosen, models, problem.label_party, problem.loss, problem.code.outputs), problem.train)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
@@ -31,6 +30,7 @@ from fdml.exchange.notices import (
     RowCounts,
     Tokens,
 )
+from fdml.exchange.wire import invalid, parsed
 
 _KEY_BYTES = 32
 _LARGEST_TEXT = 16 * 1024
@@ -66,23 +66,10 @@ def encode_notice(notice: Notice) -> bytes:
 
 def decode_notice(raw: bytes) -> Notice:
     """What was posted, or `MessageRefused`."""
-    envelope: Any = pb.Notice()
-    try:
-        envelope.ParseFromString(raw)
-    except DecodeError:
-        raise _invalid(f"{len(raw)} bytes that are no notice of this protocol") from None
-    kind = envelope.WhichOneof("content")
-    if kind is None:
-        raise _invalid("a notice without content")
-    content = getattr(envelope, kind)
-    nested = [content.by_position] if kind == "tokens" else []
-    if envelope.ByteSize() != len(raw) or any(len(UnknownFieldSet(each)) for each in (envelope, content, *nested)):
-        raise _invalid(f"a {kind} notice with unknown fields or trailing bytes")
+    kind, content = parsed(pb.Notice(), raw)
+    if kind == "tokens" and len(UnknownFieldSet(content.by_position)):
+        raise invalid("a tokens message with unknown fields")
     return _DECODE[kind](content)
-
-
-def _invalid(what: str) -> MessageRefused:
-    return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
 
 
 def _out(values: NDArray[Any]) -> bytes:
@@ -95,22 +82,22 @@ def _maybe_out(values: NDArray[Any] | None) -> bytes | None:
 
 def _keys(raw: bytes, size: int, what: str) -> Keys:
     if len(raw) % size:
-        raise _invalid(f"{what} of {len(raw)} bytes, which is no whole number of {size}")
+        raise invalid(f"{what} of {len(raw)} bytes, which is no whole number of {size}")
     return np.frombuffer(raw, np.uint8).reshape(-1, size)
 
 
 def _positions(raw: bytes) -> NDArray[np.int64]:
     if len(raw) % 8:
-        raise _invalid(f"places of {len(raw)} bytes, which is no whole number of int64")
+        raise invalid(f"places of {len(raw)} bytes, which is no whole number of int64")
     found = np.frombuffer(raw, "<i8").astype(np.int64, copy=False)
     if found.size and found.min() < 0:
-        raise _invalid(f"the place {found.min()}")
+        raise invalid(f"the place {found.min()}")
     return found
 
 
 def _exactly(raw: bytes, size: int, what: str) -> bytes:
     if len(raw) != size:
-        raise _invalid(f"a {what} of {len(raw)} bytes instead of {size}")
+        raise invalid(f"a {what} of {len(raw)} bytes instead of {size}")
     return raw
 
 
@@ -122,7 +109,7 @@ def _at_most(raw: bytes, what: str) -> bytes:
 
 def _offer_in(content: pb.KeyOffer) -> KeyOffer:
     if bool(content.certificate) != bool(content.signature):
-        raise _invalid("a key offer with only one of certificate and signature")
+        raise invalid("a key offer with only one of certificate and signature")
     return KeyOffer(
         _exactly(content.public, _KEY_BYTES, "public key"),
         _at_most(content.certificate, "certificate"),
@@ -132,7 +119,7 @@ def _offer_in(content: pb.KeyOffer) -> KeyOffer:
 
 def _grant_in(content: pb.KeyGrant) -> KeyGrant:
     if not content.sealed:
-        raise _invalid("a key grant without a key")
+        raise invalid("a key grant without a key")
     return KeyGrant(_at_most(content.sealed, "sealed key"))
 
 
@@ -142,11 +129,11 @@ def _tokens_in(content: pb.Tokens) -> Tokens:
     if not content.HasField("by_position"):
         return Tokens(train, test)
     if len(train) or test is not None:
-        raise _invalid("tokens of a party that is matched by position")
+        raise invalid("tokens of a party that is matched by position")
     rows = content.by_position
     counts = RowCounts(rows.train, rows.test if rows.HasField("test") else None)
     if max(counts.train, counts.test or 0) > _MOST_ROWS:
-        raise _invalid(f"{counts.train} rows and {counts.test} test rows")
+        raise invalid(f"{counts.train} rows and {counts.test} test rows")
     return Tokens(train, None, counts)
 
 
@@ -155,7 +142,7 @@ def _blinded_in(content: pb.Blinded) -> Blinded:
     test = _keys(content.test, POINT_BYTES, "points") if content.HasField("test") else None
     for points in (train, test):
         if points is not None and (points[:, -1] & 0x80).any():
-            raise _invalid("a point that is not written in the shortest way")
+            raise invalid("a point that is not written in the shortest way")
     return Blinded(train, test)
 
 

@@ -75,31 +75,33 @@ def encode_from_server(message: FromServer) -> bytes:
 
 def decode_from_party(raw: bytes) -> FromParty:
     """What a party sent, or `MessageRefused`."""
-    kind, content = _parsed(pb.FromParty(), raw)
+    kind, content = parsed(pb.FromParty(), raw)
     return _FROM_PARTY[kind](content)  # type: ignore[no-any-return]
 
 
 def decode_from_server(raw: bytes) -> FromServer:
     """What the server sent, or `MessageRefused`."""
-    kind, content = _parsed(pb.FromServer(), raw)
+    kind, content = parsed(pb.FromServer(), raw)
     return _FROM_SERVER[kind](content)  # type: ignore[no-any-return]
 
 
-def _parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
+def parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
+    """Which of its contents an envelope holds, and that; nothing more may be in the bytes."""
     try:
         envelope.ParseFromString(raw)
     except DecodeError:
-        raise _invalid(f"{len(raw)} bytes that are no message of this protocol") from None
+        raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
     kind = envelope.WhichOneof("content")
     if kind is None:
-        raise _invalid("a message without content")
+        raise invalid("a message without content")
     content = getattr(envelope, kind)
     if envelope.ByteSize() != len(raw) or len(UnknownFieldSet(envelope)) or len(UnknownFieldSet(content)):
-        raise _invalid(f"a {kind} message with unknown fields or trailing bytes")
+        raise invalid(f"a {kind} message with unknown fields or trailing bytes")
     return kind, content
 
 
-def _invalid(what: str) -> MessageRefused:
+def invalid(what: str) -> MessageRefused:
+    """A refusal of something that was received."""
     return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
 
 
@@ -109,23 +111,23 @@ def _codes_out(values: Codes) -> bytes:
 
 def _codes_in(raw: bytes) -> Codes:
     if len(raw) % 8:
-        raise _invalid(f"predictions of {len(raw)} bytes, which is no whole number of int64")
+        raise invalid(f"predictions of {len(raw)} bytes, which is no whole number of int64")
     return np.frombuffer(raw, dtype="<i8").astype(np.int64, copy=False)
 
 
 def _labels_in(content: pb.Labels) -> Labels:
     if not 1 <= content.outputs <= 2**16:
-        raise _invalid(f"labels for {content.outputs} outputs")
+        raise invalid(f"labels for {content.outputs} outputs")
     return Labels(content.outputs, content.sealed)
 
 
 def _hello_in(content: pb.Hello) -> Hello:
     for name in ("run_hash", "alignment_hash"):
         if len(getattr(content, name)) != _HASH_BYTES:
-            raise _invalid(f"a {name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
+            raise invalid(f"a {name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
     for name in ("rows", "held_out", "incarnation"):
         if getattr(content, name) > _MOST_STEPS:
-            raise _invalid(f"{name} {getattr(content, name)}")
+            raise invalid(f"{name} {getattr(content, name)}")
     return Hello(
         content.run_hash,
         content.alignment_hash,
@@ -140,13 +142,13 @@ def _hello_in(content: pb.Hello) -> Hello:
 def _metrics_in(content: pb.Metrics) -> Metrics:
     found = Metrics(content.epoch, content.seconds, content.train_loss, content.test_loss, content.test_metric)
     if not all(math.isfinite(value) for value in (found.seconds, found.train_loss, found.test_loss, found.test_metric)):
-        raise _invalid("metrics that are not finite numbers")
+        raise invalid("metrics that are not finite numbers")
     return found
 
 
 def _finished_in(content: pb.Finished) -> Finished:
     if len(content.model_hash) != _HASH_BYTES:
-        raise _invalid(f"a model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
+        raise invalid(f"a model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
     return Finished(content.model_hash)
 
 

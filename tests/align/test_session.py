@@ -83,7 +83,7 @@ def test_training_rows_are_split_and_shuffled_as_everywhere_else():
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_any_sets_of_ids_give_their_plain_intersection(mode, data):
     parties = PARTIES[: data.draw(st.integers(1, 3))]

@@ -34,7 +34,7 @@ def test_the_codes_are_distinct():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_the_gradient_is_the_slope_of_the_value(name, data):
     loss = LOSSES[name]
@@ -56,7 +56,7 @@ def test_the_gradient_is_the_slope_of_the_value(name, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_the_kernels_gradient_is_the_same(name, data):
     scores = drawn_scores(data, name)
@@ -88,7 +88,7 @@ def test_scores_however_large_give_finite_values_and_gradients(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_values_are_never_negative_and_one_per_row(name, data):
     scores = drawn_scores(data, name)

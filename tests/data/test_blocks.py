@@ -5,7 +5,7 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -32,7 +32,6 @@ def stored(folder, kind=sp.csr_array):
 matrices = arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(0, 4)), elements=st.integers(-2, 2).map(float))
 
 
-@settings(deadline=None)
 @given(matrices, st.integers(1, 5), st.sampled_from([np.asarray, sp.csr_array]), st.data())
 def test_the_store_holds_the_rows_as_taking_them_in_order_would(tmp_path_factory, matrix, size, kind, data):
     order = np.array(data.draw(st.lists(st.integers(0, len(matrix) - 1), unique=True)), np.int64)

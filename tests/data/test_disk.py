@@ -154,7 +154,7 @@ def test_files_are_for_their_owner_only(disk):
     assert [mode(disk, name) for name in ("state", "log", "other")] == [0o600] * 3
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.one_of(

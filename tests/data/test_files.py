@@ -71,7 +71,7 @@ CELLS = {
 }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(list(CELLS.values())), min_size=1, max_size=12))
 def test_a_csv_column_in_blocks_is_taken_for_what_pyarrow_takes_the_whole_for(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("csv") / "x.csv"

@@ -4,7 +4,7 @@ import gzip
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import dump_svmlight_file
@@ -53,7 +53,6 @@ def test_pieces_end_with_a_line(save):
     assert [piece.shape[0] for piece in matrix.pieces(2 * 13)] == [3, 3, 3, 1]
 
 
-@settings(deadline=None)
 @given(
     arrays(np.float32, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=st.integers(-2, 2).map(float)),
     st.integers(1, 40),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.data.shuffle import permutation, stream
@@ -29,13 +29,11 @@ def test_the_stream_never_changes():
     assert permutation(5, 7, "blocks", 1).tolist() == [2, 0, 3, 4, 1]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 200), st.integers(0, 2**63 - 1), st.text(max_size=5))
 def test_the_compiled_order_equals_plain_python(size, seed, word):
     assert permutation(size, seed, word).tolist() == plain_permutation(size, seed, word)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 300), st.integers(0, 2**63 - 1))
 def test_every_number_comes_once(size, seed):
     order = permutation(size, seed)

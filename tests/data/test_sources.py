@@ -200,7 +200,7 @@ def test_a_source_goes_into_a_store_and_comes_out_in_order(tmp_path, name):
     np.testing.assert_array_equal(to_dense(open_blocks(tmp_path / "blocks")), whole[order])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.none() | st.integers(-5, 5)), min_size=1), st.data())
 def test_any_table_is_read_in_chunks_as_at_once(tmp_path_factory, values, data):
     cities, sizes = zip(*values, strict=True)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.data.rows import as_rows, row_count, stacked, take
@@ -24,7 +24,6 @@ def random_matrix(rows, width, seed=1):
     return (rng.integers(-3, 4, (rows, width)) * (rng.random((rows, width)) < rng.random((rows, 1)))).astype(np.float32)
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 60),
     st.integers(0, 6),

@@ -90,7 +90,7 @@ def test_a_run_may_have_an_odd_name_too(run):
     assert san(issued.certificate).get_values_for_type(x509.DNSName) == [host_name(run)]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(names)
 @example("\0")
 @example("日" * 64)

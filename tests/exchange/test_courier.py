@@ -2,7 +2,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.exchange.courier import Courier
@@ -225,7 +225,6 @@ class PlainServer:
         return [*said, Accepted(self.taken)]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_over_any_line_that_breaks_anywhere_everything_is_stored_once_and_in_order(data):
     courier, server = Courier(HELLO), PlainServer()

@@ -59,7 +59,7 @@ def test_learning_and_predicting_equal_plain_numpy(kind, rule, loss, form, preci
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.builds(Shape, rows=st.integers(1, 30), width=st.integers(0, 6), start=st.just(0), batch=st.integers(1, 9)),
     st.sampled_from(KINDS),

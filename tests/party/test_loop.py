@@ -279,7 +279,7 @@ def test_a_saved_state_does_not_move_with_the_worker():
     assert {name: array.tobytes() for name, array in state.items()} == before
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 3), st.data())
 def test_any_number_of_crashes_changes_nothing(lookahead, data):
     """A crash takes the worker back to its last saved state; the server has what was sent since."""

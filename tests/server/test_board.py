@@ -420,7 +420,7 @@ def refusal_of(board, posting):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(order=st.randoms(use_true_random=False))
 def test_the_order_in_which_sets_come_does_not_matter(mode, order):
     board, left = filled(mode, upto=8), script(mode)[8:]

@@ -12,7 +12,7 @@ from fdml.exchange.messages import Kept, Push, Release, Total
 from fdml.server.coordinator import Coordinator
 
 PARTIES = ("store", "browser", "guard")
-SLOW = settings(deadline=None, max_examples=60)
+SLOW = settings(max_examples=60)
 
 
 def schedule_of(*, blocks=4, epochs=3, short=True):

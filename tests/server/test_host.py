@@ -226,7 +226,7 @@ def test_a_run_in_which_parties_keep_their_state_gives_the_same_answers_with_sna
             assert say(host, sender, message) == answers[number]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(STALENESS), st.sampled_from([0, 700, 2000, 10**9]), st.integers(0, 80), st.data())
 def test_after_a_power_cut_at_any_write_the_run_ends_the_same(staleness, rotate_bytes, writes, data):
     """Cut in an append, in saving a snapshot, between it and the new log: nothing acknowledged is lost."""
