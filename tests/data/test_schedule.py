@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.data.schedule import Visit, schedule_for
@@ -15,14 +15,12 @@ schedules = st.builds(
     epochs=st.integers(1, 3),
     seed=st.integers(0, 2**63 - 1),
 )
-quiet = settings(deadline=None)
 
 
 def rows_of(schedule, visit, turn):
     return visit.start + schedule.order(visit, turn)
 
 
-@quiet
 @given(schedules)
 def test_every_row_is_visited_once_in_every_epoch_and_pass(schedule):
     assert schedule.steps == schedule.blocks * schedule.epochs
@@ -34,7 +32,6 @@ def test_every_row_is_visited_once_in_every_epoch_and_pass(schedule):
             assert sorted(seen.tolist()) == list(range(schedule.rows))
 
 
-@quiet
 @given(schedules)
 def test_blocks_are_fixed_runs_of_whole_batches(schedule):
     for step in range(schedule.steps):
@@ -45,7 +42,6 @@ def test_blocks_are_fixed_runs_of_whole_batches(schedule):
         assert visit.stop == schedule.rows if last else visit.size == schedule.batch_size * schedule.batches_per_block
 
 
-@quiet
 @given(schedules)
 def test_batches_are_full_but_for_the_last_of_a_block(schedule):
     for step in range(schedule.steps):
@@ -58,7 +54,6 @@ def test_batches_are_full_but_for_the_last_of_a_block(schedule):
         assert 0 < sizes[-1] <= schedule.batch_size
 
 
-@quiet
 @given(schedules)
 def test_updates_are_counted_as_they_come(schedule):
     count = 0
@@ -68,7 +63,6 @@ def test_updates_are_counted_as_they_come(schedule):
     assert schedule.updates == count
 
 
-@quiet
 @given(schedules)
 def test_an_epoch_ends_with_its_last_block(schedule):
     ends = [step for step in range(schedule.steps) if schedule.ends_epoch(step)]
