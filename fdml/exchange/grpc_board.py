@@ -25,8 +25,8 @@ from fdml.exchange.messages import PROTOCOL
 from fdml.exchange.notice_wire import decode_notice, encode_notice, kind_of
 from fdml.exchange.notices import N, Notice
 
-_CALL_SECONDS = 30.0
-"""How long one call may take, the transfer of a large set included."""
+_CALL_SECONDS = 600.0
+"""How long one call may take, the transfer of a large set over a slow line included; a dead line is noticed before."""
 _PAUSE = 0.2
 _ALIVE_SECONDS = 1.0
 
