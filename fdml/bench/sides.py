@@ -46,6 +46,9 @@ class Scene:
 class Front(GrpcServer):
     """The production server without its sockets: who calls brings the messages and carries the answers."""
 
+    def _check_alignment(self, party: str, hello: Hello) -> None:
+        """Simulated runs begin after the alignment."""
+
     def bring(self, line: Line, raw: bytes) -> None:
         """A message has come by a line."""
         self._inbox.append((line, raw))

@@ -31,6 +31,8 @@ app.command("bench")(bench.bench)
 
 def main() -> None:
     """Run the command; what fdml can explain becomes one line and exit code 1. Ctrl-C ends with exit code 130."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's shell starts what it puts in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _as_ctrl_c)

@@ -15,7 +15,9 @@ from fdml.watch.terminal import epochs_shown
 
 def join(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget this party's saved state and start over.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget saved state and start over; at every side or none.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
 ) -> None:
     """Train one party's model together with the others, and save it.
@@ -29,6 +31,6 @@ def join(
             party, fresh=fresh, plain=plain, listener=listener, say=lambda line: aside.print(line, highlight=False)
         )
     say(
-        f"{settings.party}: trained {done.seconds:.1f} s, {done.waited:.1f} s of it waiting; "
+        f"{settings.party}: trained {done.seconds:.1f} s, waited {done.waited:.1f} s for others in all; "
         f"model in {done.model_path} (hash {done.model_hash.hex()[:16]})"
     )

@@ -15,7 +15,8 @@ from fdml.run import serve as runs
 def serve(
     run: Annotated[Path, typer.Argument(help="The run.toml that all parties agreed on.")],
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget what an earlier server stored and start over.")
+        bool,
+        typer.Option("--fresh", help="Forget what an earlier server stored and start over; at every side or none."),
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
     listen: Annotated[

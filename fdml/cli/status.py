@@ -49,6 +49,10 @@ def status(
 def _state(party: PartyStatus) -> str:
     if party.finished:
         return "finished"
+    if party.aligning:
+        return "aligned" if party.aligned and not party.waits_for else "aligning"
     if not party.connected:
-        return "away" if party.incarnation else "not joined yet"
+        if party.incarnation:
+            return "away"
+        return "aligned, not joined yet" if party.aligned else "not here yet"
     return "waiting" if party.waits_for else "training"

@@ -38,6 +38,7 @@ class FolderDisk:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
         self._folder = folder
         self._appending: dict[str, int] = {}
 

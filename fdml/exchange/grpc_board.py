@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -34,10 +35,12 @@ _ALIVE_SECONDS = 1.0
 class GrpcBoard:
     """One party's way to the board. A thread tells the server that the party is at work, however long that takes."""
 
-    def __init__(self, address: Address, run_hash: bytes, patience: float) -> None:
+    def __init__(self, address: Address, run_hash: bytes, patience: float, say: Callable[[str], None]) -> None:
         self._address = address
         self._run_hash = run_hash
         self._patience = patience
+        self._say = say
+        self._told: tuple[str, ...] = ()
         self._channel = open_channel(address, patience)
         self._closed = threading.Event()
         self.bytes_sent = 0
@@ -62,14 +65,27 @@ class GrpcBoard:
                 if not isinstance(notice, kind):
                     raise TypeError(f"the server answered with {type(notice).__name__} instead of {kind.__name__}")
                 return notice
-            silent = zip(found.waits_for, found.silent_seconds, strict=True)
-            gone = [name for name, seconds in silent if seconds > self._patience]
-            if gone and time.monotonic() - began > self._patience:
-                names = ", ".join(repr(name) for name in gone)
-                raise WaitedTooLong(
-                    f"party {self._address.party!r} waited {self._patience:g} s to align its rows, but nothing is "
-                    f"heard of {names}; see what holds it up, then run the same command again"
-                )
+            self._tell_waits(tuple(found.waits_for))
+            if time.monotonic() - began > self._patience:
+                self._give_up_on_silent(found)
+
+    def _tell_waits(self, names: tuple[str, ...]) -> None:
+        if names and names != self._told:
+            self._told = names
+            self._say(f"waiting for {', '.join(names)}")
+
+    def _give_up_on_silent(self, found: pb.Found) -> None:
+        """Raise if anyone waited for has been silent too long; what the server refused it for is passed on."""
+        each = zip(found.waits_for, found.silent_seconds, found.troubles, strict=True)
+        gone = [(name, trouble) for name, seconds, trouble in each if seconds > self._patience]
+        if not gone:
+            return
+        names = ", ".join(repr(name) for name, _ in gone)
+        reasons = "".join(f"; the server refused {name!r}: {trouble}" for name, trouble in gone if trouble)
+        raise WaitedTooLong(
+            f"party {self._address.party!r} waited {self._patience:g} s to align its rows, but nothing is "
+            f"heard of {names}{reasons or '; see what holds it up, then run the same command again'}"
+        )
 
     def close(self) -> None:
         """Hang up."""

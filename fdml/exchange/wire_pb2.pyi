@@ -161,7 +161,7 @@ class StatusQuery(_message.Message):
     def __init__(self) -> None: ...
 
 class PartyStatus(_message.Message):
-    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished")
+    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     PUSHED_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +173,8 @@ class PartyStatus(_message.Message):
     BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    ALIGNING_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
     name: str
     connected: bool
     pushed: int
@@ -184,7 +186,9 @@ class PartyStatus(_message.Message):
     bytes_out: int
     incarnation: int
     finished: bool
-    def __init__(self, name: _Optional[str] = ..., connected: _Optional[bool] = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
+    aligning: bool
+    aligned: bool
+    def __init__(self, name: _Optional[str] = ..., connected: _Optional[bool] = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: _Optional[bool] = ..., aligning: _Optional[bool] = ..., aligned: _Optional[bool] = ...) -> None: ...
 
 class RunStatus(_message.Message):
     __slots__ = ("run", "steps", "parties", "history", "refused")
@@ -236,14 +240,16 @@ class Query(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., sender: _Optional[str] = ..., about: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class Found(_message.Message):
-    __slots__ = ("notice", "waits_for", "silent_seconds")
+    __slots__ = ("notice", "waits_for", "silent_seconds", "troubles")
     NOTICE_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
     notice: bytes
     waits_for: _containers.RepeatedScalarFieldContainer[str]
     silent_seconds: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, notice: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ...) -> None: ...
+    troubles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, notice: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., troubles: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class KeyOffer(_message.Message):
     __slots__ = ("public", "certificate", "signature")

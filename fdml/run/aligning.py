@@ -154,6 +154,8 @@ class Aligner:
         if found is None:
             found = self._align(address)
             self._store(found)
+        else:
+            self._say("the rows were aligned before")
         return self._opened(found)
 
     def _align(self, address: Address) -> Found:
@@ -162,7 +164,7 @@ class Aligner:
         began = time.monotonic()
         ids = [source.ids() for source in sources]
         secrets = Secrets.load_or_make(self._disk, self._run, self._party.party, address.credentials)
-        board = GrpcBoard(address, run_hash(self._run), self._run.training.patience)
+        board = GrpcBoard(address, run_hash(self._run), self._run.training.patience, self._say)
         try:
             key = agree(board, self._run, self._party.party, secrets, address.credentials, self._party.group_key)
             given = PartyIds.of(ids, [source.count for source in sources])

@@ -239,6 +239,7 @@ class _Member:
         model_hash = hash_state(state)
         facts = {"kind": "party", "party": self._party.party, "model": self._party.model.model_dump()}
         write_archive(self._model_path, facts, {self._party.party: state})
+        self._model_path.chmod(0o600)
         line.flush()
         self._keeper.note_result(model_hash)
         line.finish(model_hash)

@@ -94,6 +94,8 @@ def _pass_on(members: list[Member], told: dict[str, int], say: Callable[[str], N
         text = member.log.read_text(encoding="utf-8", errors="replace")
         complete = text.rfind("\n") + 1
         for line in text[told.get(member.name, 0) : complete].splitlines():
+            if "figures written to" in line:
+                continue  # a file of ours, gone in a moment
             say(f"[{member.name}] {line.removeprefix(f'{member.name}: ')}")
         told[member.name] = complete
 

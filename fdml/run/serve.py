@@ -45,7 +45,7 @@ def serve(
         if host.rows:
             say(f"going on with a run of {host.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        _listen(GrpcServer(host, board, settings, plain=plain), settings, address, credentials, say)
+        _listen(GrpcServer(host, board, settings, plain=plain, say=say), settings, address, credentials, say)
     return host, board
 
 

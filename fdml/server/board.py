@@ -104,7 +104,7 @@ class Board:
         elif known.digest != _hash(raw):
             raise MessageRefused(
                 f"party {sender!r} posted {_spoken(slot)} before and now another: its ids, key or run.toml have "
-                f"changed since, or its stored secrets are gone; put them back, or {_START_OVER}",
+                f"changed since, or it alone was started over; put them back, or {_START_OVER}",
                 Refusal.CONFLICT,
             )
         self._settle()
@@ -143,6 +143,13 @@ class Board:
         """How many training and test rows all parties share; None until all sets have come."""
         entry = self._entries.get(Slot(Places, SERVER, self._parties[0]))
         return None if entry is None else entry.rows
+
+    @property
+    def digest(self) -> bytes | None:
+        """The hash of the shared rows, which every party that joins must have; None until all sets have come."""
+        raw = self.fetch(self._parties[0], "places", SERVER)
+        notice = None if raw is None else decode_notice(raw)
+        return notice.digest if isinstance(notice, Places) else None
 
     def _slots(self) -> list[Slot]:
         """Every slot there can be, as a disk cannot list its files."""

@@ -32,7 +32,17 @@ class Desk:
         self._seen = dict.fromkeys(parties, began)
         """When a party last showed that it is at work."""
         self._called: set[str] = set()
+        self._digest: bytes | None = None
+        self._troubles: dict[str, str] = {}
+        """Why a party was last refused."""
         self._waits: dict[str, list[str]] = {}
+
+    @property
+    def digest(self) -> bytes | None:
+        """The hash of the rows that the parties have found; None before they have."""
+        if self._digest is None:
+            self._digest = self._board.digest
+        return self._digest
 
     def is_here(self, party: str) -> bool:
         """Whether a party has called just now."""
@@ -51,8 +61,13 @@ class Desk:
         """Put a notice up; it is stored on return."""
         posting = pb.Posting()
         self._parse(sender, posting, raw)
-        async with self._turn:
-            await asyncio.to_thread(self._board.post, sender, posting.to, posting.about, posting.notice)
+        try:
+            async with self._turn:
+                await asyncio.to_thread(self._board.post, sender, posting.to, posting.about, posting.notice)
+        except MessageRefused as refused:
+            self._troubles[sender] = str(refused)
+            raise
+        self._troubles.pop(sender, None)
         self._news.set()
         self._news = asyncio.Event()
         return b""
@@ -74,7 +89,8 @@ class Desk:
         now = time.monotonic()
         names = self._waits[reader] = self._board.waits_for(reader, query.kind, query.sender, query.about)
         silent = [now - self._seen[name] for name in names]
-        return pb.Found(waits_for=names, silent_seconds=silent).SerializeToString()
+        troubles = [self._troubles.get(name, "") for name in names]
+        return pb.Found(waits_for=names, silent_seconds=silent, troubles=troubles).SerializeToString()
 
     async def _look(self, reader: str, query: pb.Query) -> bytes | None:
         async with self._turn:
@@ -88,4 +104,8 @@ class Desk:
             raise MessageRefused(
                 f"received {len(raw)} bytes that are no message of this protocol", Refusal.INVALID
             ) from None
-        check_same_run(party, message.protocol, message.run_hash, self._run_hash)
+        try:
+            check_same_run(party, message.protocol, message.run_hash, self._run_hash)
+        except MessageRefused as refused:
+            self._troubles[party] = str(refused)
+            raise

@@ -36,6 +36,8 @@ _TELL_SECONDS = 0.2
 _NOTICE_SECONDS = 1.0
 _BREAK_SECONDS = 0.05
 """A broken line looks at first like a party that hangs up; gRPC cancels it within so long."""
+_MOST_SAID = 100
+"""Different refusals that are said aloud; all are counted."""
 _FLUSH_SECONDS = 1.0
 """How long streams may take to end once the server ends."""
 _FAREWELL_SECONDS = 15.0
@@ -68,7 +70,15 @@ class Line:
 class GrpcServer:
     """Carries messages between the streams of the parties and the host."""
 
-    def __init__(self, host: Host, board: Board, settings: RunSettings, *, plain: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        board: Board,
+        settings: RunSettings,
+        *,
+        plain: bool,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._host = host
         self._desk = Desk(board, settings.parties, run_hash(settings))
         self._settings = settings
@@ -84,6 +94,8 @@ class GrpcServer:
         self._departed: set[str] = set()
         """Parties that have finished and hung up, so know that all is stored."""
         self._heard_at = time.monotonic()
+        self._say_aloud = say
+        self._said: set[str] = set()
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens."""
@@ -156,8 +168,15 @@ class GrpcServer:
         return name
 
     async def _turn_away(self, context: Context, text: str, refusal: Refusal) -> None:
-        self._standing.refused[refusal.name.lower()] += 1
+        self._note_refusal(text, refusal)
         await context.abort(STATUS_OF[refusal], text)
+
+    def _note_refusal(self, text: str, refusal: Refusal) -> None:
+        """Count it; and say it, but not the same again and again."""
+        self._standing.refused[refusal.name.lower()] += 1
+        if text not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add(text)
+            self._say_aloud(f"refused: {text}")
 
     async def _read(self, line: Line, requests: AsyncIterator[bytes]) -> None:
         async for raw in requests:
@@ -182,7 +201,7 @@ class GrpcServer:
                 missing = [name for name in self._settings.parties if not self._host.has_finished(name)]
                 raise WaitedTooLong(
                     f"no word from any party for {self._seconds_of_silence():.0f} s; {', '.join(missing)} have not "
-                    f"finished: start them again, then the server, and the run goes on"
+                    f"finished; start the server again, then the parties, and the run goes on"
                 )
         await self._say_farewell()
 
@@ -263,6 +282,7 @@ class GrpcServer:
             if not isinstance(message, Hello):
                 raise MessageRefused(f"party {line.party!r} did not say hello first", Refusal.INVALID)
             self._check_position(line.party, message)
+            self._check_alignment(line.party, message)
             return
         if line.hello.incarnation < self._host.incarnation(line.party):
             raise _replaced(line.party)
@@ -289,6 +309,17 @@ class GrpcServer:
                 Refusal.MISMATCH,
             )
 
+    def _check_alignment(self, party: str, hello: Hello) -> None:
+        """Refuse a party whose rows were aligned over another board than this server's."""
+        if hello.run_hash != self._run_hash or hello.alignment_hash == self._desk.digest:
+            return
+        found = "this server has seen no alignment" if self._desk.digest is None else "this server has seen another one"
+        raise MessageRefused(
+            f"party {party!r} comes with rows that were aligned before, but {found}: one of them was started over; "
+            f"start over with --fresh at every side",
+            Refusal.MISMATCH,
+        )
+
     def _put_in_place(self, line: Line, hello: Hello) -> None:
         """A new line takes the place of the party's older one."""
         older = self._lines.get(line.party)
@@ -300,7 +331,7 @@ class GrpcServer:
             self._lines[line.party] = line
 
     def _refuse(self, line: Line, refused: MessageRefused) -> None:
-        self._standing.refused[refused.refusal.name.lower()] += 1
+        self._note_refusal(str(refused), refused.refusal)
         line.refused = True
         line.outgoing.put_nowait(refused)
 
@@ -329,11 +360,14 @@ class GrpcServer:
         async def answer(raw: bytes, context: Context) -> bytes:
             party = await self._identify(context)
             self._heard_at = time.monotonic()
+            self._standing.bytes_in[party] += len(raw)
             try:
-                return await serve(party, raw)
+                reply = await serve(party, raw)
             except MessageRefused as refused:
                 await self._turn_away(context, str(refused), refused.refusal)
                 return b""
+            self._standing.bytes_out[party] += len(reply)
+            return reply
 
         return answer
 

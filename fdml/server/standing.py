@@ -90,6 +90,8 @@ class Standing:
                 bytes_out=self.bytes_out[party],
                 incarnation=self._host.incarnation(party),
                 finished=self._host.has_finished(party),
+                aligning=self._desk.is_here(party) and not self._host.incarnation(party),
+                aligned=self._desk.digest is not None,
             )
         for metrics in self._host.history.values():
             status.history.add(**vars(metrics))

@@ -18,6 +18,8 @@ from fdml.exchange.certificates import Authority, Credentials, host_name
 from fdml.exchange.fixed_point import encode
 from fdml.exchange.grpc_line import JOIN, PARTY_HEADER, Address, ask_status
 from fdml.exchange.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
+from fdml.exchange.notice_wire import encode_notice
+from fdml.exchange.notices import RowCounts, Tokens, position_digest
 from fdml.exchange.wire import decode_from_server, encode_from_party
 from fdml.server.board import Board
 from fdml.server.grpc_server import GrpcServer
@@ -25,7 +27,8 @@ from fdml.server.host import Charter, Host
 from fdml.settings import RunSettings, TrainingSettings, run_hash
 
 ROWS, HELD_OUT, BLOCK = 60, 10, 20
-ALIGNMENT = b"a" * 32
+ALL_ROWS = RowCounts(ROWS + HELD_OUT)
+ALIGNMENT = position_digest(ALL_ROWS)
 SECONDS = 10.0
 
 
@@ -78,6 +81,8 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
     async def live() -> None:
         try:
             board = Board.open(settings.parties, settings.align, FolderDisk(folder / "state"))
+            for party in settings.parties:
+                board.post(party, "", "", encode_notice(Tokens(by_position=ALL_ROWS)))
             await GrpcServer(host, board, settings, plain=plain).run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()

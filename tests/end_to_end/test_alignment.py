@@ -145,6 +145,37 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.join("bob").expect(1, "data of party 'bob' has changed since its rows were aligned", "--fresh")
 
 
+def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
+    with running(tmp_path / "run", epochs=2, patience=15.0) as cluster:
+        cluster.serve()
+        for party in cluster.parties:
+            cluster._start(party, Started, "align", cluster.home / party / "party.toml")
+        for party in cluster.parties:
+            cluster[party].expect(0)
+        cluster["server"].kill()
+        cluster.serve("--fresh")
+        until(lambda: cluster.status().run == "e2e", "the server runs")
+        cluster.join("ann").expect(1, "this server has seen no alignment", "start over with --fresh at every side")
+        cluster.join("ann", "--fresh")
+        cluster.join("bob", "--fresh")
+        cluster.finish()
+
+
+def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
+    with running(tmp_path / "run", epochs=2, patience=4.0) as cluster:
+        settings = cluster.home / "bob" / "party.toml"
+        settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
+        cluster.serve()
+        cluster.join("ann")
+        until(lambda: cluster.standing()["ann"].aligning, "ann has come")
+        cluster.join("bob")
+        said = {party: cluster[party].wait() for party in cluster.parties}
+        assert set(said.values()) == {1}
+        for party in cluster.parties:
+            assert "set data.id at every party or at none" in " ".join(cluster[party].text.split())
+        assert "refused: party" in cluster["server"].text
+
+
 def test_features_are_written_once_and_used_again(tmp_path):
     with running(tmp_path / "run", epochs=3000) as cluster:
         cluster.start()

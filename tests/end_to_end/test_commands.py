@@ -4,14 +4,16 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from fdml.errors import ServerUnreachable
 from fdml.exchange.certificates import Authority, write_credentials
-from tests.end_to_end.cluster import Cluster, Started, Terminal, free_port, running, until
+from tests.end_to_end.cluster import FDML, Cluster, Started, Terminal, free_port, running, until
 
 pytestmark = pytest.mark.slow
 EPOCHS = 40
@@ -184,7 +186,7 @@ def test_status_can_be_asked_for_from_the_server_s_machine_or_a_party_s(tmp_path
             asked.append(command(tmp_path, "status", elsewhere / "run.toml"))
         for without, with_keys in zip(asked[::2], asked[1::2], strict=True):
             without.wait()
-            with_keys.expect(0, "not joined yet")
+            with_keys.expect(0, "not here yet")
 
 
 # What is refused before anything happens.
@@ -266,3 +268,16 @@ def test_a_party_with_keys_of_another_authority_says_so_soon(tmp_path):
         until(lambda: cluster.status().run == "e2e", "the server runs")
         cluster.join("bob").expect(1, "keys of another authority", "check the address and the keys")
         assert cluster["server"].code is None
+
+
+def test_a_server_that_a_script_put_in_the_background_ends_at_a_word(tmp_path):
+    """A shell without a terminal lets what it puts in the background ignore Ctrl-C; `kill` must end it all the same."""
+    with running(tmp_path / "run") as cluster:
+        script = f'"$@" & echo $! > {tmp_path / "pid"}; wait'
+        words = [*FDML, "serve", str(cluster.home / "run.toml")]
+        shell = subprocess.Popen(["sh", "-c", script, "sh", *words], stderr=subprocess.DEVNULL)
+        until(lambda: cluster.status().run == "e2e", "the server runs")
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+        shell.wait(20)
+        with pytest.raises(ServerUnreachable):
+            cluster.status()

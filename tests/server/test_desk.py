@@ -7,7 +7,7 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.messages import PROTOCOL
 from fdml.exchange.notice_wire import encode_notice
-from fdml.exchange.notices import KeyOffer
+from fdml.exchange.notices import KeyOffer, RowCounts, Tokens, position_digest
 from fdml.server.board import Board
 from fdml.server.desk import Desk
 from tests.data.memory_disk import MemoryDisk
@@ -67,6 +67,31 @@ def test_who_waits_is_told_for_whom_and_how_long_that_one_has_been_silent():
         desk.saw(PARTIES[0])
         found = pb.Found.FromString(await desk.fetch(PARTIES[1], query()))
         assert found.silent_seconds[0] < 2
+
+    asyncio.run(scene())
+
+
+def test_who_waits_is_told_why_the_one_waited_for_was_refused():
+    async def scene():
+        desk = desk_of()
+        with pytest.raises(MessageRefused):
+            await desk.post(PARTIES[0], posting(run_hash=b"x" * 32))
+        found = pb.Found.FromString(await desk.fetch(PARTIES[1], query()))
+        assert "run.toml with hash 7878" in found.troubles[0]
+        await desk.post(PARTIES[0], posting())
+        found = pb.Found.FromString(await desk.fetch(PARTIES[2], query(sender=PARTIES[1])))
+        assert list(found.troubles) == [""]
+
+    asyncio.run(scene())
+
+
+def test_the_digest_is_there_once_all_parties_have_shown_their_rows():
+    async def scene():
+        desk, rows = desk_of(), RowCounts(12)
+        for party in PARTIES:
+            assert desk.digest is None
+            await desk.post(party, posting(notice=encode_notice(Tokens(by_position=rows))))
+        assert desk.digest == position_digest(rows)
 
     asyncio.run(scene())
 
