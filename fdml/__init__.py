@@ -4,7 +4,20 @@ The data's way:  data -> align -> party -> privacy -> exchange -> server -> back
 Start reading at `fdml.party.loop`, the loop each party runs.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from fdml.errors import FdmlError
-from fdml.run.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
+
+if TYPE_CHECKING:
+    from fdml.run.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
 
 __all__ = ["FdmlError", "FeatureDistributedClassifier", "FeatureDistributedRegressor"]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators when they are asked for: scikit-learn takes a second to import, and no command needs it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'fdml' has no attribute {name!r}; it has {', '.join(__all__)}")
+    from fdml.run import estimators  # noqa: PLC0415
+
+    return getattr(estimators, name)

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 import typer
 
-from fdml.cli import align, bench, compare, demo, join, new, serve, simulate, status
 from fdml.errors import FdmlError
 
-app = typer.Typer(
-    name="fdml",
-    help="Train one model over features that several parties keep to themselves.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("demo")(demo.demo)
-app.command("compare")(compare.compare)
-app.command("new")(new.new)
-app.command("serve")(serve.serve)
-app.command("join")(join.join)
-app.command("align")(align.align)
-app.command("simulate")(simulate.simulate)
-app.command("status")(status.status)
-app.command("bench")(bench.bench)
+COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "bench")
+"""Each is a function of the same name in a module of the same name."""
+
+
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """The command line for these words. Only the command asked for is imported: each start of a party waits for it."""
+    app = typer.Typer(
+        name="fdml",
+        help="Train one model over features that several parties keep to themselves.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        callback=lambda: None,  # also a single command is called by its name
+    )
+    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
+        app.command(name)(getattr(importlib.import_module(f"fdml.cli.{name}"), name))
+    return app
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _as_ctrl_c)
     try:
-        app()
+        app_for(sys.argv[1:])()
     except FdmlError as error:
         sys.exit(f"fdml: {error}")
 

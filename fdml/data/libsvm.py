@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
 from fdml.data.fields import labels_of
 from fdml.data.filling import Features
@@ -71,6 +70,8 @@ def _numbered(path: Path, first: int, width: int, size: int) -> Iterator[Feature
 
 
 def _pieces(path: Path, size: int) -> Iterator[tuple[Any, NDArray[np.float64]]]:
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415 - takes a second, and only LIBSVM needs it
+
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             while text := file.read(size):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, r2_score
 
 from fdml.errors import LabelError
 from fdml.party.losses import LOSSES, Floats
@@ -31,9 +30,9 @@ def metric(task: Task, score: Floats, sample: Sample) -> float:
                 raise LabelError("all test rows have the same label, so there is no AUC; hold out more rows")
             return auc(labels, score[:, 0], weights)
         case "multiclass":
-            return float(accuracy_score(labels, score.argmax(axis=1), sample_weight=weights))
+            return float(np.average(score.argmax(axis=1) == labels, weights=weights))
         case "regression":
-            return float(r2_score(labels, score[:, 0], sample_weight=weights))
+            return r2(labels, score[:, 0], weights)
 
 
 def auc(labels: Floats, score: Floats, weights: Floats) -> float:
@@ -48,6 +47,13 @@ def auc(labels: Floats, score: Floats, weights: Floats) -> float:
     below, above = _sums(negative, ends), _sums(positive, ends)
     lower = np.cumsum(below) - 0.5 * below
     return float(above @ lower / (above.sum() * below.sum()))
+
+
+def r2(targets: Floats, score: Floats, weights: Floats) -> float:
+    """The share of the targets' variance that the score explains; 0 if they are all the same and it is not perfect."""
+    left = float(weights @ np.square(targets - score))
+    variance = float(weights @ np.square(targets - np.average(targets, weights=weights)))
+    return 1.0 - left / variance if variance else float(left == 0.0)
 
 
 def _sums(values: Floats, ends: NDArray[np.int64]) -> Floats:

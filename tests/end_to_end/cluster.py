@@ -21,13 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fdml.cli.app import main
+from fdml.cli.app import app_for, main
 from fdml.errors import ServerUnreachable
 from fdml.exchange.certificates import read_credentials, write_secret
 from fdml.exchange.grpc_line import Address, ask_status
 from fdml.exchange.wire_pb2 import PartyStatus, RunStatus
 from fdml.run.scaffold import write_keys
 
+app_for([])  # imports all commands, before anything is forked
 _FORK = multiprocessing.get_context("forkserver")
 _FORK.set_forkserver_preload(["tests.end_to_end.cluster"])
 FDML = [sys.executable, "-m", "fdml"]

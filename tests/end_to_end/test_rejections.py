@@ -114,7 +114,11 @@ SAID = {
     "a push before hello": (lambda run: [push(0)], Refusal.INVALID, "hello first"),
     "labels before hello": (lambda run: [labels()], Refusal.TOO_LARGE, "bytes"),
     "another run.toml": (lambda run: [run.hello(9, run_hash=b"x" * 32)], Refusal.MISMATCH, "run.toml with hash"),
-    "other rows": (lambda run: [run.hello(9, alignment_hash=b"x" * 32)], Refusal.MISMATCH, "this server has seen another one"),
+    "other rows": (
+        lambda run: [run.hello(9, alignment_hash=b"x" * 32)],
+        Refusal.MISMATCH,
+        "this server has seen another one",
+    ),
     "more rows": (lambda run: [run.hello(9, rows=ROWS + 1)], Refusal.MISMATCH, f"{ROWS + 1} rows"),
     "another protocol": (lambda run: [run.hello(9, protocol=99)], Refusal.MISMATCH, "protocol 99"),
     "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "started again"),
