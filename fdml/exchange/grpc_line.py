@@ -181,7 +181,7 @@ class GrpcLine:
     def receive(self, step: int) -> Total:
         """Wait for the total of a step."""
         began = time.monotonic()
-        total = self._wait(lambda: self._courier.take(step), f"at step {step}")
+        total = self._wait(lambda: self._courier.take(step), f"at step {step} for {{}}")
         self.waited += time.monotonic() - began
         return total
 
@@ -197,7 +197,7 @@ class GrpcLine:
 
     def await_labels(self) -> Labels:
         """Wait for the label party's labels."""
-        return self._wait(lambda: self._courier.labels, "for the labels")
+        return self._wait(lambda: self._courier.labels, "for {} to give the labels")
 
     def send_trial(self, epoch: int, release: Release) -> None:
         """Send the predictions of the held-out rows."""
@@ -210,7 +210,7 @@ class GrpcLine:
 
     def await_verdict(self, epoch: int) -> Verdict | None:
         """Wait for the sum of the held-out predictions of one epoch; None if it was judged before this start."""
-        what = f"for the held-out rows of epoch {epoch}"
+        what = f"for {{}} to predict the held-out rows of epoch {epoch}"
         self._wait(lambda: epoch in self._courier.verdicts or epoch in self._courier.judged or None, what)
         with self._changed:
             return self._courier.verdicts.pop(epoch, None)
@@ -236,7 +236,7 @@ class GrpcLine:
 
     def flush(self) -> None:
         """Wait until the server has stored everything."""
-        self._wait(lambda: True if self._courier.all_stored else None, "for the server to store the last messages")
+        self._wait(lambda: True if self._courier.all_stored else None, "for {} to store the last messages")
 
     def close(self) -> None:
         """Hang up."""
@@ -259,7 +259,10 @@ class GrpcLine:
                 self._outgoing.put(message)
 
     def _wait(self, look: Callable[[], T | None], what: str) -> T:
-        """Wait until there is something; time in which this process itself was stopped or asleep does not count."""
+        """Wait until there is something; `what` says for what, with a place for whom.
+
+        Time in which this process itself was stopped or asleep does not count.
+        """
         left = self._patience
         with self._changed:
             while (found := look()) is None:
@@ -277,7 +280,7 @@ class GrpcLine:
             return no_server(self._address, self._patience, self._trouble)
         names = ", ".join(repr(name) for name in self._courier.waits_for) or f"the server at {self._address.target}"
         return WaitedTooLong(
-            f"party {self._address.party!r} waited {self._patience:g} s {what} for {names}; "
+            f"party {self._address.party!r} waited {self._patience:g} s {what.format(names)}; "
             f"see what holds it up, then run the same command again: it goes on where it stopped"
         )
 

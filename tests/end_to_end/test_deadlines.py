@@ -142,7 +142,7 @@ def test_a_stopped_server_is_named_by_its_address(runs):
 def test_a_label_party_that_waits_to_judge_the_end_names_who_is_still_training(runs):
     said, bob = runs["the_label_party_waits_for_the_end"].result()
     assert bob < 319
-    assert "for the held-out rows of epoch" in said["ann"]
+    assert "to predict the held-out rows of epoch" in said["ann"]
     assert "for 'bob'" in said["ann"]
 
 
