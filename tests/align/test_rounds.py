@@ -129,7 +129,7 @@ def test_a_party_that_lost_its_secrets_is_told_to_start_over():
     hall, disks = Hall(run), {party: MemoryDisk() for party in PARTIES}
     all_together(run, ids_of(TEXTS), hall, disks=disks)
     Secrets.forget(disks["shop"])
-    with pytest.raises(MessageRefused, match=r"stored secrets are gone.*--fresh") as raised:
+    with pytest.raises(MessageRefused, match=r"it alone was started over.*--fresh") as raised:
         take_part(hall.line("shop"), run, "shop", ids_of(TEXTS)["shop"], disks["shop"])
     assert raised.value.refusal is Refusal.CONFLICT
 
