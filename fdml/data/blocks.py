@@ -42,10 +42,9 @@ def write_blocks(folder: Path, chunks: Iterable[Rows], places: NDArray[np.int64]
         _write_store(beside, spool, rows, width)
         shutil.rmtree(spooled)
         _sync_folder(beside)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    _put_in_place(beside, folder)
+        _put_in_place(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)  # is no longer there if all went well
 
 
 def open_blocks(folder: Path) -> Rows:

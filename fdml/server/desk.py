@@ -8,9 +8,11 @@ import time
 from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
-from fdml.errors import MessageRefused, Refusal
+from fdml.errors import MessageRefused
 from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.wire import invalid
 from fdml.server.board import Board
 from fdml.server.register import check_same_run
 
@@ -50,7 +52,8 @@ class Desk:
 
     def waits_of(self, party: str) -> list[str]:
         """For whom a party has last been told to wait; empty if it has what it asked for, or is gone."""
-        return self._waits.get(party, []) if self.is_here(party) else []
+        names = self._waits.get(party, [])
+        return names if names and self.is_here(party) else []
 
     def saw(self, party: str) -> None:
         """A party has called."""
@@ -101,9 +104,9 @@ class Desk:
         try:
             message.ParseFromString(raw)
         except DecodeError:
-            raise MessageRefused(
-                f"received {len(raw)} bytes that are no message of this protocol", Refusal.INVALID
-            ) from None
+            raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
+        if message.ByteSize() != len(raw) or len(UnknownFieldSet(message)):
+            raise invalid("a call to the board with unknown fields or trailing bytes")
         try:
             check_same_run(party, message.protocol, message.run_hash, self._run_hash)
         except MessageRefused as refused:

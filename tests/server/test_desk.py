@@ -103,6 +103,7 @@ def test_the_digest_is_there_once_all_parties_have_shown_their_rows():
         (posting(protocol=99), Refusal.MISMATCH, "speaks protocol 99"),
         (posting(notice=b""), Refusal.INVALID, "received"),
         (posting(to="nobody"), Refusal.INVALID, "'nobody'"),
+        (posting() + b"\x50\x01", Refusal.INVALID, "unknown fields or trailing bytes"),
         (b"\xff\xff\xff", Refusal.INVALID, "3 bytes that are no message"),
     ],
 )
