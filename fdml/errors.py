@@ -11,6 +11,7 @@ FdmlError
 │   └── PartyFailed       another party of the run stopped with an error
 ├── WaitedTooLong         names the party waited for
 ├── StateDamaged          saved state that cannot be trusted
+├── PrivacyBudgetSpent    the next release would exceed the agreed epsilon
 ├── TrainingDiverged      predictions left the range that can be exchanged
 ├── CheckFailed           fdml broke a promise of its own in a simulated run
 └── MissingExtra          an optional dependency is not installed
@@ -84,6 +85,10 @@ class StateDamaged(FdmlError):
 
 class TrainingDiverged(FdmlError, ValueError):
     """Predictions grew past what can be exchanged, or are no longer numbers."""
+
+
+class PrivacyBudgetSpent(FdmlError):
+    """The next release would exceed the agreed epsilon; it was not made and nothing was counted."""
 
 
 class CheckFailed(FdmlError):

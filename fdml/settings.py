@@ -35,6 +35,7 @@ Rule = Literal["sgd", "momentum", "adagrad", "adam"]
 Kind = Literal["linear", "fm", "mlp", "torch"]
 Format = Literal["csv", "parquet", "libsvm", "numpy"]
 Align = Literal["tokens", "ecdh"]
+Noise = Literal["none", "gaussian", "laplace"]
 
 LOSSES_OF: dict[Task, tuple[Loss, ...]] = {
     "binary": ("logistic", "hinge"),
@@ -42,6 +43,8 @@ LOSSES_OF: dict[Task, tuple[Loss, ...]] = {
     "regression": ("squared",),
 }
 """The losses that fit each task; the first is the default."""
+PRIVATE_LOSSES: tuple[Loss, ...] = ("logistic", "softmax")
+"""The losses of classes whose labels can be randomised and whose gradient tells a party all it needs."""
 
 
 def _listed(value: object) -> object:
@@ -72,6 +75,9 @@ class TrainingSettings(Settings):
     """How many batches one exchange covers; "all" makes every epoch one exchange."""
     passes: PositiveInt = 1
     """How often a party goes over a block before it exchanges the next one."""
+    exchanges: PositiveInt | None = None
+    """So many exchanges in the whole training, each of all rows, and `epochs` passes over them; the parties train
+    alone up to the first. None exchanges block by block."""
     lookahead: NonNegativeInt = 1
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None
@@ -84,18 +90,40 @@ class TrainingSettings(Settings):
     checkpoint_seconds: NonNegativeFloat = 5.0
     """How often a party saves its state; what it did since is computed again after a crash."""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.exchanges is None:
+            return self
+        for name in ("batches_per_block", "passes", "lookahead"):
+            if name in self.model_fields_set:
+                raise SettingsError(f"training.exchanges takes the place of training.{name}; leave one of them out")
+        if self.epochs <= self.exchanges:
+            raise SettingsError(
+                f"{self.exchanges} exchanges need at least {self.exchanges + 1} epochs, there are {self.epochs}; "
+                f"raise epochs, or lower exchanges"
+            )
+        return self
+
 
 class EvaluationSettings(Settings):
     """Which rows are held out where the parties bring no test files."""
 
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    when: Literal["epoch", "end"] | None = None
+    """When the held-out rows are predicted, which is a release of them: after every epoch or only at the end. None is
+    every epoch, but the end where `exchanges` is set."""
 
 
 class PrivacySettings(Settings):
     """What the parties show each other and the server."""
 
-    labels: Literal["shared"] = "shared"
-    """The label party's labels reach the other parties, sealed so that the server cannot read them."""
+    labels: Literal["shared", "private"] = "shared"
+    """Shared labels reach the other parties, sealed so that the server cannot read them. Private ones stay at the
+    label party, which returns gradients."""
+    label_epsilon: PositiveFloat | Literal["off"] = 2.0
+    """Of private labels: each is randomised once before it is used. Off returns gradients that disclose every label."""
+    server: Literal["plain", "blind"] = "plain"
+    """A blind server sees and stores predictions only under masks that the parties alone can take off."""
 
 
 class RunSettings(Settings):
@@ -116,7 +144,15 @@ class RunSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_parties(self.parties, self.label_party)
-        loss_for(self.task, self.loss)
+        loss = loss_for(self.task, self.loss)
+        if self.privacy.labels == "private" and loss not in PRIVATE_LOSSES:
+            raise SettingsError(
+                f'labels = "private" cannot train with loss {loss!r}; it takes {" or ".join(PRIVATE_LOSSES)}'
+            )
+        if self.privacy.labels == "private" and self.training.exchanges is not None:
+            raise SettingsError(
+                'labels = "private" leaves nothing to learn from between exchanges; leave training.exchanges out'
+            )
         return self
 
 
@@ -186,6 +222,46 @@ class DataSettings(Settings):
     """Numeric columns of tables: to mean 0 and variance 1, or as they are."""
 
 
+class GradientGuardSettings(Settings):
+    """Noise in a party's own training, so that its parameters disclose little of any one row."""
+
+    clip: PositiveFloat
+    """The longest that one row's gradient may be."""
+    sigma: PositiveFloat
+    """Standard deviation of the noise on the sum of a batch's gradients."""
+
+
+class GuardSettings(Settings):
+    """What a party's predictions must pass before they leave; each party chooses for itself."""
+
+    clip: PositiveFloat | None = None
+    """The largest prediction that leaves; of several outputs the longest vector (L2; L1 with Laplace noise)."""
+    noise: Noise = "none"
+    sigma: PositiveFloat | Literal["auto"] | None = None
+    """Standard deviation of Gaussian noise, scale of Laplace noise; "auto" is the least that `epsilon` allows."""
+    epsilon: PositiveFloat | None = None
+    """The budget of each row: the release that would overspend it is refused, and training ends."""
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    evaluation: Literal["guarded", "exact"] = "guarded"
+    """How predictions of held-out rows leave: as all others, or as they are (these rows are then not protected)."""
+    training: GradientGuardSettings | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.noise == "none":
+            for name in ("sigma", "epsilon"):
+                if getattr(self, name) is not None:
+                    raise SettingsError(f'guard.{name} is set but no noise; set guard.noise = "gaussian"')
+            return self
+        if self.clip is None:
+            raise SettingsError("guard.noise protects only predictions of limited size; set guard.clip, 3.0 for one")
+        if self.sigma is None:
+            raise SettingsError('guard.noise needs guard.sigma: a number, or "auto" with guard.epsilon as the budget')
+        if self.sigma == "auto" and self.epsilon is None:
+            raise SettingsError('guard.sigma = "auto" needs guard.epsilon, the budget to keep to')
+        return self
+
+
 class PartySettings(Settings):
     """One party's own file."""
 
@@ -197,6 +273,7 @@ class PartySettings(Settings):
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
     data: DataSettings
     model: ModelSettings = ModelSettings()
+    guard: GuardSettings = GuardSettings()
 
 
 def check_parties(parties: tuple[str, ...], label_party: str) -> None:

@@ -21,11 +21,11 @@ from fdml.bench.cluster import running, write_run
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
 from fdml.data.disk import FolderDisk
+from fdml.data.journal import Journal
 from fdml.exchange.messages import Metrics, Push, Total
 from fdml.exchange.wire import decode_from_party
 from fdml.exchange.wire_pb2 import Record
 from fdml.server.host import Charter, Host
-from fdml.server.journal import Journal
 from fdml.settings import read_run, run_hash
 
 PARTIES = ("p0", "p1")
@@ -146,7 +146,10 @@ def outcome_hash(home: Path) -> bytes:
 
 def final_metric(home: Path) -> float:
     """The last epoch's test metric, as the label party reported it."""
-    return _last_epoch(home).test_metric
+    found = _last_epoch(home).test_metric
+    if found is None:
+        raise AssertionError("labels are shared, so the server is told the metric")
+    return found
 
 
 def _last_epoch(home: Path) -> Metrics:

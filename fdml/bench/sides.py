@@ -13,9 +13,10 @@ from fdml.bench.world import Agenda, Crashed, Pipe, VirtualDisk
 from fdml.errors import CheckFailed, MessageRefused
 from fdml.exchange.courier import Courier
 from fdml.exchange.fixed_point import decode
-from fdml.exchange.messages import Finished, FromParty, FromServer, Hello, Kept, Metrics, Push, Trial, Verdict
+from fdml.exchange.messages import Finished, FromParty, FromServer, Hello, Kept, Metrics, Stopped, Verdict
 from fdml.exchange.wire import decode_from_party, decode_from_server, encode_from_party
 from fdml.party.loop import Worker
+from fdml.privacy.guard import Guard
 from fdml.run.join import hash_state
 from fdml.run.keeping import Diary, Keeper
 from fdml.server.board import Board
@@ -320,11 +321,11 @@ class PartySide:
                 self._post(case.labels)
             while not self._leads and self._courier.labels is None:
                 yield None
-            worker = case.worker(self.name, self._courier.labels or case.labels)
-            if saved is not None:
-                worker.restore(saved)
-                agenda.note(f"{self.name} goes on at step {worker.step}")
-            yield from self._train(worker, keeper, diary)
+            guard = case.guard(self.name, incarnation, self.disk)
+            worker = case.worker(self.name, self._courier.labels or case.labels, guard)
+            worker.restore(saved)
+            agenda.note(f"{self.name} goes on at step {worker.step}")
+            yield from self._train(worker, guard, keeper, diary)
             yield from self._flush()
             result = hash_state(worker.model.state())
             keeper.note_result(result)
@@ -336,42 +337,50 @@ class PartySide:
         while not self._courier.all_stored:
             yield None
 
-    def _train(self, worker: Worker, keeper: Keeper, diary: Diary) -> Work:
+    def _train(self, worker: Worker, guard: Guard, keeper: Keeper, diary: Diary) -> Work:
         kept = -1
         for letter in diary.letters:
             self._post(letter)
-        for step, release in worker.opening():
-            self._post(Push(step, release))
+        for message in worker.opening():
+            self._post(message)
         while not worker.finished:
-            while (total := self._courier.take(worker.step)) is None:
+            while (answer := self._courier.take(worker.step)) is None:
                 yield None
-            yield self._scene.agenda.about(_LEARN)
-            for step, release in worker.learn(total):
-                self._post(Push(step, release))
-            self._scene.counts["steps"] += 1
-            if worker.ended_epoch:
-                self._try_out(worker, diary)
+            if isinstance(answer, Stopped):
+                worker.end_at(answer.step)
+            else:
+                yield self._scene.agenda.about(_LEARN)
+                for message in worker.learn(answer):
+                    self._post(message)
+                self._scene.counts["steps"] += 1
+                if worker.ended_epoch:
+                    self._try_out(worker, guard, diary)
             diary.letters = self._courier.letters
             safe = keeper.after_step(worker, diary)
+            guard.forget(safe)
             if safe > kept:
                 kept = safe
                 self._post(Kept(safe))
+        if worker.ended_early:
+            self._scene.counts["parties that ended early"] += 1
+            self._scene.witness.learned(self.name, worker.step - 1)
         for epoch in sorted(diary.pending):
-            while epoch not in self._courier.verdicts and epoch not in self._courier.judged:
+            while not self._courier.is_settled(epoch, self._scene.case.schedule.blocks):
                 yield None
             verdict = self._courier.verdicts.pop(epoch, None)
-            self._judge([] if verdict is None else [verdict], diary)
+            self._judge([] if verdict is None else [verdict], guard, diary)
 
-    def _try_out(self, worker: Worker, diary: Diary) -> None:
-        self._post(Trial(worker.epoch, self._scene.case.trial(self.name, worker)))
+    def _try_out(self, worker: Worker, guard: Guard, diary: Diary) -> None:
+        self._post(guard.trial(worker.epoch, self._scene.case.trial(self.name, worker)))
         if self._leads:
             diary.pending[worker.epoch] = (self._scene.agenda.now, worker.loss_sum)
-            self._judge(self._courier.take_verdicts(diary.pending), diary)
+            self._judge(self._courier.take_verdicts(diary.pending), guard, diary)
 
-    def _judge(self, verdicts: list[Verdict], diary: Diary) -> None:
+    def _judge(self, verdicts: list[Verdict], guard: Guard, diary: Diary) -> None:
         for verdict in verdicts:
             seconds, loss = diary.pending.pop(verdict.epoch)
-            self._post(Metrics(verdict.epoch, seconds, loss, float(decode(verdict.values).sum()), 0.0))
+            found = float(decode(guard.open_verdict(verdict)).sum())
+            self._post(Metrics(verdict.epoch, seconds, loss, found, 0.0))
 
 
 def _short(message: object) -> str:

@@ -10,21 +10,31 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fdml.data.disk import Disk
 from fdml.data.rows import DenseRows, Rows
-from fdml.data.schedule import Schedule, schedule_for
-from fdml.exchange.messages import Labels, Release, Total
+from fdml.data.schedule import Schedule, schedule_of
+from fdml.exchange.messages import Gradient, Labels, Push, Stop, Stopped, Total
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.loop import Homework, Worker
 from fdml.party.losses import LOSSES
 from fdml.party.models import State
 from fdml.party.rates import Rate
-from fdml.privacy.guard import OpenGuard
-from fdml.settings import RunSettings, TrainingSettings, run_hash
+from fdml.privacy.guard import NO_NOISE, Guard
+from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
+from fdml.privacy.masks import Masks
+from fdml.privacy.noise import NoiseKey
+from fdml.privacy.releases import ReleaseStore
+from fdml.privacy.shield import Shield
+from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, run_hash
 
 _FEATURES = 2
 _MOST_STEPS = 12
 _NEVER = 1e9
+_SECRET = bytes(range(32))
+_DELTA = 1e-5
+_NOISY = Mechanism("gaussian", 1.0, 0.5)
 
 
 class ToyModel:
@@ -75,6 +85,8 @@ class Case:
     rotate_bytes: int
     features: dict[str, DenseRows]
     """Of every party, the rows to train on and then those held out."""
+    allowed: dict[str, int]
+    """Parties that put noise on what they release, and how many releases of a row their budget allows."""
 
     @classmethod
     def draw(cls, random: Random) -> Case:
@@ -92,8 +104,15 @@ class Case:
             seed=random.randrange(1000),
             checkpoint_seconds=random.choice((0.0, 0.01, 0.03, 0.1, _NEVER)),
         )
+        private = random.random() < 0.3
         settings = RunSettings(
-            parties=parties, label_party=random.choice(parties), task="regression", training=training
+            parties=parties,
+            label_party=random.choice(parties),
+            task="binary" if private else "regression",
+            training=training,
+            privacy=PrivacySettings(
+                labels="private" if private else "shared", server="blind" if random.random() < 0.4 else "plain"
+            ),
         )
         held_out = random.randint(1, 2)
         every = (rows + held_out) * _FEATURES
@@ -101,7 +120,8 @@ class Case:
             party: DenseRows(np.array([random.random() for _ in range(every)], np.float32).reshape(-1, _FEATURES))
             for party in parties
         }
-        return cls(settings, rows, held_out, random.choice((300, 2000, 20_000, 10**9)), features)
+        allowed = {party: random.randint(1, 8) for party in parties if random.random() < 0.3}
+        return cls(settings, rows, held_out, random.choice((300, 2000, 20_000, 10**9)), features, allowed)
 
     @cached_property
     def run_hash(self) -> bytes:
@@ -111,60 +131,110 @@ class Case:
     @cached_property
     def schedule(self) -> Schedule:
         """The run's schedule."""
-        chosen = self.settings.training
-        return schedule_for(
-            self.rows, chosen.batch_size, chosen.batches_per_block, chosen.passes, chosen.epochs, chosen.seed
-        )
+        return schedule_of(self.rows, self.settings.training)
+
+    @property
+    def lead(self) -> str | None:
+        """The label party where labels are private."""
+        return self.settings.label_party if self.settings.privacy.labels == "private" else None
+
+    @property
+    def end(self) -> int:
+        """The step before which a training in step ends: that which some party's budget does not allow."""
+        blocks = self.schedule.blocks
+        return min([self.schedule.steps, *(allowed * blocks for allowed in self.allowed.values())])
 
     @cached_property
     def labels(self) -> Labels:
         """The label party's; what would be sealed begins with the numbers themselves."""
-        numbers = np.arange(self.rows, dtype=np.float64)
-        return Labels(1, numbers.tobytes().ljust(Labels.sealed_size(self.rows + self.held_out)))
+        if self.lead is not None:
+            return Labels(1)
+        return Labels(1, self._numbers.tobytes().ljust(Labels.sealed_size(self.rows + self.held_out)))
 
-    def worker(self, party: str, labels: Labels) -> Worker:
+    @property
+    def _numbers(self) -> NDArray[np.float64]:
+        return np.arange(self.rows, dtype=np.float64) % (2 if self.lead is not None else self.rows + 1)
+
+    def masks(self, party: str, stamp: int) -> Masks:
+        """A party's masks in one of its starts."""
+        return Masks(_SECRET, self.settings.parties, party, stamp)
+
+    def guard(self, party: str, stamp: int, disk: Disk | None) -> Guard:
+        """A party's guard in one of its starts; without a disk nothing is stored."""
+        blind = self.settings.privacy.server == "blind"
+        masks = self.masks(party, stamp)
+        if party not in self.allowed:
+            return Guard(Shield(NO_NOISE), Ledger(NO_NOISE, None, _DELTA, None), masks=masks, blind=blind)
+        budget = epsilon_of(_NOISY, self.allowed[party], _DELTA)
+        return Guard(
+            Shield(_NOISY, NoiseKey(party.encode() * 32)),
+            Ledger(_NOISY, None, _DELTA, budget),
+            masks=masks,
+            blind=blind,
+            store=None if disk is None else ReleaseStore(disk),
+        )
+
+    def worker(self, party: str, labels: Labels, guard: Guard) -> Worker:
         """A party before training."""
         training, rows = self.settings.training, self.features[party]
-        numbers = np.frombuffer(labels.sealed, np.float64, self.rows)
+        numbers = self._numbers if party == self.lead else np.zeros(self.rows)
+        if self.lead is None:
+            numbers = np.frombuffer(labels.sealed, np.float64, self.rows)
         homework = Homework(
             party,
             rows,
             numbers,
             np.ones(self.rows),
             self.schedule,
-            LOSSES["squared"],
+            LOSSES["squared" if self.lead is None else "logistic"],
             Rate(0.5, "linear", self.schedule.updates),
             float(len(self.settings.parties)),
             training.lookahead,
+            training.staleness,
             watch_loss=party == self.settings.label_party,
+            lead=self.lead,
         )
-        return Worker(ToyModel(), homework, OpenGuard())
+        return Worker(ToyModel(), homework, guard)
 
-    def trial(self, party: str, worker: Worker) -> Release:
+    def trial(self, party: str, worker: Worker) -> Floats:
         """A party's predictions of the held-out rows."""
-        return OpenGuard().pass_on(worker.model.predict(self.features[party], self.rows))
+        return worker.model.predict(self.features[party], self.rows)
 
 
-def relive(worker: Worker, total_of: Callable[[int], Total]) -> Iterator[tuple[int, Release]]:
-    """All that a party releases in a training in which nothing goes wrong."""
+Said = Push | Gradient | Stop
+
+
+def relive(worker: Worker, answer_to: Callable[[int], Total | Gradient | Stopped]) -> Iterator[Said]:
+    """All that a party sends in a training in which nothing goes wrong."""
     yield from worker.opening()
     while not worker.finished:
-        yield from worker.learn(total_of(worker.step))
+        answer = answer_to(worker.step)
+        if isinstance(answer, Stopped):
+            worker.end_at(answer.step)
+        else:
+            yield from worker.learn(answer)
 
 
 def undisturbed(case: Case) -> dict[str, State]:
     """The models at the end of a synchronous training in which nothing goes wrong."""
-    workers = {party: case.worker(party, case.labels) for party in case.settings.parties}
+    parties = case.settings.parties
+    in_turn = sorted(parties, key=lambda party: party != case.lead)
+    workers = {party: case.worker(party, case.labels, case.guard(party, 1, None)) for party in in_turn}
     sums: dict[int, Any] = {}
+    gradients: dict[int, Gradient] = {}
 
-    def push(releases: Iterator[tuple[int, Release]]) -> None:
-        for step, release in releases:
-            sums[step] = sums.get(step, 0) + release.values
+    def hear(said: Iterator[Said]) -> None:
+        for message in said:
+            if isinstance(message, Push):
+                sums[message.step] = sums.get(message.step, 0) + message.release.values
+            elif isinstance(message, Gradient):
+                gradients[message.step] = message
 
     for worker in workers.values():
-        push(worker.opening())
-    for step in range(case.schedule.steps):
-        total = Total(step, sums[step], (step,) * len(workers))
-        for worker in workers.values():
-            push(worker.learn(total))
+        hear(worker.opening())
+    blind = case.settings.privacy.server == "blind"
+    for step in range(case.end):
+        total = Total(step, sums[step], (step,) * len(parties), (1,) * len(parties) if blind else ())
+        for party, worker in workers.items():
+            hear(worker.learn(total if case.lead in (None, party) else gradients[step]))
     return {party: worker.model.state() for party, worker in workers.items()}

@@ -15,18 +15,24 @@ from fdml.exchange.messages import (
     Finished,
     FromParty,
     FromServer,
+    Gradient,
     Hello,
     Kept,
     Labels,
     Metrics,
     Push,
+    Release,
     Reply,
+    Stop,
+    Stopped,
     Total,
     Trial,
     Verdict,
     Welcome,
 )
+from fdml.exchange.wire import encode_from_server
 from fdml.party.models import State
+from fdml.privacy.masks import Purpose
 from fdml.run.join import hash_state
 from fdml.server.coordinator import Coordinator
 from fdml.server.host import Host
@@ -56,13 +62,21 @@ class Witness:
         self._case = case
         self._parties = case.settings.parties
         self._visits = [case.schedule.visit(step) for step in range(case.schedule.steps)]
+        self._masks = case.masks(self._parties[0], 0)
+        self._masked: dict[tuple[str, str, int, int], Codes] = {}
+        """By purpose, party, number and stamp: what was put under a mask."""
         self._pushes: dict[tuple[str, int], Codes] = {}
+        """Without masks, as all that follows here."""
         self._trials: dict[tuple[str, int], Codes] = {}
+        self._taught: dict[tuple[str, int], Codes] = {}
+        self._stops: dict[str, int] = {}
+        self._learned: dict[str, int] = {}
+        """The last step that a party learned from, where it ended early."""
         self._taken = dict.fromkeys(self._parties, -1)
         """The last push of each party that the running server has acted on."""
-        self._served: dict[tuple[str, int], Total] = {}
+        self._served: dict[tuple[str, int], Total | Gradient] = {}
         """Totals as the running server made them."""
-        self._sent: dict[tuple[str, int], Total] = {}
+        self._sent: dict[tuple[str, int], Total | Gradient] = {}
         """Totals that a party may have seen."""
         self._kept = dict.fromkeys(self._parties, -1)
         self._begun = False
@@ -76,11 +90,27 @@ class Witness:
         """A party lets a message go, for the first time or again after a crash."""
         match message:
             case Push(step, release):
-                _same(self._pushes, (party, step), release.values, "push of step")
+                _same(self._pushes, (party, step), self._bare("push", party, step, release), "push of step")
             case Trial(epoch, release):
-                _same(self._trials, (party, epoch), release.values, "held-out predictions of epoch")
+                bare = self._bare("trial", party, epoch, release)
+                _same(self._trials, (party, epoch), bare, "held-out predictions of epoch")
+            case Gradient(step, release):
+                bare = self._bare("gradient", party, step, release)
+                _same(self._taught, (party, step), bare, "gradient of step")
+            case Stop(step):
+                _require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
             case Kept(step):
                 self._kept[party] = max(self._kept[party], step)
+
+    def _bare(self, purpose: Purpose, party: str, number: int, release: Release) -> Codes:
+        """What is under the mask; no mask may ever hide two different values."""
+        values = release.values.reshape(-1)
+        if not release.stamp:
+            _require(self._case.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
+            return values
+        before = self._masked.setdefault((purpose, party, number, release.stamp), values)
+        _require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
+        return self._masks.take_off_one(purpose, party, number, release.stamp, values)
 
     def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
         """The server has acted on a message and would reply this."""
@@ -88,19 +118,22 @@ class Witness:
             self._take_push(sender, message)
         for reply in replies:
             match reply.message:
-                case Total():
+                case Total() | Gradient():
                     self._check_served(reply.to, reply.message)
-                case Verdict(epoch, values):
+                case Verdict(epoch, values, stamps):
                     parts = [self._trials[party, epoch] for party in self._parties]
+                    found = values.reshape(-1)
+                    if stamps:
+                        found = self._masks.take_off("trial", [epoch] * len(stamps), stamps, found)
                     _require(
-                        np.array_equal(np.sum(parts, axis=0), values.reshape(-1)),
+                        np.array_equal(np.sum(parts, axis=0), found),
                         f"the sum of held-out predictions of epoch {epoch} is wrong",
                     )
 
     def said(self, party: str, heard: Sequence[FromParty], message: FromServer) -> None:
         """The server lets an answer go on a line on which it has heard so much."""
         match message:
-            case Total(step):
+            case Total(step) | Gradient(step):
                 before = self._sent.setdefault((party, step), message)
                 _require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
             case Labels():
@@ -128,7 +161,7 @@ class Witness:
         for party in self._parties:
             totals = _totals(coordinator, party)
             for step, total in totals.items():
-                self._check_sum(party, total)
+                self._check_content(party, total)
                 self._check_repeated(party, total)
                 self._served[party, step] = total
             lost = [step for to, step in self._sent if to == party and step > self._kept[party] and step not in totals]
@@ -140,9 +173,16 @@ class Witness:
         coordinator = host.coordinator
         if coordinator is None:
             raise CheckFailed("all have finished, but training never began")
-        _require(sorted(host.history) == list(range(1, self._case.settings.training.epochs + 1)), "metrics are missing")
+        end = coordinator.end
+        _require(
+            sorted(host.history)[: end // self._case.schedule.blocks]
+            == list(range(1, end // self._case.schedule.blocks + 1)),
+            "metrics are missing",
+        )
+        staleness = self._case.settings.training.staleness
+        _require(staleness > 0 or end == self._case.end, f"the run ended before step {end}, not {self._case.end}")
         last = {visit.block: step for step, visit in enumerate(self._visits)}
-        for column, party in enumerate(self._parties):
+        for column, party in enumerate(self._parties if end == self._case.schedule.steps else ()):
             for step in last.values():
                 made, _ = coordinator.matrix.read(column, self._visits[step])
                 _require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
@@ -154,19 +194,32 @@ class Witness:
         """Every party's model had it been served the same totals without any trouble."""
         states = {}
         for party in self._parties:
-            worker = self._case.worker(party, self._case.labels)
-            for step, release in relive(worker, lambda step, party=party: self._sent[party, step]):  # type: ignore[misc]
-                _same(self._pushes, (party, step), release.values, "push of step")
+            worker = self._case.worker(party, self._case.labels, self._case.guard(party, 1, None))
+            for said in relive(worker, lambda step, party=party: self._answer_to(party, step)):  # type: ignore[misc]
+                if isinstance(said, Push):
+                    bare = self._case.masks(party, 1).take_off_one("push", party, said.step, 1, said.release.values)
+                    plain = bare if said.release.stamp else said.release.values
+                    _same(self._pushes, (party, said.step), plain, "push of step")
             states[party] = worker.model.state()
         return states
 
+    def _answer_to(self, party: str, step: int) -> Total | Gradient | Stopped:
+        """What a party learned from at a step; where the run ended early that may be less than it was sent."""
+        answer = self._sent.get((party, step)) if step <= self._learned.get(party, step) else None
+        return Stopped("", step) if answer is None else answer
+
     def _take_push(self, party: str, push: Push) -> None:
-        _same(self._pushes, (party, push.step), push.release.values, "push of step")
+        bare = self._bare("push", party, push.step, push.release)
+        _same(self._pushes, (party, push.step), bare, "push of step")
         before = self._taken[party]
         _require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
         self._taken[party] = max(before, push.step)
 
-    def _check_served(self, to: str, total: Total) -> None:
+    def learned(self, party: str, step: int) -> None:
+        """A party ends early, having learned up to this step."""
+        self._learned[party] = step
+
+    def _check_served(self, to: str, total: Total | Gradient) -> None:
         slowest, step = min(self._taken.values()), total.step
         _require(step <= self._taken[to], f"{to} was served step {step} before it had pushed it")
         _require(
@@ -176,11 +229,23 @@ class Witness:
         if (to, step) in self._served:
             self._check_repeated(to, total)
             return
-        for party, made in zip(self._parties, total.made_at, strict=True):
-            newest = self._newest(party, step)
-            _require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
-        self._check_sum(to, total)
+        if isinstance(total, Total):
+            for party, made in zip(self._parties, total.made_at, strict=True):
+                newest = self._newest(party, step)
+                _require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
+        self._check_content(to, total)
         self._served[to, step] = total
+
+    def _check_content(self, to: str, answer: Total | Gradient) -> None:
+        lead = self._case.lead
+        _require(isinstance(answer, Total) == (lead in (None, to)), f"{to} was sent what is not for it")
+        if isinstance(answer, Total):
+            self._check_sum(to, answer)
+            return
+        bare = self._bare("gradient", lead or "", answer.step, answer.release)
+        _require(
+            np.array_equal(bare, self._taught[lead or "", answer.step]), f"the gradient of step {answer.step} is wrong"
+        )
 
     def _newest(self, party: str, step: int) -> int:
         """The last step up to this one for which the party has pushed the same block."""
@@ -195,11 +260,12 @@ class Witness:
             if made >= 0:
                 _require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
                 expected += self._pushes[party, made]
-        _require(
-            np.array_equal(expected, total.values.reshape(-1)), f"step {total.step} for {to} is not its parts' sum"
-        )
+        found = total.values.reshape(-1)
+        if self._case.settings.privacy.server == "blind":
+            found = self._masks.take_off("push", total.made_at, total.stamps, found)
+        _require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
 
-    def _check_repeated(self, to: str, total: Total) -> None:
+    def _check_repeated(self, to: str, total: Total | Gradient) -> None:
         for known in (self._served, self._sent):
             before = known.get((to, total.step), total)
             _require(_equal(before, total), f"the total of step {total.step} for {to} has changed")
@@ -208,9 +274,10 @@ class Witness:
         blocks: dict[int, Visit] = {visit.block: visit for visit in self._visits}
         for column, party in enumerate(self._parties):
             for visit in blocks.values():
-                made, values = coordinator.matrix.read(column, visit)
+                made, release = coordinator.matrix.read(column, visit)
+                bare = self._bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
                 pushed = self._pushes[party, made] if made >= 0 else np.zeros(visit.size, np.int64)
-                _require(np.array_equal(values.reshape(-1), pushed), f"the matrix holds what {party} never pushed")
+                _require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
 
 
 def _digest(coordinator: Coordinator | None) -> bytes:
@@ -218,10 +285,10 @@ def _digest(coordinator: Coordinator | None) -> bytes:
     return b"".join(key.encode() + array.tobytes() for key, array in arrays.items())
 
 
-def _totals(coordinator: Coordinator, party: str) -> dict[int, Total]:
+def _totals(coordinator: Coordinator, party: str) -> dict[int, Total | Gradient]:
     """By step, all that the party would be served again."""
     replies = coordinator.resend(party, -1)
-    return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total)}
+    return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total | Gradient)}
 
 
 def _remembers(host: Host, party: str, message: FromParty) -> bool:
@@ -231,6 +298,10 @@ def _remembers(host: Host, party: str, message: FromParty) -> bool:
             return host.incarnation(party) >= message.incarnation
         case Push(step):
             return coordinator is not None and coordinator.pushed(party) >= step
+        case Gradient(step):
+            return coordinator is not None and coordinator.taught >= step
+        case Stop():
+            return coordinator is not None and coordinator.stopped is not None
         case Labels() | Trial():
             return coordinator is not None
         case Metrics(epoch):
@@ -246,8 +317,8 @@ def _same(known: dict[tuple[str, int], Codes], key: tuple[str, int], values: Cod
     _require(np.array_equal(before, values.reshape(-1)), f"{key[0]} let go of two different values: {what} {key[1]}")
 
 
-def _equal(one: Total, other: Total) -> bool:
-    return one.made_at == other.made_at and np.array_equal(one.values.reshape(-1), other.values.reshape(-1))
+def _equal(one: Total | Gradient, other: Total | Gradient) -> bool:
+    return encode_from_server(one) == encode_from_server(other)
 
 
 def _require(holds: bool | np.bool_, otherwise: str) -> None:

@@ -36,6 +36,13 @@ def say(line: str) -> None:
     shown.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
+def figures(loss: float | None, metric: float | None) -> str:
+    """What was found of the held-out rows, as far as it is told here."""
+    if loss is None or metric is None:
+        return "what was found of private labels is told to the label party alone"
+    return f"test loss {loss:.4f}, test metric {metric:.4f}"
+
+
 @contextmanager
 def stoppable(command: str) -> Iterator[None]:
     """Let Ctrl-C end a command that can go on later: one line says how."""

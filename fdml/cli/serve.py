@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, say, stoppable, write_json
+from fdml.cli.output import aside, check_writable, figures, say, stoppable, write_json
 from fdml.run import serve as runs
 
 
@@ -35,7 +35,7 @@ def serve(
         )
     records = runs.history(host)
     for each in records[-1:]:
-        say(f"all parties have finished: test loss {each.test_loss:.4f}, test metric {each.test_metric:.4f}")
+        say(f"all parties have finished: {figures(each.test_loss, each.test_metric)}")
     shared = None if board.shared is None else board.shared.train
     alignment = {"rows": board.rows, "shared_rows": shared, "train_rows": host.rows}
     write_json(json, {"alignment": alignment, "history": [asdict(each) for each in records]})

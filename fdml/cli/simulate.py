@@ -26,10 +26,9 @@ def simulate(
         found = run_processes(run, fresh=fresh, plain=plain, say=_pass_on)
     say("epoch  seconds  train loss  test loss  test metric")
     for row in found["history"]:
-        say(
-            f"{row['epoch']:5d}  {row['seconds']:7.2f}  {row['train_loss']:10.4f}  {row['test_loss']:9.4f}  "
-            f"{row['test_metric']:11.4f}"
-        )
+        told = [row[name] for name in ("train_loss", "test_loss", "test_metric")]
+        cells = [f"{'private' if each is None else format(each, '.4f'):>10}" for each in told]
+        say(f"{row['epoch']:5d}  {row['seconds']:7.2f}  {'  '.join(cells)}")
     final = found["history"][-1] if found["history"] else {}
     write_json(json, {**found, "metrics": final})
 

@@ -9,7 +9,7 @@ import typer
 from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 
-from fdml.cli.output import check_writable, say, shown, write_json
+from fdml.cli.output import check_writable, figures, say, shown, write_json
 from fdml.exchange.wire_pb2 import PartyStatus
 from fdml.run import status as runs
 
@@ -40,7 +40,8 @@ def status(
     shown.print(table)
     if found.history:
         last = found.history[-1]
-        say(f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}")
+        told = (last.test_loss, last.test_metric) if last.HasField("test_loss") else (None, None)
+        say(f"epoch {last.epoch}: {figures(*told)}")
     if found.refused:
         say("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
     write_json(json, MessageToDict(found, preserving_proto_field_name=True))

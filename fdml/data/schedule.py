@@ -8,7 +8,7 @@ the stream of batches stays random.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fdml.data.shuffle import permutation
 from fdml.errors import SettingsError
+from fdml.settings import TrainingSettings
 
 
 class Visit(NamedTuple):
@@ -43,6 +44,10 @@ class Schedule:
     passes: int
     epochs: int
     seed: int
+    alone: int = 0
+    """Passes over all rows before the first step."""
+    stretches: tuple[int, ...] = ()
+    """Passes of each step, where they are not all `passes`; there is then one block."""
 
     @property
     def block_rows(self) -> int:
@@ -62,7 +67,13 @@ class Schedule:
     @property
     def updates(self) -> int:
         """How many batches the whole training has, every pass counted."""
+        if self.stretches:
+            return (self.alone + sum(self.stretches)) * self._updates_of(self.rows)
         return self._updates_of(self.rows) * self.epochs
+
+    def passes_at(self, step: int) -> int:
+        """How often the block of a step is passed over."""
+        return self.stretches[step] if self.stretches else self.passes
 
     def visit(self, step: int) -> Visit:
         """What a step visits."""
@@ -70,6 +81,16 @@ class Schedule:
         block = int(_block_order(self.blocks, self.seed, epoch)[position])
         start = block * self.block_rows
         return Visit(epoch, block, start, min(start + self.block_rows, self.rows))
+
+    def last_visit(self, block: int, step: int) -> int:
+        """The last step up to this one that visits a block; -1 if none does."""
+        epoch, position = divmod(step, self.blocks)
+        while epoch >= 0:
+            (place,) = np.flatnonzero(_block_order(self.blocks, self.seed, epoch) == block)
+            if place <= position:
+                return epoch * self.blocks + int(place)
+            epoch, position = epoch - 1, self.blocks - 1
+        return -1
 
     def ends_epoch(self, step: int) -> bool:
         """Whether the step is the last of its epoch."""
@@ -85,6 +106,8 @@ class Schedule:
 
     def first_update(self, step: int) -> int:
         """How many batches come before this step, every pass counted."""
+        if self.stretches:
+            return (self.alone + sum(self.stretches[:step])) * self._updates_of(self.rows)
         epoch, position = divmod(step, self.blocks)
         seen = _block_order(self.blocks, self.seed, epoch)[:position]
         full = self.passes * self.batches_per_block
@@ -105,6 +128,21 @@ def schedule_for(
     every = -(-rows // batch_size)
     per_block = every if batches_per_block == "all" else min(batches_per_block, every)
     return Schedule(rows, batch_size, per_block, passes, epochs, seed)
+
+
+def schedule_of(rows: int, training: TrainingSettings) -> Schedule:
+    """The schedule that a run's settings mean."""
+    if training.exchanges is None:
+        return schedule_for(
+            rows, training.batch_size, training.batches_per_block, training.passes, training.epochs, training.seed
+        )
+    exchanges = training.exchanges
+    alone, *stretches = (
+        training.epochs * (number + 1) // (exchanges + 1) - training.epochs * number // (exchanges + 1)
+        for number in range(exchanges + 1)
+    )
+    plain = schedule_for(rows, training.batch_size, "all", 1, exchanges, training.seed)
+    return replace(plain, alone=alone, stretches=tuple(stretches))
 
 
 @lru_cache(maxsize=8)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fdml.exchange.messages import Release, Total
+from fdml.exchange.messages import Gradient, Push, Stop, Stopped, Total
 
 
 class Channel(Protocol):
     """One party's line to the server. The party knows nothing else of the network."""
 
-    def send(self, step: int, release: Release) -> None:
-        """Push the predictions for a step; steps are pushed in order, none left out."""
+    def send(self, message: Push | Gradient | Stop) -> None:
+        """Send what has passed the guard; steps are pushed in order, none left out."""
         ...
 
-    def receive(self, step: int) -> Total:
-        """Wait for the total of a step this party has pushed; each may be received once.
+    def receive(self, step: int) -> Total | Gradient | Stopped:
+        """Wait for the answer to a step this party has pushed; each may be received once.
 
+        It is the total, or its gradient where labels are private, or that the run has ended before this step.
         Raises `WaitedTooLong` with the name of the silent party, or `PartyFailed`.
         """
         ...

@@ -10,10 +10,12 @@ from fdml.exchange.messages import (
     Accepted,
     FromParty,
     FromServer,
+    Gradient,
     Hello,
     Labels,
     Metrics,
     Push,
+    Stopped,
     Total,
     Trial,
     Verdict,
@@ -33,7 +35,8 @@ class Courier:
         self._heard: set[int] = set()
         self.done = hello.done
         self.welcomed = False
-        self.totals: dict[int, Total] = {}
+        self.answers: dict[int, Total | Gradient] = {}
+        self.stopped: Stopped | None = None
         self.verdicts: dict[int, Verdict] = {}
         self.judged: set[int] = set()
         """Epochs whose metrics the server had before this line."""
@@ -61,8 +64,8 @@ class Courier:
 
     @property
     def letters(self) -> list[FromParty]:
-        """What is not known to be stored and would not be made again after a restart: trials and metrics."""
-        return [message for message in self._unstored if isinstance(message, Trial | Metrics)]
+        """What is not known to be stored and would not be made again after a restart."""
+        return [message for message in self._unstored if isinstance(message, Gradient | Trial | Metrics)]
 
     def hear(self, message: FromServer) -> None:
         """Take in what the server says."""
@@ -74,11 +77,14 @@ class Courier:
                 for _ in range(min(count - self._stored_on_line, len(self._unstored))):
                     self._unstored.popleft()
                 self._stored_on_line = max(count, self._stored_on_line)
-            case Total(step):
+            case Total(step) | Gradient(step):
                 self._answered = max(self._answered, step)
                 if step > self.done:
-                    self.totals[step] = message
+                    self.answers[step] = message
                     self.waits_for = ()
+            case Stopped(step=step):
+                if self.stopped is None or step < self.stopped.step:
+                    self.stopped = message
             case Verdict(epoch):
                 if epoch not in self._heard:
                     self._heard.add(epoch)
@@ -88,16 +94,29 @@ class Courier:
             case Waiting(parties):
                 self.waits_for = parties
 
-    def take(self, step: int) -> Total | None:
-        """The total of a step, if it has come; it is not asked for again."""
-        total = self.totals.pop(step, None)
-        if total is not None:
+    def has(self, step: int) -> bool:
+        """Whether `take` would give something."""
+        return step in self.answers or (self.stopped is not None and step >= self.stopped.step)
+
+    def take(self, step: int) -> Total | Gradient | Stopped | None:
+        """The answer to a step, if it has come; it is not asked for again."""
+        answer = self.answers.pop(step, None)
+        if answer is not None:
             self.done = max(self.done, step)
-        return total
+            return answer
+        return self.stopped if self.stopped is not None and step >= self.stopped.step else None
 
     def take_verdicts(self, epochs: Iterable[int]) -> list[Verdict]:
         """The sums of held-out predictions that have come for these epochs; others are left for later."""
         return [self.verdicts.pop(epoch) for epoch in sorted(epochs) if epoch in self.verdicts]
+
+    def is_settled(self, epoch: int, blocks: int) -> bool:
+        """Whether there is nothing to wait for: the sum of an epoch has come, was judged before, or never comes.
+
+        It never comes if the run of so many blocks an epoch ended before all parties were through with it.
+        """
+        ended = self.stopped is not None and epoch * blocks > self.stopped.step
+        return ended or epoch in self.verdicts or epoch in self.judged
 
     def _was_answered(self, message: FromParty) -> bool:
         return isinstance(message, Push) and message.step <= self._answered

@@ -16,7 +16,20 @@ from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachabl
 from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.certificates import Credentials, host_name
 from fdml.exchange.courier import Courier
-from fdml.exchange.messages import Finished, FromParty, Kept, Labels, Metrics, Push, Release, Total, Trial, Verdict
+from fdml.exchange.messages import (
+    Finished,
+    FromParty,
+    Gradient,
+    Kept,
+    Labels,
+    Metrics,
+    Push,
+    Stop,
+    Stopped,
+    Total,
+    Trial,
+    Verdict,
+)
 from fdml.exchange.wire import decode_from_server, encode_from_party
 
 T = TypeVar("T")
@@ -174,16 +187,21 @@ class GrpcLine:
         self._thread = threading.Thread(target=self._stay_connected, name="line", daemon=True)
         self._thread.start()
 
-    def send(self, step: int, release: Release) -> None:
-        """Push the predictions for a step."""
-        self._post(Push(step, release))
+    def send(self, message: Push | Gradient | Stop) -> None:
+        """Send what has passed the guard."""
+        self._post(message)
 
-    def receive(self, step: int) -> Total:
-        """Wait for the total of a step."""
+    def receive(self, step: int) -> Total | Gradient | Stopped:
+        """Wait for the answer to a step."""
         began = time.monotonic()
-        total = self._wait(lambda: self._courier.take(step), f"at step {step} for {{}}")
+
+        self._wait(lambda: self._courier.has(step) or None, f"at step {step} for {{}}")
+        with self._changed:
+            answer = self._courier.take(step)
         self.waited += time.monotonic() - began
-        return total
+        if answer is None:
+            raise ExchangeError(f"the answer to step {step} was taken by another thread")
+        return answer
 
     def keep(self, step: int) -> None:
         """Tell the server which totals will not be asked for again."""
@@ -199,19 +217,28 @@ class GrpcLine:
         """Wait for the label party's labels."""
         return self._wait(lambda: self._courier.labels, "for {} to give the labels")
 
-    def send_trial(self, epoch: int, release: Release) -> None:
+    def send_trial(self, trial: Trial) -> None:
         """Send the predictions of the held-out rows."""
-        self._post(Trial(epoch, release))
+        self._post(trial)
+
+    @property
+    def stopped_by(self) -> str:
+        """Who ended the run early, as a sentence; empty if nobody did."""
+        stopped = self._courier.stopped
+        return "" if stopped is None else f"the privacy budget of party {stopped.party!r} is spent"
 
     def verdicts(self, epochs: Iterable[int]) -> list[Verdict]:
         """The sums of held-out predictions that have come for these epochs; others are left for later."""
         with self._changed:
             return self._courier.take_verdicts(epochs)
 
-    def await_verdict(self, epoch: int) -> Verdict | None:
-        """Wait for the sum of the held-out predictions of one epoch; None if it was judged before this start."""
+    def await_verdict(self, epoch: int, blocks: int) -> Verdict | None:
+        """Wait for the sum of the held-out predictions of one epoch of so many blocks; None if none is to come.
+
+        It was judged before this start, or the run ended before all parties were through with the epoch.
+        """
         what = f"for {{}} to predict the held-out rows of epoch {epoch}"
-        self._wait(lambda: epoch in self._courier.verdicts or epoch in self._courier.judged or None, what)
+        self._wait(lambda: self._courier.is_settled(epoch, blocks) or None, what)
         with self._changed:
             return self._courier.verdicts.pop(epoch, None)
 
@@ -220,7 +247,7 @@ class GrpcLine:
         self._post(metrics)
 
     def letters(self) -> list[FromParty]:
-        """The trials and metrics that the server may not have yet, to be saved with the party's state."""
+        """Gradients, trials and metrics that the server may not have yet, to be saved with the party's state."""
         with self._changed:
             return self._courier.letters
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from fdml.errors import PartyFailed, WaitedTooLong
-from fdml.exchange.messages import Kept, Push, Release, Reply, Total
+from fdml.exchange.messages import Gradient, Kept, Push, Reply, Stop, Stopped, Total
 
-Handle = Callable[[str, Push | Kept], list[Reply]]
+Handle = Callable[[str, Push | Gradient | Stop | Kept], list[Reply]]
 
 
 class InProcessExchange:
@@ -21,7 +21,8 @@ class InProcessExchange:
         self._handle = handle
         self._waits_for = waits_for
         self._patience = patience
-        self._arrived: dict[str, dict[int, Total]] = {party: {} for party in parties}
+        self._arrived: dict[str, dict[int, Total | Gradient]] = {party: {} for party in parties}
+        self._stopped: Stopped | None = None
         self._failed: str | None = None
         self._changed = threading.Condition()
 
@@ -35,12 +36,14 @@ class InProcessExchange:
             self._failed = self._failed or party
             self._changed.notify_all()
 
-    def send(self, party: str, push: Push) -> None:
-        """Bring one push to the coordinator and deliver what comes back."""
+    def send(self, party: str, message: Push | Gradient | Stop) -> None:
+        """Bring one message to the coordinator and deliver what comes back."""
         with self._changed:
-            for reply in self._handle(party, push):
-                if isinstance(reply.message, Total):
+            for reply in self._handle(party, message):
+                if isinstance(reply.message, Total | Gradient):
                     self._arrived[reply.to][reply.message.step] = reply.message
+                elif isinstance(reply.message, Stopped):
+                    self._stopped = min(self._stopped or reply.message, reply.message, key=lambda each: each.step)
             self._changed.notify_all()
 
     def keep(self, party: str, step: int) -> None:
@@ -48,12 +51,14 @@ class InProcessExchange:
         with self._changed:
             self._handle(party, Kept(step))
 
-    def receive(self, party: str, step: int) -> Total:
-        """Wait for a total, at most as long as the run's patience."""
+    def receive(self, party: str, step: int) -> Total | Gradient | Stopped:
+        """Wait for an answer, at most as long as the run's patience."""
         inbox = self._arrived[party]
         deadline = time.monotonic() + self._patience
         with self._changed:
             while step not in inbox:
+                if self._stopped is not None and step >= self._stopped.step:
+                    return self._stopped
                 if self._failed is not None:
                     raise PartyFailed(f"party {self._failed!r} stopped with an error; see its own message")
                 left = deadline - time.monotonic()
@@ -77,12 +82,12 @@ class InProcessChannel:
         self._exchange = exchange
         self._party = party
 
-    def send(self, step: int, release: Release) -> None:
-        """Push the predictions for a step."""
-        self._exchange.send(self._party, Push(step, release))
+    def send(self, message: Push | Gradient | Stop) -> None:
+        """Send what has passed the guard."""
+        self._exchange.send(self._party, message)
 
-    def receive(self, step: int) -> Total:
-        """Wait for the total of a step."""
+    def receive(self, step: int) -> Total | Gradient | Stopped:
+        """Wait for the answer to a step."""
         return self._exchange.receive(self._party, step)
 
     def keep(self, step: int) -> None:

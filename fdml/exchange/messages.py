@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fdml.exchange.fixed_point import Codes
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Changes whenever the meaning of a message does."""
 _LABEL_BYTES = 8
 _SEAL_BYTES = 28
@@ -18,9 +18,14 @@ _SEAL_BYTES = 28
 
 @dataclass(frozen=True)
 class Release:
-    """Predictions that have passed the guard; only a guard makes them. `(rows, outputs)`, or flat off the wire."""
+    """Predictions or gradients that have passed the guard; only a guard makes them. `(rows, outputs)`, or flat off
+    the wire."""
 
     values: Codes
+    stamp: int = 0
+    """Which masks were put on: a number drawn at random at each start of the party. 0 where there are none."""
+    variance: float = 0.0
+    """Of the noise on each value, so that who uses the values knows how far to trust them."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,12 @@ class Hello:
 class Labels:
     """The label party's labels and weights, where the run shares them: for the other parties, by way of the server.
 
-    They are sealed under the key that only the parties have; the server knows how many they are and no more.
+    They are sealed under the key that only the parties have; the server knows how many they are and no more. Where
+    labels are private there is nothing sealed: only how many outputs there are.
     """
 
     outputs: int
-    sealed: bytes
+    sealed: bytes = b""
 
     @staticmethod
     def sealed_size(rows: int) -> int:
@@ -60,6 +66,21 @@ class Push:
 
     step: int
     release: Release
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """dLoss/dscore of the block of one step: where labels are private, from the label party to the others."""
+
+    step: int
+    release: Release
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The party will push neither this step nor any later one, as its privacy budget is spent."""
+
+    step: int
 
 
 @dataclass(frozen=True)
@@ -79,14 +100,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What the label party found at the end of an epoch."""
+    """What the label party found at the end of an epoch. Over private labels it keeps all but the time to itself."""
 
     epoch: int
     seconds: float
-    train_loss: float
+    train_loss: float | None = None
     """Mean loss of the epoch's totals as they were received."""
-    test_loss: float
-    test_metric: float
+    test_loss: float | None = None
+    test_metric: float | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +117,7 @@ class Finished:
     model_hash: bytes
 
 
-FromParty = Hello | Labels | Push | Kept | Trial | Metrics | Finished
+FromParty = Hello | Labels | Push | Gradient | Stop | Kept | Trial | Metrics | Finished
 
 
 @dataclass(frozen=True)
@@ -124,11 +145,15 @@ class Total:
 
     `made_at` gives, in the order of the run's parties, the step for which each
     part was pushed: less than `step` where a part is stale, -1 where none came yet.
+    `stamps` says which masks are still on the sum, empty where there are none.
     """
 
     step: int
     values: Codes
     made_at: tuple[int, ...]
+    stamps: tuple[int, ...] = ()
+    variance: float = 0.0
+    """Of the noise on each value."""
 
     @property
     def lag(self) -> int:
@@ -142,6 +167,16 @@ class Verdict:
 
     epoch: int
     values: Codes
+    stamps: tuple[int, ...] = ()
+    variance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The run ends before this step: a party's privacy budget is spent."""
+
+    party: str
+    step: int
 
 
 @dataclass(frozen=True)
@@ -151,7 +186,7 @@ class Waiting:
     parties: tuple[str, ...]
 
 
-FromServer = Welcome | Labels | Accepted | Total | Verdict | Waiting
+FromServer = Welcome | Labels | Accepted | Total | Gradient | Verdict | Stopped | Waiting
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,15 @@ from fdml.exchange.messages import (
     Finished,
     FromParty,
     FromServer,
+    Gradient,
     Hello,
     Kept,
     Labels,
     Metrics,
     Push,
     Release,
+    Stop,
+    Stopped,
     Total,
     Trial,
     Verdict,
@@ -32,6 +35,7 @@ from fdml.exchange.messages import (
 )
 
 _HASH_BYTES = 32
+_FIGURES = ("train_loss", "test_loss", "test_metric")
 _MOST_STEPS = 2**53
 
 
@@ -43,11 +47,15 @@ def encode_from_party(message: FromParty) -> bytes:
         case Labels():
             envelope = pb.FromParty(labels=pb.Labels(**vars(message)))
         case Push(step, release):
-            envelope = pb.FromParty(push=pb.Push(step=step, codes=_codes_out(release.values)))
+            envelope = pb.FromParty(push=pb.Push(step=step, **_release_out(release)))
+        case Gradient():
+            envelope = pb.FromParty(gradient=_gradient_out(message))
+        case Stop(step):
+            envelope = pb.FromParty(stop=pb.Stop(step=step))
         case Kept(step):
             envelope = pb.FromParty(kept=pb.Kept(step=step))
         case Trial(epoch, release):
-            envelope = pb.FromParty(trial=pb.Trial(epoch=epoch, codes=_codes_out(release.values)))
+            envelope = pb.FromParty(trial=pb.Trial(epoch=epoch, **_release_out(release)))
         case Metrics():
             envelope = pb.FromParty(metrics=pb.Metrics(**vars(message)))
         case Finished(model_hash):
@@ -64,10 +72,18 @@ def encode_from_server(message: FromServer) -> bytes:
             envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
         case Accepted(count):
             envelope = pb.FromServer(accepted=pb.Accepted(count=count))
-        case Total(step, values, made_at):
-            envelope = pb.FromServer(total=pb.Total(step=step, codes=_codes_out(values), made_at=made_at))
-        case Verdict(epoch, values):
-            envelope = pb.FromServer(verdict=pb.Verdict(epoch=epoch, codes=_codes_out(values)))
+        case Total(step, values, made_at, stamps, variance):
+            envelope = pb.FromServer(
+                total=pb.Total(step=step, codes=_codes_out(values), made_at=made_at, stamps=stamps, variance=variance)
+            )
+        case Gradient():
+            envelope = pb.FromServer(gradient=_gradient_out(message))
+        case Verdict(epoch, values, stamps, variance):
+            envelope = pb.FromServer(
+                verdict=pb.Verdict(epoch=epoch, codes=_codes_out(values), stamps=stamps, variance=variance)
+            )
+        case Stopped(party, step):
+            envelope = pb.FromServer(stopped=pb.Stopped(party=party, step=step))
         case Waiting(parties):
             envelope = pb.FromServer(waiting=pb.Waiting(parties=parties))
     return envelope.SerializeToString()
@@ -115,6 +131,28 @@ def _codes_in(raw: bytes) -> Codes:
     return np.frombuffer(raw, dtype="<i8").astype(np.int64, copy=False)
 
 
+def _release_out(release: Release) -> dict[str, Any]:
+    return {"codes": _codes_out(release.values), "stamp": release.stamp, "variance": release.variance}
+
+
+def _gradient_out(message: Gradient) -> pb.Gradient:
+    return pb.Gradient(step=message.step, codes=_codes_out(message.release.values), stamp=message.release.stamp)
+
+
+def _release_in(content: pb.Push | pb.Trial) -> Release:
+    return Release(_codes_in(content.codes), content.stamp, _variance_in(content.variance))
+
+
+def _gradient_in(content: pb.Gradient) -> Gradient:
+    return Gradient(content.step, Release(_codes_in(content.codes), content.stamp))
+
+
+def _variance_in(variance: float) -> float:
+    if not 0.0 <= variance < math.inf:
+        raise invalid(f"noise of variance {variance}")
+    return variance
+
+
 def _labels_in(content: pb.Labels) -> Labels:
     if not 1 <= content.outputs <= 2**16:
         raise invalid(f"labels for {content.outputs} outputs")
@@ -140,10 +178,10 @@ def _hello_in(content: pb.Hello) -> Hello:
 
 
 def _metrics_in(content: pb.Metrics) -> Metrics:
-    found = Metrics(content.epoch, content.seconds, content.train_loss, content.test_loss, content.test_metric)
-    if not all(math.isfinite(value) for value in (found.seconds, found.train_loss, found.test_loss, found.test_metric)):
+    given = {name: getattr(content, name) for name in _FIGURES if content.HasField(name)}
+    if not all(math.isfinite(value) for value in (content.seconds, *given.values())):
         raise invalid("metrics that are not finite numbers")
-    return found
+    return Metrics(content.epoch, content.seconds, **given)
 
 
 def _finished_in(content: pb.Finished) -> Finished:
@@ -155,9 +193,11 @@ def _finished_in(content: pb.Finished) -> Finished:
 _FROM_PARTY: dict[str, Callable[[Any], Any]] = {
     "hello": _hello_in,
     "labels": _labels_in,
-    "push": lambda content: Push(content.step, Release(_codes_in(content.codes))),
+    "push": lambda content: Push(content.step, _release_in(content)),
+    "gradient": _gradient_in,
+    "stop": lambda content: Stop(content.step),
     "kept": lambda content: Kept(content.step),
-    "trial": lambda content: Trial(content.epoch, Release(_codes_in(content.codes))),
+    "trial": lambda content: Trial(content.epoch, _release_in(content)),
     "metrics": _metrics_in,
     "finished": _finished_in,
 }
@@ -165,7 +205,17 @@ _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
     "welcome": lambda content: Welcome(content.pushed, tuple(content.judged)),
     "labels": _labels_in,
     "accepted": lambda content: Accepted(content.count),
-    "total": lambda content: Total(content.step, _codes_in(content.codes), tuple(content.made_at)),
-    "verdict": lambda content: Verdict(content.epoch, _codes_in(content.codes)),
+    "total": lambda content: Total(
+        content.step,
+        _codes_in(content.codes),
+        tuple(content.made_at),
+        tuple(content.stamps),
+        _variance_in(content.variance),
+    ),
+    "gradient": _gradient_in,
+    "verdict": lambda content: Verdict(
+        content.epoch, _codes_in(content.codes), tuple(content.stamps), _variance_in(content.variance)
+    ),
+    "stopped": lambda content: Stopped(content.party, content.step),
     "waiting": lambda content: Waiting(tuple(content.parties)),
 }

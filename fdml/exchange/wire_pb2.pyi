@@ -33,12 +33,32 @@ class Labels(_message.Message):
     def __init__(self, outputs: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("step", "codes")
+    __slots__ = ("step", "codes", "stamp", "variance")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ...) -> None: ...
+    stamp: int
+    variance: float
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ..., variance: _Optional[float] = ...) -> None: ...
+
+class Gradient(_message.Message):
+    __slots__ = ("step", "codes", "stamp")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    codes: bytes
+    stamp: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ...) -> None: ...
+
+class Stop(_message.Message):
+    __slots__ = ("step",)
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    def __init__(self, step: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("step",)
@@ -47,12 +67,16 @@ class Kept(_message.Message):
     def __init__(self, step: _Optional[int] = ...) -> None: ...
 
 class Trial(_message.Message):
-    __slots__ = ("epoch", "codes")
+    __slots__ = ("epoch", "codes", "stamp", "variance")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     codes: bytes
-    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ...) -> None: ...
+    stamp: int
+    variance: float
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ..., variance: _Optional[float] = ...) -> None: ...
 
 class Metrics(_message.Message):
     __slots__ = ("epoch", "seconds", "train_loss", "test_loss", "test_metric")
@@ -75,7 +99,7 @@ class Finished(_message.Message):
     def __init__(self, model_hash: _Optional[bytes] = ...) -> None: ...
 
 class FromParty(_message.Message):
-    __slots__ = ("hello", "labels", "push", "kept", "trial", "metrics", "finished")
+    __slots__ = ("hello", "labels", "push", "kept", "trial", "metrics", "finished", "gradient", "stop")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     PUSH_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +107,8 @@ class FromParty(_message.Message):
     TRIAL_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     labels: Labels
     push: Push
@@ -90,7 +116,9 @@ class FromParty(_message.Message):
     trial: Trial
     metrics: Metrics
     finished: Finished
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., trial: _Optional[_Union[Trial, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
+    gradient: Gradient
+    stop: Stop
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., trial: _Optional[_Union[Trial, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("pushed", "judged")
@@ -107,22 +135,38 @@ class Accepted(_message.Message):
     def __init__(self, count: _Optional[int] = ...) -> None: ...
 
 class Total(_message.Message):
-    __slots__ = ("step", "codes", "made_at")
+    __slots__ = ("step", "codes", "made_at", "stamps", "variance")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     MADE_AT_FIELD_NUMBER: _ClassVar[int]
+    STAMPS_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     made_at: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., made_at: _Optional[_Iterable[int]] = ...) -> None: ...
+    stamps: _containers.RepeatedScalarFieldContainer[int]
+    variance: float
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., made_at: _Optional[_Iterable[int]] = ..., stamps: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("epoch", "codes")
+    __slots__ = ("epoch", "codes", "stamps", "variance")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
+    STAMPS_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     codes: bytes
-    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ...) -> None: ...
+    stamps: _containers.RepeatedScalarFieldContainer[int]
+    variance: float
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamps: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ...) -> None: ...
+
+class Stopped(_message.Message):
+    __slots__ = ("party", "step")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    step: int
+    def __init__(self, party: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Waiting(_message.Message):
     __slots__ = ("parties",)
@@ -131,20 +175,24 @@ class Waiting(_message.Message):
     def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FromServer(_message.Message):
-    __slots__ = ("welcome", "labels", "accepted", "total", "verdict", "waiting")
+    __slots__ = ("welcome", "labels", "accepted", "total", "verdict", "waiting", "gradient", "stopped")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     labels: Labels
     accepted: Accepted
     total: Total
     verdict: Verdict
     waiting: Waiting
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ...) -> None: ...
+    gradient: Gradient
+    stopped: Stopped
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ...) -> None: ...
 
 class Record(_message.Message):
     __slots__ = ("number", "sender", "message")

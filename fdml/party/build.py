@@ -10,6 +10,7 @@ from typing import Any
 
 from fdml.errors import MissingExtra, SettingsError
 from fdml.party.models import Model, build_compiled
+from fdml.party.private_steps import PrivateSteps
 from fdml.settings import ModelSettings
 
 ModuleFactory = Callable[[int, int], Any]
@@ -24,16 +25,20 @@ def build_model(
     bias: bool,
     key: tuple[int | str, ...],
     module: ModuleFactory | None = None,
+    private: PrivateSteps | None = None,
 ) -> Model:
-    """A model of any kind; its starting parameters depend on the key alone."""
+    """A model of any kind; its starting parameters depend on the key alone.
+
+    `private` makes its steps differentially private; not every kind and rule can.
+    """
     if settings.kind != "torch":
-        return build_compiled(settings, inputs, outputs, bias=bias, key=key)
+        return build_compiled(settings, inputs, outputs, bias=bias, key=key, private=private)
     try:
         from fdml.party.torch_model import TorchModel, make_module  # noqa: PLC0415 (an extra)
     except ImportError:
         raise MissingExtra("a torch party needs PyTorch; install it with `pip install fdml[torch]`") from None
     factory = module or find_factory(settings.module or "")
-    return TorchModel(make_module(factory, inputs, outputs, key), settings, outputs, inputs)
+    return TorchModel(make_module(factory, inputs, outputs, key), settings, outputs, inputs, private)
 
 
 def find_factory(name: str) -> ModuleFactory:

@@ -28,6 +28,8 @@ _SMALLEST_SCALE = 1e-3
 _ADAM_BETA2 = 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
+LONGEST = 1e30
+"""Where steps are private, a row longer than this, or with a longer gradient, teaches nothing: it might overflow."""
 
 
 class Lesson(NamedTuple):
@@ -56,6 +58,14 @@ def no_lesson(outputs: int, dtype: np.dtype[Any]) -> Lesson:
     return Lesson(0, np.zeros(0, np.int64), np.zeros(2, np.int64), none, nothing, nothing, 1.0, none, none, LOGISTIC)
 
 
+def one_batch(lesson: Lesson, batch: int) -> Lesson:
+    """The same lesson with one of its batches alone."""
+    begin, end = lesson.edges[batch : batch + 2]
+    return lesson._replace(
+        order=lesson.order[begin:end], edges=np.array([0, end - begin]), rates=lesson.rates[batch : batch + 1]
+    )
+
+
 class Recipe(NamedTuple):
     """How a gradient changes the parameters."""
 
@@ -73,7 +83,7 @@ class Memory(NamedTuple):
     first: Floats
     second: Floats
     clock: NDArray[np.float64]
-    """[scale of the weights, number of updates so far]."""
+    """[scale of the weights, number of updates so far; of SGD, private ones alone are counted]."""
 
 
 def new_memory(theta: Floats, rule: int) -> Memory:
@@ -177,6 +187,30 @@ def row_gradient(lesson: Lesson, row: int, count: int, own: Floats, score: Float
     share = lesson.weights[row] / count
     for k in range(len(own)):
         out[k] *= share
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def square_norm(rows: Any, row: int) -> float:
+    """The squared length of a row; no feature of it stands there twice."""
+    total = 0.0
+    for place in entries(rows, row):
+        _, value = entry(rows, row, place)
+        total += np.float64(value) * np.float64(value)
+    return total
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def shortening(inputs: float, square: float, limit: float) -> float:
+    """What to multiply a row's gradient by so that it is no longer than `limit`; 0 leaves the row out.
+
+    `inputs` and `square` are the squared lengths of what a layer is given (at most) and of the gradient.
+    """
+    factor = 1.0
+    if not (inputs <= LONGEST**2 and square <= LONGEST**2):  # also where it is not a number
+        factor = 0.0
+    elif square > limit * limit:
+        factor = limit / math.sqrt(square)
+    return factor
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]

@@ -23,6 +23,8 @@ from fdml.party.kernels import (
     entry,
     kernel,
     loss_gradient,
+    shortening,
+    square_norm,
 )
 
 _AHEAD = 6
@@ -117,8 +119,29 @@ def predict(rows: Any, start: int, recipe: Recipe, memory: Memory, out: Floats) 
 
 
 @kernel
-def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory) -> None:
-    """One pass over one block, batch by batch."""
+def _shorten(
+    rows: Any, start: int, order: NDArray[np.int64], limit: float, biased: bool, gradients: Floats
+) -> NDArray[np.bool_]:
+    """Shorten the gradient that each row has in all parameters to `limit`; says which rows may be learned from."""
+    kept = np.empty(len(order), np.bool_)
+    for seat in range(len(order)):
+        inputs, square = square_norm(rows, start + order[seat]), 0.0
+        for k in range(gradients.shape[1]):
+            square += np.float64(gradients[seat, k]) * np.float64(gradients[seat, k])
+        factor = shortening(inputs, square * (inputs + (1.0 if biased else 0.0)), limit)
+        kept[seat] = factor > 0.0
+        if factor < 1.0:
+            for k in range(gradients.shape[1]):
+                gradients[seat, k] = np.float64(gradients[seat, k]) * factor
+    return kept
+
+
+@kernel
+def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, clip: float | None) -> None:
+    """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
+
+    Without a clip (None) numba leaves out all that is said about it here.
+    """
     theta, decayed = memory.theta, recipe.decayed
     kind = theta.dtype.type
     target = theta if recipe.rule == SGD else memory.gradient
@@ -137,10 +160,15 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory) -> None:
             share = lesson.weights[row] / (end - begin)
             for k in range(outputs):
                 gradients[seat, k] = gradient[k] * share
+        if clip is not None:
+            batch_order, limit = lesson.order[begin:end], clip / (end - begin)
+            kept = _shorten(rows, lesson.start, batch_order, limit, len(theta) > decayed, gradients)
         rate = lesson.rates[batch]
         weight_factor, bias_factor = begin_update(recipe, memory, rate)
         for place in range(begin, end):
             row, seat = lesson.start + lesson.order[place], place - begin
+            if clip is not None and not kept[seat]:
+                continue
             if outputs == 1:
                 amount = kind(weight_factor * gradients[seat, 0])
                 for where in entries(rows, row):

@@ -8,33 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows
 from fdml.data.schedule import Schedule, Visit
+from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal
 from fdml.exchange.channel import Channel
 from fdml.exchange.fixed_point import Codes, decode
-from fdml.exchange.messages import Release, Total
+from fdml.exchange.messages import Gradient, Push, Release, Stop, Stopped, Total
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.losses import Loss
 from fdml.party.models import Model
 from fdml.party.rates import Rate
-from fdml.privacy.guard import Guard
+from fdml.party.reading import read_noisy, trust
+from fdml.privacy.guard import Guard, group_of
+from fdml.privacy.ledger import Ledger
 from fdml.watch.events import EpochDone, Listener, StepDone
 
 
 def train(worker: Worker, channel: Channel, listener: Listener, keep: Callable[[Worker], int]) -> None:
     """Run all steps that are left; `keep` is called after each and says after which step the state is safe."""
-    for step, release in worker.opening():
-        channel.send(step, release)
+    for message in worker.opening():
+        channel.send(message)
     while not worker.finished:
-        total = channel.receive(worker.step)
-        for step, release in worker.learn(total):
-            channel.send(step, release)
-        listener(StepDone(worker.party, total.step, total.lag))
+        answer = channel.receive(worker.step)
+        if isinstance(answer, Stopped):
+            worker.end_at(answer.step)
+            channel.keep(keep(worker))
+            break
+        for message in worker.learn(answer):
+            channel.send(message)
+        listener(StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
         if worker.ended_epoch:
             listener(EpochDone(worker.party, worker.epoch))
         channel.keep(keep(worker))
@@ -54,39 +61,77 @@ class Homework:
     rate: Rate
     echo: float
     lookahead: int
+    staleness: int
     watch_loss: bool = False
     """Whether to sum up the loss of the totals as they come."""
+    lead: str | None = None
+    """The label party where labels are private: it alone has `labels`, and returns gradients."""
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether this party learns from another's gradients."""
+        return self.lead not in (None, self.party)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A push that was not answered yet."""
+
+    own: Floats
+    """The exact predictions."""
+    codes: Codes
+    """The same as they left, but for the mask."""
+    release: Release
+
+
+class Last(NamedTuple):
+    """What the last exchange told: the others' predictions, this party's own, and how uncertain the others' are."""
+
+    others: Floats
+    own: Floats
+    variance: float
 
 
 class Outbox:
-    """What was pushed and not yet answered: the exact predictions, and their form as it left."""
+    """What was pushed and not yet answered."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[Floats, Codes]] = {}
+        self._waiting: dict[int, Sent] = {}
 
-    def put(self, step: int, own: Floats, pushed: Codes) -> None:
-        """Keep a push until its total comes."""
-        self._waiting[step] = own, pushed
+    def put(self, step: int, sent: Sent) -> None:
+        """Keep a push until its answer comes."""
+        self._waiting[step] = sent
 
-    def settle(self, total: Total) -> tuple[Floats, Floats]:
-        """The scores a total means, with the party's own part exact, and that part."""
-        own, pushed = self._waiting.pop(total.step)
-        others = decode(total.values.reshape(pushed.shape) - pushed)
-        return (others + own).astype(own.dtype), own
+    def take(self, step: int) -> Sent:
+        """The push that an answer has come to."""
+        return self._waiting.pop(step)
 
-    def releases(self) -> list[tuple[int, Release]]:
+    def pushes(self) -> list[Push]:
         """Everything unanswered, as it was pushed."""
-        return [(step, Release(pushed)) for step, (_, pushed) in sorted(self._waiting.items())]
+        return [Push(step, sent.release) for step, sent in sorted(self._waiting.items())]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """As arrays."""
-        own = {f"own/{step}": own for step, (own, _) in self._waiting.items()}
-        return own | {f"pushed/{step}": pushed for step, (_, pushed) in self._waiting.items()}
+        arrays: dict[str, NDArray[Any]] = {}
+        for step, sent in self._waiting.items():
+            arrays[f"own/{step}"], arrays[f"pushed/{step}"] = sent.own, sent.codes
+            arrays[f"variance/{step}"] = np.array(sent.release.variance)
+            if sent.release.stamp:
+                arrays[f"stamp/{step}"] = np.array(sent.release.stamp, np.uint64)
+                arrays[f"masked/{step}"] = sent.release.values
+        return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the outbox that gave these arrays."""
         steps = [int(key.removeprefix("own/")) for key in arrays if key.startswith("own/")]
-        self._waiting = {step: (arrays[f"own/{step}"], arrays[f"pushed/{step}"]) for step in steps}
+        self._waiting = {step: _sent_of(arrays, step) for step in steps}
+
+
+def _sent_of(arrays: Mapping[str, NDArray[Any]], step: int) -> Sent:
+    own, codes, variance = arrays[f"own/{step}"], arrays[f"pushed/{step}"], float(arrays[f"variance/{step}"])
+    if f"stamp/{step}" not in arrays:
+        return Sent(own, codes, Release(codes, 0, variance))
+    return Sent(own, codes, Release(arrays[f"masked/{step}"], int(arrays[f"stamp/{step}"]), variance))
 
 
 class Worker:
@@ -103,6 +148,13 @@ class Worker:
         """The last step pushed."""
         self.loss_sum = 0.0
         """The sum of the losses of this epoch's totals as they were received."""
+        self._end = homework.schedule.steps
+        self._spent = ""
+        """Why this party may release nothing more."""
+        self._last: Last | None = None
+        """Only where exchanges are few."""
+        self._told = False
+        """Whether this start has said so."""
 
     @property
     def party(self) -> str:
@@ -110,9 +162,34 @@ class Worker:
         return self._homework.party
 
     @property
+    def ledger(self) -> Ledger:
+        """What this party has released so far."""
+        return self._guard.ledger
+
+    @property
     def finished(self) -> bool:
         """Whether all steps are done."""
-        return self.step >= self._homework.schedule.steps
+        return self.step >= self._end
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether training ends before the schedule does, as some party's budget is spent."""
+        return self._end < self._homework.schedule.steps
+
+    @property
+    def end(self) -> int:
+        """The step before which training ends."""
+        return self._end
+
+    @property
+    def last_epoch(self) -> int:
+        """The number under which all parties predict the held-out rows when training has ended."""
+        return max(1, self._end // self._homework.schedule.blocks)
+
+    @property
+    def spent(self) -> str:
+        """Why this party may release nothing more; empty while it may."""
+        return self._spent
 
     @property
     def ended_epoch(self) -> bool:
@@ -124,21 +201,111 @@ class Worker:
         """How many epochs are complete."""
         return self.step // self._homework.schedule.blocks
 
-    def opening(self) -> Iterator[tuple[int, Release]]:
-        """What to send before the first total: all that is unanswered, then new pushes as far as lookahead goes."""
-        yield from self._outbox.releases()
+    def end_at(self, step: int) -> None:
+        """Go no further than this step; what is done is done."""
+        self._end = min(self._end, step)
+
+    def opening(self) -> Iterator[Push | Gradient | Stop]:
+        """What to send before the first answer: all that is unanswered, then new pushes as far as lookahead goes."""
+        if self.pushed < 0:
+            self._train_alone()
+        yield from self._outbox.pushes()
         yield from self._push_ahead()
 
-    def learn(self, total: Total) -> Iterator[tuple[int, Release]]:
-        """Learn from the total of the current step, then push ahead."""
-        visit = self._homework.schedule.visit(self.step)
-        scores, own_then = self._outbox.settle(total)
-        for turn in range(self._homework.schedule.passes):
-            self.model.learn(self._homework.rows, self._lesson(visit, turn, scores, own_then))
+    def learn(self, answer: Total | Gradient) -> Iterator[Push | Gradient | Stop]:
+        """Learn from the answer to the current step, then push ahead."""
+        homework = self._homework
+        visit = homework.schedule.visit(self.step)
+        sent = self._outbox.take(self.step)
+        labels = homework.labels[visit.start : visit.stop]
+        if isinstance(answer, Gradient):
+            scores, labels = self._undone(answer, sent)
+            believed = 1.0
+        else:
+            scores, believed = self._scores(answer, sent)
+            if homework.lead == homework.party:
+                yield self._guard.gradient(self.step, homework.loss.gradient(scores, labels))
+        passes = homework.schedule.passes_at(self.step)
+        if self._may_use(visit, passes):
+            for turn in range(passes):
+                lesson = self._lesson(visit, turn, scores, sent.own, labels)
+                self.model.learn(homework.rows, lesson._replace(echo=believed * homework.echo))
         self.step += 1
         yield from self._push_ahead()
-        if self._homework.watch_loss:  # after the push, so that nobody waits for it
+        if homework.watch_loss:  # after the push, so that nobody waits for it
             self._add_loss(visit, scores)
+
+    def _scores(self, total: Total, sent: Sent) -> tuple[Floats, float]:
+        """The scores a total means, with the party's own part exact, and by what they were multiplied.
+
+        Noise that is exchanged once and used for many passes would pull every pass the
+        same way, so it is read with care; noise that is new in every step averages out.
+        """
+        self._check_fresh(total)
+        others = decode(self._guard.open_total(total).reshape(sent.codes.shape) - sent.codes)
+        if not self._homework.schedule.stretches:
+            return (others + sent.own).astype(sent.own.dtype), 1.0
+        noise = max(0.0, total.variance - sent.release.variance)
+        reading = read_noisy(others, noise, self._homework.rows)
+        self._last = Last(reading.values, sent.own, reading.variance)
+        believed = trust(reading.variance) if self._homework.loss.has_odds else 1.0
+        return (believed * (reading.values + sent.own)).astype(sent.own.dtype), believed
+
+    def estimate(self) -> tuple[Floats, float] | None:
+        """Where exchanges are few: what the sum of all predictions of the training rows should be by now.
+
+        The others are taken to have moved as this party has since the last exchange.
+        The second value is the variance of what is not known. None before the first exchange.
+        """
+        if self._last is None:
+            return None
+        now = self.model.predict(self._homework.rows, 0, self._homework.schedule.rows)
+        moved = self._homework.echo * (now - self._last.own)
+        return self._last.others + self._last.own + moved, self._last.variance
+
+    def _undone(self, gradient: Gradient, sent: Sent) -> tuple[Floats, NDArray[np.float64]]:
+        """The scores and labels that a gradient means, with the party's own part exact."""
+        given = self._guard.open_gradient(gradient, self._homework.lead or "").reshape(sent.codes.shape)
+        scores, labels = self._homework.loss.undo(given)
+        return (scores - decode(sent.codes) + sent.own).astype(sent.own.dtype), labels
+
+    def _check_fresh(self, total: Total) -> None:
+        """A server may be late; it may not pass off as new what is older than the run allows."""
+        schedule = self._homework.schedule
+        block = schedule.visit(total.step).block
+        oldest = schedule.last_visit(block, total.step - self._homework.staleness)
+        for made in total.made_at:
+            if not oldest <= made <= total.step or (made >= 0 and schedule.visit(made).block != block):
+                raise MessageRefused(
+                    f"the total of step {total.step} has a part of step {made}; the run allows none before {oldest}",
+                    Refusal.INVALID,
+                )
+
+    def _may_use(self, visit: Visit, times: int) -> bool:
+        """Count the use of the block's rows in noisy gradients; no more learning once that would overspend."""
+        if self._guard.ledger.gradients is None:
+            return True
+        if not self._spent:
+            try:
+                self._guard.ledger.use(group_of(visit.block), times)
+            except PrivacyBudgetSpent as spent:
+                self._spend(spent)
+        return not self._spent
+
+    def _spend(self, spent: PrivacyBudgetSpent) -> None:
+        self._spent = str(spent)
+        self._end = min(self._end, self.pushed + 1)
+
+    def _train_alone(self) -> None:
+        """Before the first exchange the party's own prediction is all of the score."""
+        schedule, homework = self._homework.schedule, self._homework
+        whole = Visit(-1, 0, 0, schedule.rows)
+        for turn in range(schedule.alone):
+            if not self._may_use(whole, 1):
+                return
+            own = self.model.predict(homework.rows, 0, schedule.rows)
+            lesson = self._lesson(whole, turn, own, own, homework.labels)
+            self.model.learn(homework.rows, lesson._replace(echo=1.0))
 
     def _add_loss(self, visit: Visit, scores: Floats) -> None:
         homework = self._homework
@@ -146,22 +313,30 @@ class Worker:
         first = (self.step - 1) % homework.schedule.blocks == 0
         self.loss_sum = (0.0 if first else self.loss_sum) + float(values @ homework.weights[visit.start : visit.stop])
 
-    def _push_ahead(self) -> Iterator[tuple[int, Release]]:
+    def _push_ahead(self) -> Iterator[Push | Stop]:
         schedule = self._homework.schedule
-        while self.pushed < min(self.step + self._homework.lookahead, schedule.steps - 1):
+        while self.pushed < min(self.step + self._homework.lookahead, self._end - 1):
             step = self.pushed + 1
             visit = schedule.visit(step)
             own = self.model.predict(self._homework.rows, visit.start, visit.stop)
-            release = self._guard.pass_on(own)
-            self._outbox.put(step, own, release.values)
-            self.pushed = step
-            yield step, release
+            try:
+                push, codes = self._guard.push(step, visit.block, own)
+            except PrivacyBudgetSpent as spent:
+                self._spend(spent)
+            else:
+                self._outbox.put(step, Sent(own, codes, push.release))
+                self.pushed = step
+                yield push
+        if self._spent and not self._told:
+            self._told = True
+            yield Stop(self.pushed + 1)
 
-    def _lesson(self, visit: Visit, turn: int, scores: Floats, own_then: Floats) -> Lesson:
+    def _lesson(self, visit: Visit, turn: int, scores: Floats, own_then: Floats, labels: NDArray[np.float64]) -> Lesson:
         homework = self._homework
         edges = homework.schedule.edges(visit)
         batches = len(edges) - 1
-        first = homework.schedule.first_update(self.step) + turn * batches
+        before = homework.schedule.first_update(self.step) if visit.epoch >= 0 else 0
+        first = before + turn * batches
         return Lesson(
             visit.start,
             homework.schedule.order(visit, turn),
@@ -170,20 +345,35 @@ class Worker:
             scores,
             own_then,
             homework.echo,
-            homework.labels[visit.start : visit.stop],
+            labels,
             homework.weights[visit.start : visit.stop],
             homework.loss.code,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on from here, as arrays."""
-        position = np.array([self.step, self.pushed])
+        arrays = {
+            "position": np.array([self.step, self.pushed, self._end]),
+            "loss_sum": np.array(self.loss_sum),
+            "spent": np.array(self._spent),
+            "guard": np.array(self._guard.state()),
+        }
+        if self._last is not None:
+            arrays |= {f"last/{name}": np.asarray(value) for name, value in self._last._asdict().items()}
         model = {f"model/{name}": array for name, array in self.model.state().items()}
-        return {"position": position, "loss_sum": np.array(self.loss_sum), **self._outbox.state(), **model}
+        return {**arrays, **self._outbox.state(), **model}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Become the worker that gave this state."""
-        self.step, self.pushed = (int(number) for number in arrays["position"])
+    def restore(self, arrays: Mapping[str, NDArray[Any]] | None) -> None:
+        """Become the worker that gave this state, or with None one that starts after a crash before its first."""
+        schedule = self._homework.schedule
+        counted = None if arrays is None else str(arrays["guard"])
+        self._guard.restore(counted, lambda step: schedule.visit(step).block)
+        if arrays is None:
+            return
+        self.step, self.pushed, self._end = (int(number) for number in arrays["position"])
         self.loss_sum = float(arrays["loss_sum"])
+        self._spent = str(arrays["spent"])
+        if "last/others" in arrays:
+            self._last = Last(arrays["last/others"], arrays["last/own"], float(arrays["last/variance"]))
         self._outbox.restore(arrays)
         self.model.restore({key.removeprefix("model/"): a for key, a in arrays.items() if key.startswith("model/")})

@@ -11,11 +11,14 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, log_softmax, logit, softmax
 
 from fdml import settings
+from fdml.errors import SettingsError
 
 Floats = NDArray[np.floating]
+_LEAST = 2.0**-33
+"""Half a step of the grid on which gradients travel: the least chance that can be told from none."""
 
 
 class Loss(Protocol):
@@ -24,6 +27,8 @@ class Loss(Protocol):
     code: ClassVar[int]
     curvature: ClassVar[float]
     """The largest second derivative, which bounds a stable step size."""
+    has_odds: ClassVar[bool]
+    """Whether scores are log-odds."""
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The loss of each row."""
@@ -33,12 +38,17 @@ class Loss(Protocol):
         """dLoss/dscore, `(rows, outputs)`."""
         ...
 
+    def undo(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """Scores and labels that have this gradient: whoever sees a gradient knows them."""
+        ...
+
 
 class Logistic:
     """Log loss of a binary label; the score is the log-odds."""
 
     code: ClassVar[int] = 0
     curvature: ClassVar[float] = 0.25
+    has_odds: ClassVar[bool] = True
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row."""
@@ -48,6 +58,11 @@ class Logistic:
     def gradient(self, score: Floats, labels: Floats) -> Floats:
         """Probability minus label."""
         return expit(score) - labels[:, None]
+
+    def undo(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """The label by the sign, the score by the size."""
+        labels = (gradient[:, 0] < 0).astype(np.float64)
+        return logit(np.clip(gradient + labels[:, None], _LEAST, 1.0 - _LEAST)), labels
 
     def probability(self, score: Floats) -> NDArray[np.float64]:
         """Probabilities of both classes, `(rows, 2)`."""
@@ -60,6 +75,7 @@ class Hinge:
 
     code: ClassVar[int] = 1
     curvature: ClassVar[float] = 1.0
+    has_odds: ClassVar[bool] = False
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """How far each row is from the right side of the margin."""
@@ -70,12 +86,17 @@ class Hinge:
         sign = (2.0 * labels - 1.0)[:, None]
         return np.where(sign * score < 1.0, -sign, 0.0)
 
+    def undo(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """Only on which side of the margin a row is; how far, nobody can tell."""
+        raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not tell scores; use logistic")
+
 
 class Squared:
     """Half the squared error."""
 
     code: ClassVar[int] = 2
     curvature: ClassVar[float] = 1.0
+    has_odds: ClassVar[bool] = False
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """Half the squared error of each row."""
@@ -85,12 +106,17 @@ class Squared:
         """Score minus target."""
         return score - labels[:, None]
 
+    def undo(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """The residual is all there is to know; as a score beside the target 0 it teaches the same."""
+        return gradient, np.zeros(len(gradient))
+
 
 class Softmax:
     """Log loss over K classes, one score each."""
 
     code: ClassVar[int] = 3
     curvature: ClassVar[float] = 0.5
+    has_odds: ClassVar[bool] = True
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row."""
@@ -102,6 +128,13 @@ class Softmax:
         result = softmax(score, axis=1)
         result[np.arange(len(score)), labels.astype(np.int64)] -= 1.0
         return result
+
+    def undo(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """The class by the one negative entry, scores up to a constant by the sizes."""
+        labels = gradient.argmin(axis=1)
+        chances = gradient.copy()
+        chances[np.arange(len(labels)), labels] += 1.0
+        return np.log(np.clip(chances, _LEAST, 1.0)), labels.astype(np.float64)
 
     def probability(self, score: Floats) -> NDArray[np.float64]:
         """Probabilities of all classes, `(rows, K)`."""

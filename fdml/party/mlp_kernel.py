@@ -26,6 +26,8 @@ from fdml.party.kernels import (
     entry,
     kernel,
     row_gradient,
+    shortening,
+    square_norm,
 )
 
 Sizes = NDArray[np.int64]
@@ -108,9 +110,54 @@ def _send_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, units: F
                     sent[u] = 0.0
 
 
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _square(values: Floats) -> float:
+    total = 0.0
+    for value in values:
+        total += np.float64(value) * np.float64(value)
+    return total
+
+
 @kernel
-def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, sizes: Sizes, width: int) -> None:
-    """One pass over one block, batch by batch."""
+def _shorten(
+    rows: Any,
+    start: int,
+    order: NDArray[np.int64],
+    limit: float,
+    sizes: Sizes,
+    biases: int,
+    units: Floats,
+    errors: Floats,
+) -> NDArray[np.bool_]:
+    """Shorten the gradient that each row has in all parameters to `limit`; says which rows may be learned from.
+
+    A layer's gradient is the product of its errors and its inputs, and so is its length.
+    """
+    kept = np.empty(len(order), np.bool_)
+    for seat in range(len(order)):
+        inputs, longest, square, unit_at = square_norm(rows, start + order[seat]), 0.0, 0.0, 0
+        for depth in range(len(sizes)):
+            above = unit_at + sizes[depth]
+            longest = max(longest, inputs)
+            square += _square(errors[seat, unit_at:above]) * (inputs + (1.0 if unit_at < biases else 0.0))
+            inputs = _square(units[seat, unit_at:above])
+            unit_at = above
+        factor = shortening(longest, square, limit)
+        kept[seat] = factor > 0.0
+        if factor < 1.0:
+            for u in range(errors.shape[1]):
+                errors[seat, u] = np.float64(errors[seat, u]) * factor
+    return kept
+
+
+@kernel
+def train(
+    rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, sizes: Sizes, width: int, clip: float | None
+) -> None:
+    """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
+
+    Without a clip (None) numba leaves out all that is said about it here.
+    """
     theta, decayed = memory.theta, recipe.decayed
     kind = theta.dtype.type
     target = theta if recipe.rule == SGD else memory.gradient
@@ -127,10 +174,15 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, sizes: Size
             out = errors[seat, every - outputs :]
             row_gradient(lesson, row, end - begin, units[seat, every - outputs :], score, out)
         _send_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
+        if clip is not None:
+            batch_order, limit = lesson.order[begin:end], clip / (end - begin)
+            kept = _shorten(rows, lesson.start, batch_order, limit, sizes, len(theta) - decayed, units, errors)
         rate = lesson.rates[batch]
         weight_factor, bias_factor = begin_update(recipe, memory, rate)
         for place in range(begin, end):
             row, seat = lesson.start + lesson.order[place], place - begin
+            if clip is not None and not kept[seat]:
+                continue
             error = errors[seat, : sizes[0]]
             for where in entries(rows, row):
                 feature, value = entry(rows, row, where)

@@ -17,7 +17,8 @@ from fdml.data.rows import Rows, row_count, width
 from fdml.errors import DataError
 from fdml.party import fm_kernel, linear_kernel, mlp_kernel
 from fdml.party.initial import fm_weights, generator, mlp_weights
-from fdml.party.kernels import ADAGRAD, ADAM, MOMENTUM, SGD, Floats, Lesson, Memory, Recipe, new_memory
+from fdml.party.kernels import ADAGRAD, ADAM, MOMENTUM, SGD, Floats, Lesson, Memory, Recipe, new_memory, one_batch
+from fdml.party.private_steps import PrivateSteps, check_private
 from fdml.settings import Kind, ModelSettings, Rule
 
 RULES: dict[Rule, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
@@ -73,12 +74,21 @@ class Layout:
 class Compiled:
     """A built-in model: a flat parameter vector and the kernels that read it."""
 
-    def __init__(self, layout: Layout, recipe: Recipe, theta: Floats, outputs: int, inputs: int) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        recipe: Recipe,
+        theta: Floats,
+        outputs: int,
+        inputs: int,
+        private: PrivateSteps | None = None,
+    ) -> None:
         self._layout = layout
         self._recipe = recipe
         self._memory = new_memory(theta, recipe.rule)
         self._outputs = outputs
         self._inputs = inputs
+        self._private = private
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -103,8 +113,25 @@ class Compiled:
     def learn(self, rows: Rows, lesson: Lesson) -> None:
         """One pass over one block."""
         self._check(rows)
+        if self._private is None or not len(lesson.rates):
+            self._train(rows, lesson)
+            return
+        for batch, rate in enumerate(lesson.rates):
+            alone = one_batch(lesson, batch)
+            self._train(rows, alone)
+            self._add_noise(self._private, rate / len(alone.order))
+
+    def _train(self, rows: Rows, lesson: Lesson) -> None:
         layout = self._layout
         layout.kernels.train(rows, lesson, self._recipe, self._memory, *layout.extras, *layout.scratch)
+
+    def _add_noise(self, private: PrivateSteps, amount: float) -> None:
+        """Subtract `amount` times the noise of this update from the parameters as they are meant, and count it."""
+        theta, clock, decayed = self._memory.theta, self._memory.clock, self._recipe.decayed
+        noise = private.noise(int(clock[1]), len(theta))
+        theta[:decayed] -= amount / clock[0] * noise[:decayed]
+        theta[decayed:] -= amount * noise[decayed:]
+        clock[1] += 1.0
 
     def penalty(self) -> float:
         """This party's part of the regulariser: l2 / 2 times its squared weights."""
@@ -132,9 +159,18 @@ class Compiled:
 
 
 def build_compiled(
-    settings: ModelSettings, inputs: int, outputs: int, *, bias: bool, key: tuple[int | str, ...]
+    settings: ModelSettings,
+    inputs: int,
+    outputs: int,
+    *,
+    bias: bool,
+    key: tuple[int | str, ...],
+    private: PrivateSteps | None = None,
 ) -> Compiled:
     """A linear, FM or MLP model with parameters drawn from the key."""
+    if private is not None:
+        check_private(settings)
+    clip = None if private is None else float(private.clip)
     random = generator(*key)
     match settings.kind:
         case "fm":
@@ -145,15 +181,15 @@ def build_compiled(
         case "mlp":
             sizes = [*settings.hidden, outputs]
             weights = mlp_weights(inputs, sizes, random)
-            layout = Layout("mlp", (np.array(sizes), inputs))
+            layout = Layout("mlp", (np.array(sizes), inputs), (clip,))
             biases = sum(settings.hidden) + (outputs if bias else 0)
         case _:
             weights = np.zeros(inputs * outputs)
-            layout = Layout("linear")
+            layout = Layout("linear", scratch=(clip,))
             biases = outputs if bias else 0
     theta = np.concatenate([weights, np.zeros(biases)]).astype(_dtype(settings))
     recipe = Recipe(RULES[settings.rule], settings.l2, settings.momentum, len(weights))
-    return Compiled(layout, recipe, theta, outputs, inputs)
+    return Compiled(layout, recipe, theta, outputs, inputs, private)
 
 
 def _dtype(settings: ModelSettings) -> type[np.floating[Any]]:

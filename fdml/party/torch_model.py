@@ -7,17 +7,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch.func import functional_call, grad, vmap
 
 from fdml.data.rows import Rows, row_count, take, to_dense, width
 from fdml.data.shuffle import stream
 from fdml.errors import DataError, SettingsError
-from fdml.party.kernels import Floats, Lesson
+from fdml.party.kernels import LONGEST, Floats, Lesson
 from fdml.party.losses import LOSSES
 from fdml.party.models import State
+from fdml.party.private_steps import WAY_OUT, PrivateSteps, check_private
 from fdml.settings import ModelSettings, Rule
 
 _PREDICT_ROWS = 8192
-_MODULE, _RULE = "module/", "rule/"
+_GRADIENT_CELLS = 2**24
+"""How many numbers the gradients of rows may take that are held at once."""
+_MODULE, _RULE, _UPDATES = "module/", "rule/", "private/updates"
 _SLOTS: dict[Rule, tuple[str, ...]] = {
     "sgd": (),
     "momentum": ("momentum_buffer",),
@@ -47,15 +52,74 @@ def make_module(
     return module
 
 
+def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers; what the module assigns to their names while it runs on these is undone after."""
+    return {name: each.detach() for name, each in (*module.named_parameters(), *module.named_buffers())}
+
+
+def _one_row(tensors: dict[str, torch.Tensor], module: torch.nn.Module, row: torch.Tensor) -> torch.Tensor:
+    out: torch.Tensor = functional_call(module, tensors, (row[None],))[0]
+    return out
+
+
+def _each_row(module: torch.nn.Module, features: torch.Tensor) -> torch.Tensor:
+    """What the module gives for each row by itself."""
+    tensors = _tensors(module)
+    out: torch.Tensor = vmap(lambda row: _one_row(tensors, module, row), randomness="different")(features)
+    return out
+
+
+def _row_gradients(module: torch.nn.Module, features: torch.Tensor, towards: torch.Tensor) -> list[torch.Tensor]:
+    """Each row's gradient of `towards` times the module's output, parameter by parameter, `(rows, *shape)`."""
+    learned = {name: each.detach() for name, each in module.named_parameters() if each.requires_grad}
+    fixed = _tensors(module)
+
+    def pulled(tensors: dict[str, torch.Tensor], row: torch.Tensor, pull: torch.Tensor) -> torch.Tensor:
+        return (_one_row({**fixed, **tensors}, module, row) * pull).sum()
+
+    each = vmap(grad(pulled), in_dims=(None, 0, 0), randomness="different")(learned, features, towards)
+    return list(each.values())
+
+
+def _check_rows_stay_apart(module: torch.nn.Module, inputs: int, kind: torch.dtype) -> None:
+    """Raise if the module cannot be run one row at a time, or remembers rows other than in its parameters."""
+    for each in module.modules():
+        normal = torch.nn.modules.batchnorm
+        if isinstance(each, normal._BatchNorm) or (isinstance(each, normal._NormBase) and each.track_running_stats):
+            raise SettingsError(
+                f"the torch module has a {type(each).__name__}, which mixes rows, and [guard.training] must tell them "
+                f"apart; take GroupNorm or LayerNorm, {WAY_OUT}"
+            )
+    module.train()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            rows = torch.zeros(2, inputs, dtype=kind)
+            _row_gradients(module, rows, torch.zeros_like(_each_row(module, rows)))
+        except RuntimeError as error:
+            raise SettingsError(
+                f"the torch module cannot be run one row at a time by torch.func.vmap, as [guard.training] needs; "
+                f"change the module, {WAY_OUT}. torch says: {error}"
+            ) from None
+
+
 class TorchModel:
     """A module, with an optimizer that follows the run's step sizes.
 
     L2 shrinks parameters of two or more dimensions; biases are left alone.
     """
 
-    def __init__(self, module: torch.nn.Module, settings: ModelSettings, outputs: int, inputs: int) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        settings: ModelSettings,
+        outputs: int,
+        inputs: int,
+        private: PrivateSteps | None = None,
+    ) -> None:
         if not isinstance(module, torch.nn.Module):
             raise SettingsError(f"a torch party needs a torch.nn.Module, not {type(module).__name__}")
+        if private is not None:
+            check_private(settings)
         kind = torch.float64 if settings.precision == "double" else torch.float32
         self._module = module.to(kind)
         self._kind = kind
@@ -63,12 +127,17 @@ class TorchModel:
         self._rule = settings.rule
         self._outputs = outputs
         self._inputs = inputs
+        self._private = private
+        self._updates = 0
+        """Private ones alone."""
         self._optimizer = _optimizers(settings)[settings.rule](
             [
                 {"params": self._parameters(weights=True), "weight_decay": settings.l2},
                 {"params": self._parameters(weights=False)},
             ]
         )
+        if private is not None:
+            _check_rows_stay_apart(self._module, inputs, kind)
 
     def _parameters(self, *, weights: bool) -> list[torch.nn.Parameter]:
         return [each for each in self._module.parameters() if (each.ndim > 1) == weights]
@@ -91,28 +160,77 @@ class TorchModel:
 
     def learn(self, rows: Rows, lesson: Lesson) -> None:
         """One pass over one block."""
-        loss = _LOSS_OF_CODE[lesson.loss]
         self._module.train()
         for batch, rate in enumerate(lesson.rates):
             chosen = lesson.order[lesson.edges[batch] : lesson.edges[batch + 1]]
-            own = self._forward(rows, lesson.start + chosen)
-            score = lesson.scores[chosen] + lesson.echo * (own.detach().numpy() - lesson.own_then[chosen])
-            gradient = loss.gradient(score, lesson.labels[chosen]) * lesson.weights[chosen, None] / len(chosen)
             for group in self._optimizer.param_groups:
                 group["lr"] = float(rate)
             self._optimizer.zero_grad()
-            own.backward(torch.as_tensor(gradient, dtype=self._kind))  # type: ignore[no-untyped-call]
+            if self._private is None:
+                own = self._forward(rows, lesson.start + chosen)
+                gradient = self._loss_gradient(lesson, chosen, own) / len(chosen)
+                own.backward(gradient)  # type: ignore[no-untyped-call]
+            else:
+                self._set_private_gradient(self._private, rows, lesson, chosen)
             self._optimizer.step()
 
-    def _forward(self, rows: Rows, index: np.ndarray[Any, Any]) -> torch.Tensor:
+    def _loss_gradient(self, lesson: Lesson, chosen: NDArray[np.int64], own: torch.Tensor) -> torch.Tensor:
+        """Of each row's weighted loss, `(rows, outputs)`, where the module predicts `own` now."""
+        score = lesson.scores[chosen] + lesson.echo * (own.detach().numpy() - lesson.own_then[chosen])
+        gradient = _LOSS_OF_CODE[lesson.loss].gradient(score, lesson.labels[chosen]) * lesson.weights[chosen, None]
+        return torch.as_tensor(gradient, dtype=self._kind)
+
+    def _set_private_gradient(
+        self, private: PrivateSteps, rows: Rows, lesson: Lesson, chosen: NDArray[np.int64]
+    ) -> None:
+        """Give every parameter the mean of the rows' clipped gradients and its part of the noise."""
+        learned = [each for each in self._module.parameters() if each.requires_grad]
+        sums = [torch.zeros_like(each) for each in learned]
+        size = sum(each.numel() for each in learned)
+        together = max(1, _GRADIENT_CELLS // max(1, size))
+        with torch.random.fork_rng(devices=[]):
+            # What a module draws must not differ either when the update is computed again: the noise would not.
+            torch.manual_seed(int.from_bytes(private.key.stream("module", self._updates, 8)) % 2**63)
+            for first in range(0, len(chosen), together):
+                some = chosen[first : first + together]
+                for total, part in zip(sums, self._clipped(private.clip, rows, lesson, some), strict=True):
+                    total += part
+        noise = torch.as_tensor(private.noise(self._updates, size))
+        at = 0
+        for each, total in zip(learned, sums, strict=True):
+            part = noise[at : at + each.numel()].reshape(each.shape)
+            each.grad = ((total + part) / len(chosen)).to(self._kind)
+            at += each.numel()
+        self._updates += 1
+
+    def _clipped(self, clip: float, rows: Rows, lesson: Lesson, chosen: NDArray[np.int64]) -> list[torch.Tensor]:
+        """The sum of these rows' clipped gradients, parameter by parameter."""
+        features = self._features(rows, lesson.start + chosen)
+        drawn = torch.get_rng_state()
+        with torch.no_grad():
+            own = self._checked(_each_row(self._module, features), len(chosen))
+        torch.set_rng_state(drawn)
+        each = _row_gradients(self._module, features, self._loss_gradient(lesson, chosen, own))
+        square = sum((part.flatten(1).double().square().sum(1) for part in each), torch.zeros(len(chosen)))
+        kept = square <= LONGEST**2  # not so where it is no number
+        if not kept.all():
+            square, each = square[kept], [part[kept] for part in each]
+        factor = torch.clamp(clip / square.sqrt(), max=1.0).to(self._kind)
+        return [torch.tensordot(factor, part, 1) for part in each]
+
+    def _features(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:
         if width(rows) != self._inputs:
             raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
-        features = torch.as_tensor(to_dense(take(rows, index)), dtype=self._kind)
-        out: torch.Tensor = self._module(features)
-        if tuple(out.shape) != (len(index), self._outputs):
+        return torch.as_tensor(to_dense(take(rows, index)), dtype=self._kind)
+
+    def _forward(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:
+        return self._checked(self._module(self._features(rows, index)), len(index))
+
+    def _checked(self, out: torch.Tensor, count: int) -> torch.Tensor:
+        if tuple(out.shape) != (count, self._outputs):
             raise DataError(
-                f"the torch module returned shape {tuple(out.shape)} for {len(index)} rows; "
-                f"it must return ({len(index)}, {self._outputs})"
+                f"the torch module returned shape {tuple(out.shape)} for {count} rows; "
+                f"it must return ({count}, {self._outputs})"
             )
         return out
 
@@ -133,11 +251,15 @@ class TorchModel:
             for slot, value in slots.items():
                 if value is not None:
                     arrays[f"{_RULE}{number}/{slot}"] = torch.as_tensor(value).numpy(force=True).copy()
+        if self._private is not None or self._updates:
+            arrays[_UPDATES] = np.array(self._updates)
         return arrays
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
         needed = {**self._module_shapes(), **self._slot_shapes(state)}
+        if self._private is not None or _UPDATES in state:
+            needed[_UPDATES] = ()
         for name, shape in needed.items():
             theirs = state[name].shape if name in state else None
             if theirs != shape:
@@ -152,6 +274,7 @@ class TorchModel:
         module = {name.removeprefix(_MODULE): torch.tensor(state[name]) for name in self._module_shapes()}
         self._module.load_state_dict(module)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": slots})
+        self._updates = int(state.get(_UPDATES, 0))
 
     def _module_shapes(self) -> dict[str, tuple[int, ...]]:
         return {f"{_MODULE}{name}": tuple(value.shape) for name, value in self._module.state_dict().items()}

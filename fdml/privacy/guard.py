@@ -1,34 +1,152 @@
-"""What a prediction must pass before it leaves."""
+"""What a prediction must pass before it leaves: clip, noise, ledger, mask.
+
+A guard is the only maker of what a channel takes. It counts a release before it
+makes it, and where there is noise it stores the release before it hands it out.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import json
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.errors import TrainingDiverged
-from fdml.exchange.fixed_point import LARGEST, encode
-from fdml.exchange.messages import Release
+from fdml.errors import MessageRefused, Refusal
+from fdml.exchange.fixed_point import Codes, decode, encode
+from fdml.exchange.messages import Gradient, Push, Release, Total, Trial, Verdict
+from fdml.privacy.ledger import Ledger, Mechanism
+from fdml.privacy.masks import Masks, Purpose
+from fdml.privacy.releases import ReleaseStore
+from fdml.privacy.shield import Predictions, Shield
+
+HELD_OUT = "held-out"
+"""The group of rows that only trials release."""
+NO_NOISE = Mechanism("none", math.inf, 0.0)
 
 
-class Guard(Protocol):
-    """The only way from a prediction to a release."""
+class Guard:
+    """One party's guard. Without masks the server can read what leaves; without a store nothing may be random."""
 
-    def pass_on(self, predictions: NDArray[np.floating[Any]]) -> Release:
-        """Predictions `(rows, outputs)` in the form in which they may leave."""
-        ...
+    def __init__(
+        self,
+        shield: Shield,
+        ledger: Ledger,
+        *,
+        held_out: Shield | None = None,
+        masks: Masks | None = None,
+        blind: bool = False,
+        store: ReleaseStore | None = None,
+    ) -> None:
+        self._shield = shield
+        self._held_out = held_out or shield
+        """Of predictions of held-out rows; counted only if it is the same."""
+        self.ledger = ledger
+        self._masks = masks
+        self._blind = blind
+        self._store = store
+
+    def push(self, step: int, block: int, predictions: Predictions) -> tuple[Push, Codes]:
+        """The predictions of a step as they may leave, and what they are under the mask.
+
+        Raises `PrivacyBudgetSpent`, and then nothing is counted and nothing leaves.
+        """
+        known = None if self._store is None else self._store.find(("push", step))
+        if known is not None:
+            return Push(step, known), self._own("push", step, known).reshape(predictions.shape)
+        before = self.ledger.state() if self._store is not None else {}
+        self.ledger.charge(group_of(block))
+        codes = self._shield.protect(predictions, "push", step)
+        message = Push(step, self._sealed("push", step, codes, self._shield.mechanism.variance))
+        if self._store is not None:
+            self._store.add(message, before)
+        return message, codes
+
+    def trial(self, epoch: int, predictions: Predictions) -> Trial:
+        """The predictions of the held-out rows as they may leave."""
+        known = None if self._store is None else self._store.find(("trial", epoch))
+        if known is not None:
+            return Trial(epoch, known)
+        before = self.ledger.state() if self._store is not None else {}
+        if self._held_out is self._shield:
+            self.ledger.charge(HELD_OUT)
+        codes = self._held_out.protect(predictions, "trial", epoch)
+        message = Trial(epoch, self._sealed("trial", epoch, codes, self._held_out.mechanism.variance))
+        if self._store is not None:
+            self._store.add(message, before)
+        return message
+
+    def gradient(self, step: int, values: NDArray[np.floating[Any]]) -> Gradient:
+        """Gradients for the other parties, under a mask whatever the server is: they disclose labels."""
+        if self._masks is None:
+            raise MessageRefused("private labels need the masks of a run of processes", Refusal.MISMATCH)
+        codes = self._masks.put_on("gradient", step, encode(values))
+        return Gradient(step, Release(codes, self._masks.stamp))
+
+    def open_total(self, total: Total) -> Codes:
+        """The sum without masks."""
+        return self._opened("push", total.values, total.made_at, total.stamps)
+
+    def open_verdict(self, verdict: Verdict) -> Codes:
+        """The sum without masks."""
+        return self._opened("trial", verdict.values, [verdict.epoch] * len(verdict.stamps), verdict.stamps)
+
+    def open_gradient(self, gradient: Gradient, label_party: str) -> NDArray[np.float64]:
+        """The label party's gradients."""
+        if self._masks is None:
+            raise MessageRefused("private labels need the masks of a run of processes", Refusal.MISMATCH)
+        release = gradient.release
+        codes = self._masks.take_off_one("gradient", label_party, gradient.step, release.stamp, release.values)
+        return decode(codes)
+
+    def forget(self, step: int) -> None:
+        """No total up to this step will ever be asked for again."""
+        if self._store is not None:
+            self._store.forget(step, self.ledger.state())
+
+    def state(self) -> str:
+        """The ledger's counts as text."""
+        return json.dumps(self.ledger.state())
+
+    def restore(self, saved: str | None, block_of: Callable[[int], int]) -> None:
+        """Count again what was counted: by the saved state, and every stored release after it."""
+        counts = None if saved is None else json.loads(saved)
+        if self._store is not None and self._store.counts is not None:
+            uses = {} if counts is None else counts["uses"]
+            counts = {**self._store.counts, "uses": uses}
+        if counts is not None:
+            self.ledger.restore(counts)
+        for message in [] if self._store is None else self._store.uncounted:
+            if isinstance(message, Push):
+                self.ledger.charge(group_of(block_of(message.step)))
+            elif self._held_out is self._shield:
+                self.ledger.charge(HELD_OUT)
+
+    def _sealed(self, purpose: Purpose, number: int, codes: Codes, variance: float) -> Release:
+        if not self._blind or self._masks is None:
+            return Release(codes, 0, variance)
+        return Release(self._masks.put_on(purpose, number, codes), self._masks.stamp, variance)
+
+    def _own(self, purpose: Purpose, number: int, release: Release) -> Codes:
+        if self._masks is None or not release.stamp:
+            return release.values
+        return self._masks.take_off_own(purpose, number, release.stamp, release.values)
+
+    def _opened(self, purpose: Purpose, values: Codes, numbers: Any, stamps: tuple[int, ...]) -> Codes:
+        if not self._blind:
+            return values
+        if self._masks is None:
+            raise MessageRefused("a blind server needs the masks of a run of processes", Refusal.MISMATCH)
+        return self._masks.take_off(purpose, numbers, stamps, values)
 
 
-class OpenGuard:
-    """Protects nothing: predictions leave as they are, if they are numbers in range."""
+def open_guard() -> Guard:
+    """A guard that protects nothing: predictions leave as they are, if they are numbers in range."""
+    return Guard(Shield(NO_NOISE), Ledger(NO_NOISE, None, 1e-5, None))
 
-    def pass_on(self, predictions: NDArray[np.floating[Any]]) -> Release:
-        """Round to the exchange's grid; raise if training has diverged."""
-        largest = np.abs(predictions).max(initial=0.0)
-        if not largest <= LARGEST:  # also when it is not a number
-            raise TrainingDiverged(
-                f"a local prediction is {largest:g}, past the {LARGEST:g} that can be exchanged: training has "
-                f"diverged; lower learning_rate, raise echo towards the number of parties, or scale the features"
-            )
-        return Release(encode(predictions))
+
+def group_of(block: int) -> str:
+    """The name under which the ledger counts a block's rows."""
+    return f"block {block}"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fdml.data.rows import width
+from fdml.run.calibration import calibrate
 from fdml.run.evaluate import history, mean_loss, metric
-from fdml.run.late_fusion import calibrate
 from fdml.run.problem import Problem
 from fdml.run.simulate import Outcome, Plan, joint_score, simulate
 from fdml.settings import ModelSettings, TrainingSettings

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fdml.errors import LabelError
 from fdml.party.losses import LOSSES, Floats
 from fdml.party.models import Model
+from fdml.run.calibration import AS_IT_IS, Calibration
 from fdml.run.problem import Problem, Sample
 from fdml.run.simulate import Outcome, joint_score
 from fdml.settings import Loss, Task
@@ -68,15 +69,19 @@ def history(problem: Problem, outcome: Outcome) -> list[EpochRecord]:
     for snapshot in outcome.snapshots:
         for name, state in snapshot.states.items():
             outcome.models[name].restore(state)
-        records.append(_record(problem, outcome.models, snapshot.epoch, snapshot.seconds))
+        last_one = snapshot is outcome.snapshots[-1]
+        reading = outcome.calibration if last_one else AS_IT_IS
+        records.append(_record(problem, outcome.models, reading, snapshot.epoch, snapshot.seconds))
     for name, state in last.items():
         outcome.models[name].restore(state)
     return records
 
 
-def _record(problem: Problem, models: Mapping[str, Model], epoch: int, seconds: float) -> EpochRecord:
-    trained = joint_score(models, problem.train.parts)
-    tested = joint_score(models, problem.test.parts)
+def _record(
+    problem: Problem, models: Mapping[str, Model], reading: Calibration, epoch: int, seconds: float
+) -> EpochRecord:
+    trained = reading.apply(joint_score(models, problem.train.parts))
+    tested = reading.apply(joint_score(models, problem.test.parts))
     return EpochRecord(
         epoch,
         seconds,

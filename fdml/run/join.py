@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
+import secrets
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from fdml.align.keys import GroupKey
 from fdml.align.labels import LabelSet, open_labels, seal_labels
+from fdml.align.randomise import randomised
 from fdml.data.disk import FolderDisk
 from fdml.data.rows import width
-from fdml.errors import ServerUnreachable, SettingsError
+from fdml.errors import LabelError, ServerUnreachable, SettingsError
 from fdml.exchange.certificates import Identity, own_credentials
 from fdml.exchange.courier import Courier
 from fdml.exchange.fixed_point import decode
 from fdml.exchange.grpc_line import Address, GrpcLine, is_loopback
-from fdml.exchange.messages import Hello, Metrics, Verdict
+from fdml.exchange.messages import Hello, Labels, Metrics, Verdict
 from fdml.party.loop import Worker, train
 from fdml.party.models import State
-from fdml.privacy.guard import OpenGuard
+from fdml.privacy.guard import Guard
+from fdml.privacy.masks import Masks
+from fdml.privacy.noise import NoiseKey
 from fdml.run.aligning import Aligned, Aligner
+from fdml.run.calibration import AS_IT_IS
 from fdml.run.evaluate import mean_loss, metric
+from fdml.run.guarding import announce, forget_releases, guard_for, steps_for, stored_key
 from fdml.run.keeping import Diary, Keeper, forget_training
 from fdml.run.labels import learn_code
 from fdml.run.problem import Sample, mean_one
-from fdml.run.simulate import Plan, homework_for, warm_up
+from fdml.run.simulate import Plan, homework_for, recalibrated, warm_up
+from fdml.run.statement import state
 from fdml.run.store import write_archive
 from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read_run, run_hash
 from fdml.watch.events import EpochDone, Event, Listener
@@ -64,6 +74,7 @@ def join(
     if fresh:
         aligner.forget()
         forget_training(disk)
+        forget_releases(disk)
     aligned = aligner.aligned(address)
     for remark in aligned.found.report.remarks():
         say(remark)
@@ -71,9 +82,11 @@ def join(
         "run.toml": run_hash(run).hex(),
         "data": aligned.found.digest.hex(),
         "model": party.model.model_dump_json(),
+        "guard": party.guard.model_dump_json(),
     }
     keeper = Keeper(disk, facts, run.training.checkpoint_seconds)
-    return _Member(path, party, run, aligned, keeper, listener, say).take_part(address)
+    noise = stored_key(disk)
+    return _Member(path, party, run, aligned, keeper, noise, listener, say).take_part(address, disk)
 
 
 def read_both(path: Path) -> tuple[PartySettings, RunSettings]:
@@ -111,6 +124,7 @@ class _Member:
         run: RunSettings,
         aligned: Aligned,
         keeper: Keeper,
+        noise: NoiseKey,
         listener: Listener,
         say: Callable[[str], None],
     ) -> None:
@@ -119,17 +133,24 @@ class _Member:
         self._run = run
         self._aligned = aligned
         self._keeper = keeper
+        self._noise = noise
         self._listener = listener
         self._say = say
         self._diary = Diary()
         self._began: float | None = None
         """When the first total of this start came, less the seconds of earlier starts."""
+        self._reading = AS_IT_IS
+        """How the joint score is to be read at the end."""
 
     @property
     def _leads(self) -> bool:
         return self._party.party == self._run.label_party
 
-    def take_part(self, address: Address) -> Joined:
+    @property
+    def _private(self) -> bool:
+        return self._run.privacy.labels == "private"
+
+    def take_part(self, address: Address, disk: FolderDisk) -> Joined:
         saved = self._keeper.load(self._diary)
         done = -1 if saved is None else int(saved["position"][0]) - 1
         before = self._keeper.result()
@@ -149,11 +170,34 @@ class _Member:
             if before is not None:
                 return self._already_done(line, before, done)
             labels = self._exchange_labels(line)
-            worker = self._worker(labels)
+            plan = self._plan(labels)
+            schedule = plan.schedule(len(labels.train))
+            announce(self._party.guard, schedule, self._say)
+            guard = guard_for(
+                self._party.guard,
+                schedule,
+                self._noise,
+                masks=new_masks(self._aligned.found.key, self._run, self._party.party),
+                blind=self._run.privacy.server == "blind",
+                disk=disk,
+            )
+            worker = self._worker(plan, labels, guard)
+            worker.restore(saved)
             if saved is not None:
-                worker.restore(saved)
                 self._say(f"going on at step {worker.step}")
-            self._train(worker, line, labels)
+            self._train(worker, guard, line, labels)
+            statement = state(
+                self._run,
+                self._party.party,
+                self._party.guard,
+                guard.ledger,
+                schedule,
+                self._trials,
+                plain=address.credentials is None,
+            )
+            self._say(f"what this run showed of this party: {statement.write(self._model_path.parent)}")
+            for last in self._diary.history[-1:]:
+                self._say(f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}")
             return self._finish(worker, line, done + 1)
         finally:
             line.close()
@@ -170,8 +214,10 @@ class _Member:
     def _exchange_labels(self, line: GrpcLine) -> LabelSet:
         found = self._aligned.found
         if not self._leads:
-            sealed, task = line.await_labels(), self._run.task
-            return open_labels(found.key, sealed, len(found.train), len(found.held_out), task, self._run.label_party)
+            given, task = line.await_labels(), self._run.task
+            if self._private:
+                return _no_labels(given.outputs, len(found.train), len(found.held_out))
+            return open_labels(found.key, given, len(found.train), len(found.held_out), task, self._run.label_party)
         (train, held_out), (train_weights, weights) = self._aligned.labels(), self._aligned.weights()
         code = learn_code(self._run.task, train, train_weights)
         labels = LabelSet(
@@ -181,63 +227,122 @@ class _Member:
             mean_one(train_weights, len(train)),
             mean_one(weights, len(held_out)),
         )
-        line.give_labels(seal_labels(found.key, labels))
-        return labels
+        if not self._private:
+            line.give_labels(seal_labels(found.key, labels))
+            return labels
+        if train_weights is not None:
+            raise LabelError("weights could disclose private labels; leave data.weight out")
+        line.give_labels(Labels(labels.outputs))
+        return self._shown(labels)
 
-    def _worker(self, labels: LabelSet) -> Worker:
-        name, rows = self._party.party, self._aligned.train
-        loss = loss_for(self._run.task, self._run.loss)
-        plan = Plan(
+    def _shown(self, labels: LabelSet) -> LabelSet:
+        """Private labels as training may use them: randomised once, unless that is switched off."""
+        epsilon = self._run.privacy.label_epsilon
+        if epsilon == "off":
+            self._say(
+                "warning: label_epsilon is off: every gradient this party returns discloses its row's label to the "
+                "other parties"
+            )
+            return labels
+        shown = randomised(labels.train, max(labels.outputs, 2), epsilon, self._noise)
+        return replace(labels, train=shown)
+
+    def _plan(self, labels: LabelSet) -> Plan:
+        return Plan(
             self._run.training,
-            {name: self._party.model},
+            {self._party.party: self._party.model},
             self._run.label_party,
-            loss,
+            loss_for(self._run.task, self._run.loss),
             labels.outputs,
             parties=len(self._run.parties),
         )
-        sample = Sample({name: rows}, labels.train, labels.train_weights)
-        homework = homework_for(plan, sample, name, watch_loss=self._leads)
-        model = plan.model(name, width(rows))
-        warm_up(model, rows, labels.outputs)
-        return Worker(model, homework, OpenGuard())
 
-    def _train(self, worker: Worker, line: GrpcLine, labels: LabelSet) -> None:
-        guard = OpenGuard()
+    def _worker(self, plan: Plan, labels: LabelSet, guard: Guard) -> Worker:
+        name, rows = self._party.party, self._aligned.train
+        sample = Sample({name: rows}, labels.train, labels.train_weights)
+        lead = self._run.label_party if self._private else None
+        homework = homework_for(plan, sample, name, watch_loss=self._leads, lead=lead)
+        model = plan.model(name, width(rows), steps_for(self._party.guard, self._noise))
+        warm_up(model, rows, labels.outputs)
+        return Worker(model, homework, guard)
+
+    def _train(self, worker: Worker, guard: Guard, line: GrpcLine, labels: LabelSet) -> None:
+        each_epoch = when_judged(self._run) == "epoch"
 
         def hear(event: Event) -> None:
             if self._began is None:
                 self._began = time.monotonic() - self._diary.seconds
             self._diary.seconds = time.monotonic() - self._began
-            if isinstance(event, EpochDone):
-                line.send_trial(event.epoch, guard.pass_on(worker.model.predict(self._aligned.held_out)))
-                if self._leads:
-                    self._diary.pending[event.epoch] = (self._diary.seconds, worker.loss_sum / len(labels.train))
-                    self._judge(line.verdicts(self._diary.pending), line, labels)
+            if isinstance(event, EpochDone) and each_epoch:
+                self._try_out(event.epoch, worker, guard, line, labels)
             self._listener(event)
 
         def keep(worker: Worker) -> int:
             self._diary.letters = line.letters()
-            return self._keeper.after_step(worker, self._diary)
+            safe = self._keeper.after_step(worker, self._diary)
+            guard.forget(safe)
+            return safe
 
         line.send_again(self._diary.letters)
         train(worker, line, hear, keep)
+        if worker.ended_early:
+            self._say(f"training ended before step {worker.end}: {worker.spent or line.stopped_by}")
+        if self._leads and not self._private:
+            sample = Sample({}, labels.train, labels.train_weights)
+            self._reading = recalibrated(worker, loss_for(self._run.task, self._run.loss), sample)
+        if not each_epoch:
+            self._try_out(worker.last_epoch, worker, guard, line, labels)
+        blocks = self._plan(labels).schedule(len(labels.train)).blocks
         for epoch in sorted(self._diary.pending):
-            verdict = line.await_verdict(epoch)
-            self._judge([] if verdict is None else [verdict], line, labels)
+            verdict = line.await_verdict(epoch, blocks)
+            self._judge([] if verdict is None else [verdict], guard, line, labels)
 
-    def _judge(self, verdicts: list[Verdict], line: GrpcLine, labels: LabelSet) -> None:
+    def _try_out(self, epoch: int, worker: Worker, guard: Guard, line: GrpcLine, labels: LabelSet) -> None:
+        """Predict the held-out rows; the label party judges what has come back by now."""
+        line.send_trial(guard.trial(epoch, worker.model.predict(self._aligned.held_out)))
+        self._diary.trials += 1
+        if self._leads:
+            self._diary.pending[epoch] = (self._diary.seconds, worker.loss_sum / len(labels.train))
+            self._judge(line.verdicts(self._diary.pending), guard, line, labels)
+
+    def _judge(self, verdicts: list[Verdict], guard: Guard, line: GrpcLine, labels: LabelSet) -> None:
         """Turn sums of held-out predictions into metrics; only the label party is sent them."""
         sample = Sample({}, labels.held_out, labels.held_out_weights)
         for verdict in verdicts:
             seconds, train_loss = self._diary.pending.pop(verdict.epoch)
-            score = decode(verdict.values).reshape(-1, labels.outputs)
+            score = self._reading.apply(decode(guard.open_verdict(verdict)).reshape(-1, labels.outputs))
             loss = mean_loss(loss_for(self._run.task, self._run.loss), score, sample)
-            line.report(Metrics(verdict.epoch, seconds, train_loss, loss, metric(self._run.task, score, sample)))
+            found = Metrics(verdict.epoch, seconds, train_loss, loss, metric(self._run.task, score, sample))
+            self._note(found, verdict.variance)
+            line.report(Metrics(found.epoch, found.seconds) if self._private else found)
+
+    def _note(self, found: Metrics, variance: float) -> None:
+        """Keep the label party's own copy of what was found: of private labels it is the only one."""
+        if variance > 0.0 and not self._diary.history:
+            self._say(
+                f"the held-out predictions carry noise of {math.sqrt(variance):.3g} in all: their metrics are those of "
+                f'the noisy sums, worse than the model; guard.evaluation = "exact" would release them as they are'
+            )
+        self._diary.history.append(found)
+        path = self._model_path.parent / "history.json"
+        path.write_text(json.dumps([asdict(each) for each in self._diary.history], indent=1) + "\n", encoding="utf-8")
+        path.chmod(0o600)
+
+    @property
+    def _trials(self) -> int:
+        """How often each held-out row was released."""
+        return self._diary.trials
 
     def _finish(self, worker: Worker, line: GrpcLine, resumed_at: int) -> Joined:
         state = worker.model.state()
         model_hash = hash_state(state)
-        facts = {"kind": "party", "party": self._party.party, "model": self._party.model.model_dump()}
+        facts = {
+            "kind": "party",
+            "party": self._party.party,
+            "model": self._party.model.model_dump(),
+            "scale": self._reading.scale,
+            "offset": self._reading.offset.tolist(),
+        }
         write_archive(self._model_path, facts, {self._party.party: state})
         self._model_path.chmod(0o600)
         line.flush()
@@ -245,6 +350,21 @@ class _Member:
         line.finish(model_hash)
         self._keeper.note_stored(model_hash)
         return Joined(self._model_path, model_hash, self._diary.seconds, line.waited, resumed_at)
+
+
+def when_judged(run: RunSettings) -> str:
+    """After every epoch, or at the end: where exchanges are few, so are the releases of held-out rows."""
+    return run.evaluation.when or ("epoch" if run.training.exchanges is None else "end")
+
+
+def new_masks(key: GroupKey, run: RunSettings, party: str) -> Masks:
+    """The masks of one start of a party, under a stamp that no other start has."""
+    return Masks(key.derive("masks"), run.parties, party, secrets.randbits(63) + 1)
+
+
+def _no_labels(outputs: int, rows: int, held_out: int) -> LabelSet:
+    """What a party has of private labels."""
+    return LabelSet(outputs, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
 
 
 def hash_state(state: State) -> bytes:

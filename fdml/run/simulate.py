@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fdml.data.rows import Rows, mean_square_norm, width
-from fdml.data.schedule import Schedule, schedule_for
+from fdml.data.schedule import Schedule, schedule_of
 from fdml.errors import PartyFailed
 from fdml.exchange.in_process import InProcessExchange
 from fdml.party.build import ModuleFactory, build_model
@@ -17,11 +17,14 @@ from fdml.party.kernels import no_lesson
 from fdml.party.loop import Homework, Worker, train
 from fdml.party.losses import LOSSES, Floats
 from fdml.party.models import Model, State
+from fdml.party.private_steps import PrivateSteps
 from fdml.party.rates import Rate, starting_rate
-from fdml.privacy.guard import OpenGuard
+from fdml.privacy.ledger import Ledger
+from fdml.run.calibration import AS_IT_IS, Calibration, calibrate
+from fdml.run.guarding import guard_for, seeded_key, steps_for
 from fdml.run.problem import Sample
 from fdml.server.coordinator import Coordinator
-from fdml.settings import Loss, ModelSettings, TrainingSettings
+from fdml.settings import GuardSettings, Loss, ModelSettings, TrainingSettings
 from fdml.watch.events import EpochDone, Event, Listener, StepDone
 
 
@@ -41,6 +44,12 @@ class Plan:
 
     parties: int | None = None
     """How many parties the run has; None if all train here."""
+    guards: Mapping[str, GuardSettings] = field(default_factory=dict)
+    """Of the parties that protect what they release."""
+
+    def guard(self, party: str) -> GuardSettings:
+        """How a party protects what it releases."""
+        return self.guards.get(party, GuardSettings())
 
     @property
     def party_count(self) -> int:
@@ -52,23 +61,21 @@ class Plan:
         """How much the others are assumed to move as a party itself moves."""
         return float(self.party_count) if self.training.echo is None else self.training.echo
 
-    def model(self, party: str, inputs: int) -> Model:
-        """A party's model before training."""
+    def model(self, party: str, inputs: int, private: PrivateSteps | None = None) -> Model:
+        """A party's model before training. Where parties begin alone, each needs a bias of its own."""
         return build_model(
             self.models[party],
             inputs,
             self.outputs,
-            bias=party == self.label_party,
+            bias=party == self.label_party or self.training.exchanges is not None,
             key=(self.training.seed, "model", party),
             module=self.modules.get(party),
+            private=private,
         )
 
     def schedule(self, rows: int) -> Schedule:
         """The schedule over so many rows."""
-        chosen = self.training
-        return schedule_for(
-            rows, chosen.batch_size, chosen.batches_per_block, chosen.passes, chosen.epochs, chosen.seed
-        )
+        return schedule_of(rows, self.training)
 
 
 @dataclass(frozen=True)
@@ -90,10 +97,14 @@ class Outcome:
     lags: Mapping[str, list[int]]
     """For every party the true lag of each total it used, step by step."""
     coordinator: Coordinator
+    calibration: Calibration = AS_IT_IS
+    """How the sum of the last models' predictions is to be read."""
+    ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+    """What each party has released."""
 
     def score(self, parts: Mapping[str, Rows]) -> Floats:
-        """The sum of all parties' predictions."""
-        return joint_score(self.models, parts)
+        """The sum of all parties' predictions, as it is to be read."""
+        return self.calibration.apply(joint_score(self.models, parts))
 
 
 def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows]) -> Floats:
@@ -113,7 +124,11 @@ def simulate(
 
     Kernels are compiled or loaded before the clock starts.
     """
-    models = {name: plan.model(name, width(sample.parts[name])) for name in plan.models}
+    keys = {name: seeded_key(plan.training.seed, name) for name in plan.models}
+    models = {
+        name: plan.model(name, width(sample.parts[name]), steps_for(plan.guard(name), keys[name]))
+        for name in plan.models
+    }
     for name, state in (start or {}).items():
         models[name].restore(state)
     schedule = plan.schedule(len(sample))
@@ -123,11 +138,13 @@ def simulate(
     for name, model in models.items():
         warm_up(model, sample.parts[name], plan.outputs)
     recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
+    workers: dict[str, Worker] = {}
 
     def take_part(name: str) -> None:
         finished = False
         try:
-            worker = Worker(models[name], homework[name], OpenGuard())
+            guard = guard_for(plan.guard(name), schedule, keys[name])
+            worker = workers[name] = Worker(models[name], homework[name], guard)
             train(worker, exchange.channel(name), recorder.hear, keep=lambda worker: worker.step - 1)
             finished = True
         finally:
@@ -135,7 +152,22 @@ def simulate(
                 exchange.fail(name)
 
     _run_together(list(models), take_part, exchange)
-    return Outcome(models, recorder.snapshots, recorder.lags, coordinator)
+    leader = workers.get(plan.label_party)
+    calibration = AS_IT_IS if leader is None else recalibrated(leader, plan.loss, sample)
+    ledgers = {name: worker.ledger for name, worker in workers.items()}
+    return Outcome(models, recorder.snapshots, recorder.lags, coordinator, calibration, ledgers)
+
+
+def recalibrated(worker: Worker, loss: Loss, sample: Sample) -> Calibration:
+    """How the joint score is to be read where exchanges were few; it takes no further release to find out.
+
+    Under noise the parties have read each other with care already, and a fit to what
+    they can only guess made it worse (docs/decisions/0010).
+    """
+    estimate = worker.estimate()
+    if estimate is None or estimate[1] > 0.0:
+        return AS_IT_IS
+    return calibrate(loss, estimate[0], sample)
 
 
 def warm_up(model: Model, rows: Rows, outputs: int) -> None:
@@ -158,7 +190,9 @@ def _run_together(parties: list[str], take_part: Callable[[str], None], exchange
         raise next((error for error in errors if not isinstance(error, PartyFailed)), errors[0])
 
 
-def homework_for(plan: Plan, sample: Sample, party: str, *, watch_loss: bool = False) -> Homework:
+def homework_for(
+    plan: Plan, sample: Sample, party: str, *, watch_loss: bool = False, lead: str | None = None
+) -> Homework:
     """What one party of the plan trains on and how."""
     schedule = plan.schedule(len(sample))
     loss, model = LOSSES[plan.loss], plan.models[party]
@@ -181,8 +215,10 @@ def homework_for(plan: Plan, sample: Sample, party: str, *, watch_loss: bool = F
         loss,
         rate,
         plan.echo,
-        training.lookahead,
+        training.lookahead if training.exchanges is None else 0,
+        training.staleness,
         watch_loss,
+        lead,
     )
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from fdml.data.schedule import Schedule, Visit
 from fdml.errors import MessageRefused, Refusal
 from fdml.exchange.fixed_point import LARGEST, LARGEST_CODE, Codes, decode
-from fdml.exchange.messages import Kept, Push, Reply, Total
+from fdml.exchange.messages import Gradient, Kept, Push, Release, Reply, Stop, Stopped, Total
 from fdml.server.clocks import Clocks
-from fdml.server.matrix import PredictionMatrix
+from fdml.server.matrix import Part, PredictionMatrix
+from fdml.server.stored import answer_arrays, answer_of, digest_array, digest_of, release_arrays, release_of
 
 _DIGEST_BYTES = 16
 
@@ -30,44 +31,127 @@ class Coordinator:
 
     A total stays as it was first made until its party has kept its state after
     that step, so a party that starts again is served the same totals again.
+
+    Where labels are private (`lead` is the label party) only that party is served
+    totals; the others are served the gradients that it makes of them.
     """
 
-    def __init__(self, parties: Sequence[str], schedule: Schedule, outputs: int, staleness: int) -> None:
+    def __init__(
+        self,
+        parties: Sequence[str],
+        schedule: Schedule,
+        outputs: int,
+        staleness: int,
+        *,
+        blind: bool = False,
+        lead: str | None = None,
+    ) -> None:
         self._parties = tuple(parties)
         self.schedule = schedule
         self._outputs = outputs
+        self._blind = blind
+        self._lead = None if lead is None else self._parties.index(lead)
+        self._gradients: dict[int, Gradient] = {}
+        """Those that not all parties have been served."""
+        self.taught = -1
+        """The last step of which the gradient has come."""
+        self._stops: dict[int, int] = {}
+        """By party: the step from which on it pushes nothing."""
         self._clocks = Clocks(len(parties), staleness)
         self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, outputs)
-        self._recent: list[dict[int, Codes]] = [{} for _ in parties]
+        self._recent: list[dict[int, Release]] = [{} for _ in parties]
         """Pushes that may not be written to the matrix yet, as some party is still to be served that step."""
-        self._totals: list[dict[int, Total]] = [{} for _ in parties]
-        """Totals that a party was served and has not kept its state after."""
-        self._digests: list[dict[int, bytes]] = [{} for _ in parties]
-        """Of the pushes a party might repeat."""
+        self._answers: list[dict[int, Total | Gradient]] = [{} for _ in parties]
+        """What a party was served and has not kept its state after."""
+        self._digests: list[dict[int, tuple[int, bytes]]] = [{} for _ in parties]
+        """Stamp and digest of the pushes a party might repeat."""
+        self._gradient_digests: dict[int, tuple[int, bytes]] = {}
 
-    def handle(self, sender: str, message: Push | Kept) -> list[Reply]:
-        """Take in one message; returns the totals that may be sent now. A refused message changes nothing."""
+    def handle(self, sender: str, message: Push | Gradient | Stop | Kept) -> list[Reply]:
+        """Take in one message; returns what may be sent now. A refused message changes nothing."""
         party = self._number(sender)
         match message:
             case Push(step, release):
-                if step <= self._clocks.pushed[party]:
-                    self._check_repeated(sender, party, step, release.values)
-                    return []
-                values = self._checked(sender, party, step, release.values)
-                self._recent[party][step] = values
-                self._digests[party][step] = _digest(values)
-                self._clocks.pushed[party] = step
-                replies = self._serve()
-                self._settle()
-                return replies
+                return self._push(sender, party, step, release)
+            case Gradient():
+                return self._teach(sender, party, message)
+            case Stop(step):
+                return self._stop(sender, party, step)
             case Kept(step):
                 self._keep(sender, party, step)
                 return []
 
+    @property
+    def end(self) -> int:
+        """How many steps the training has: fewer than scheduled once a party has stopped."""
+        return min([self.schedule.steps, *self._stops.values()])
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Who ended the training early, if anyone did."""
+        if not self._stops:
+            return None
+        first = min(self._stops, key=lambda party: self._stops[party])
+        return Stopped(self._parties[first], self._stops[first])
+
+    def _push(self, sender: str, party: int, step: int, release: Release) -> list[Reply]:
+        if step <= self._clocks.pushed[party]:
+            _check_repeated(sender, "pushed", step, release, self._digests[party].get(step))
+            return []
+        release = self._checked(sender, party, step, release)
+        self._recent[party][step] = release
+        self._digests[party][step] = release.stamp, _digest(release.values)
+        self._clocks.pushed[party] = step
+        return self._answer()
+
+    def _answer(self) -> list[Reply]:
+        replies = self._serve()
+        self._settle()
+        return replies
+
+    def _teach(self, sender: str, party: int, message: Gradient) -> list[Reply]:
+        step = message.step
+        if party != self._lead:
+            raise MessageRefused(
+                f"party {sender!r} sent a gradient; only a label party with private labels may", Refusal.NOT_PERMITTED
+            )
+        if step <= self.taught:
+            known = self._gradient_digests.get(step)
+            if known is not None:  # else the party has kept its state since, but may have had no word of it
+                _check_repeated(sender, "sent the gradient of", step, message.release, known)
+            return []
+        if step != self.taught + 1 or step > self._clocks.served[party]:
+            raise MessageRefused(
+                f"party {sender!r} sent the gradient of step {step}; its next is {self.taught + 1}, and it was "
+                f"served {self._clocks.served[party]}",
+                Refusal.GAP,
+            )
+        values = self._shaped(sender, step, message.release.values)
+        if not message.release.stamp:
+            raise MessageRefused(
+                f"party {sender!r} sent a gradient without a mask; install the same fdml", Refusal.MISMATCH
+            )
+        self._gradients[step] = Gradient(step, Release(values, message.release.stamp))
+        self._gradient_digests[step] = message.release.stamp, _digest(values)
+        self.taught = step
+        return self._answer()
+
+    def _stop(self, sender: str, party: int, step: int) -> list[Reply]:
+        if self._stops.get(party) == step:
+            return []
+        expected = self._clocks.pushed[party] + 1
+        if party in self._stops or step != expected or step >= self.schedule.steps:
+            raise MessageRefused(
+                f"party {sender!r} stops at step {step}; its next is {expected} of {self.schedule.steps}", Refusal.GAP
+            )
+        self._stops[party] = step
+        return [Reply(other, Stopped(sender, step)) for other in self._parties]
+
     def resend(self, party: str, done: int) -> list[Reply]:
-        """The totals after step `done` that the party was already served, as they were."""
-        totals = self._totals[self._number(party)]
-        return [Reply(party, totals[step]) for step in sorted(totals) if step > done]
+        """What the party was already served after step `done`, as it was."""
+        answers = self._answers[self._number(party)]
+        again = [Reply(party, answers[step]) for step in sorted(answers) if step > done]
+        return again if self.stopped is None else [*again, Reply(party, self.stopped)]
 
     def pushed(self, party: str) -> int:
         """The last step a party has pushed."""
@@ -82,8 +166,13 @@ class Coordinator:
         return self._clocks.kept[self._number(party)]
 
     def waits_for(self, party: str) -> list[str]:
-        """The names of the parties whose push this party's next total waits for."""
-        return [self._parties[other] for other in self._clocks.holding_up(self._number(party))]
+        """The names of the parties whose push or gradient this party's next answer waits for."""
+        number = self._number(party)
+        holding = self._clocks.holding_up(number)
+        if not holding and self._lead is not None and self._clocks.served[number] == self.taught:
+            ahead = self._clocks.served[self._lead] > self.taught
+            holding = [self._lead] if ahead else self._clocks.holding_up(self._lead) or [self._lead]
+        return [self._parties[other] for other in holding]
 
     @property
     def matrix(self) -> PredictionMatrix:
@@ -94,33 +183,41 @@ class Coordinator:
         """Everything needed to go on from here, as arrays."""
         arrays = {
             "clocks": np.array([self._clocks.pushed, self._clocks.served, self._clocks.kept]),
+            "taught": np.array(self.taught),
+            "stops": np.array([self._stops.get(party, -1) for party in range(len(self._parties))]),
             **self._matrix.state(),
         }
         for party in range(len(self._parties)):
-            for step, values in self._recent[party].items():
-                arrays[f"recent/{party}/{step}"] = values
-            for step, total in self._totals[party].items():
-                arrays[f"total/{party}/{step}"] = total.values
-                arrays[f"made_at/{party}/{step}"] = np.array(total.made_at)
-            for step, digest in self._digests[party].items():
-                arrays[f"digest/{party}/{step}"] = np.frombuffer(digest, np.uint8)
+            for step, release in self._recent[party].items():
+                arrays |= release_arrays(f"recent/{party}/{step}", release)
+            for step, answer in self._answers[party].items():
+                arrays |= answer_arrays(f"{party}/{step}", answer)
+            for step, (stamp, digest) in self._digests[party].items():
+                arrays[f"digest/{party}/{step}"] = digest_array(stamp, digest)
+        for step, gradient in self._gradients.items():
+            arrays |= release_arrays(f"gradient/{step}", gradient.release)
+        for step, (stamp, digest) in self._gradient_digests.items():
+            arrays[f"gradient_digest/{step}"] = digest_array(stamp, digest)
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the coordinator that gave this state."""
         self._clocks.pushed, self._clocks.served, self._clocks.kept = arrays["clocks"].tolist()
+        self.taught = int(arrays["taught"])
+        self._stops = {party: step for party, step in enumerate(arrays["stops"].tolist()) if step >= 0}
         self._matrix.restore(arrays)
         for key, array in arrays.items():
-            kind, *place = key.split("/")
-            if len(place) != 2:
-                continue
-            party, step = int(place[0]), int(place[1])
-            if kind == "recent":
-                self._recent[party][step] = array
-            elif kind == "total":
-                self._totals[party][step] = Total(step, array, tuple(arrays[f"made_at/{party}/{step}"].tolist()))
-            elif kind == "digest":
-                self._digests[party][step] = array.tobytes()
+            match key.split("/"):
+                case "recent", party, step:
+                    self._recent[int(party)][int(step)] = release_of(arrays, key)
+                case "digest", party, step:
+                    self._digests[int(party)][int(step)] = digest_of(array)
+                case "total" | "taught", party, step:
+                    self._answers[int(party)][int(step)] = answer_of(arrays, key)
+                case "gradient", step:
+                    self._gradients[int(step)] = Gradient(int(step), release_of(arrays, key))
+                case "gradient_digest", step:
+                    self._gradient_digests[int(step)] = digest_of(array)
 
     def _number(self, party: str) -> int:
         if party not in self._parties:
@@ -129,19 +226,19 @@ class Coordinator:
             )
         return self._parties.index(party)
 
-    def _check_repeated(self, sender: str, party: int, step: int, values: Codes) -> None:
-        if self._digests[party].get(step) != _digest(values):
-            raise MessageRefused(
-                f"party {sender!r} pushed step {step} again with other values; a release is never changed",
-                Refusal.CONFLICT,
-            )
-
-    def _checked(self, sender: str, party: int, step: int, values: Codes) -> Codes:
+    def _checked(self, sender: str, party: int, step: int, release: Release) -> Release:
         expected = self._clocks.pushed[party] + 1
-        if step != expected or step >= self.schedule.steps:
+        if step != expected or step >= self.schedule.steps or party in self._stops:
             raise MessageRefused(
-                f"party {sender!r} pushed step {step}; its next is {expected} of {self.schedule.steps}", Refusal.GAP
+                f"party {sender!r} pushed step {step}; its next is {expected} of {self.schedule.steps}"
+                + (", but it has stopped" if party in self._stops else ""),
+                Refusal.GAP,
             )
+        values = self._shaped(sender, step, release.values)
+        check_form(f"party {sender!r} pushed for step {step}", release, blind=self._blind)
+        return Release(values, release.stamp, release.variance)
+
+    def _shaped(self, sender: str, step: int, values: Codes) -> Codes:
         shape = (self.schedule.visit(step).size, self._outputs)
         if values.dtype != np.int64 or values.shape not in (shape, (shape[0] * shape[1],)):
             raise MessageRefused(
@@ -149,7 +246,6 @@ class Coordinator:
                 f"the block takes int64 of shape {shape}",
                 Refusal.INVALID,
             )
-        check_range(f"party {sender!r} pushed for step {step}", values)
         return values.reshape(shape)
 
     def _keep(self, sender: str, party: int, step: int) -> None:
@@ -159,45 +255,81 @@ class Coordinator:
                 Refusal.GAP,
             )
         self._clocks.kept[party] = max(self._clocks.kept[party], step)
-        for known in (self._totals[party], self._digests[party]):
+        for known in (self._answers[party], self._digests[party]):
             for old in [at for at in known if at <= step]:
                 del known[old]
+        if party == self._lead:
+            for old in [at for at in self._gradient_digests if at <= step]:
+                del self._gradient_digests[old]
 
     def _serve(self) -> list[Reply]:
-        replies, made = [], {}
+        replies: list[Reply] = []
+        made: dict[int, Total] = {}
         for party, name in enumerate(self._parties):
             while self._clocks.may_serve(party):
                 step = self._clocks.served[party] + 1
-                if step not in made:
+                taught = self._lead not in (None, party)
+                if taught and step > self.taught:
+                    break
+                if not taught and step not in made:
                     made[step] = self._total(step)
-                self._totals[party][step] = made[step]
-                replies.append(Reply(name, made[step]))
+                self._answers[party][step] = self._gradients[step] if taught else made[step]
+                replies.append(Reply(name, self._answers[party][step]))
                 self._clocks.served[party] = step
         return replies
 
     def _total(self, step: int) -> Total:
         visit = self.schedule.visit(step)
         values = np.zeros((visit.size, self._outputs), np.int64)
-        made_at = []
-        for party in range(len(self._parties)):
-            made, part = self._part(party, step, visit)
-            values += part
-            made_at.append(made)
-        return Total(step, values, tuple(made_at))
+        parts = [self._part(party, step, visit) for party in range(len(self._parties))]
+        for _, release in parts:
+            values += release.values  # past the end of int64 the sum begins again, as masks do
+        return Total(
+            step,
+            values,
+            tuple(part.made_at for part in parts),
+            tuple(part.release.stamp for part in parts) if self._blind else (),
+            sum(part.release.variance for part in parts),
+        )
 
-    def _part(self, party: int, step: int, visit: Visit) -> tuple[int, Codes]:
+    def _part(self, party: int, step: int, visit: Visit) -> Part:
         recent = self._recent[party]
         if step in recent:
-            return step, recent[step]
+            return Part(step, recent[step])
         same_block = [at for at in recent if at <= step and self.schedule.visit(at).block == visit.block]
         if same_block:
-            return max(same_block), recent[max(same_block)]
+            return Part(max(same_block), recent[max(same_block)])
         return self._matrix.read(party, visit)
 
     def _settle(self) -> None:
         for party, recent in enumerate(self._recent):
             for step in sorted(at for at in recent if at <= self._clocks.settled):
                 self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))
+        for step in [at for at in self._gradients if at <= self._clocks.settled]:
+            del self._gradients[step]
+
+
+def _check_repeated(sender: str, did: str, step: int, release: Release, known: tuple[int, bytes] | None) -> None:
+    """What comes again must be the same; under other masks nobody can tell, and what came first stays."""
+    if known is not None and release.stamp != known[0] and known[0]:
+        return
+    if known != (release.stamp, _digest(release.values)):
+        raise MessageRefused(
+            f"party {sender!r} {did} step {step} again with other values; a release is never changed",
+            Refusal.CONFLICT,
+        )
+
+
+def check_form(what: str, release: Release, *, blind: bool) -> None:
+    """Refuse predictions that are masked where they should not be, or the other way, or past what may travel."""
+    if blind != bool(release.stamp):
+        has = "masked" if release.stamp else "plain"
+        raise MessageRefused(
+            f"{what} {has} values; the run's server is {'blind' if blind else 'plain'}: all need the same run.toml",
+            Refusal.MISMATCH,
+        )
+    if not blind:
+        check_range(what, release.values)
 
 
 def check_range(what: str, values: Codes) -> None:

@@ -17,24 +17,26 @@ import numpy as np
 
 from fdml.data.disk import Disk
 from fdml.data.generations import Generations
-from fdml.data.schedule import schedule_for
+from fdml.data.journal import Journal
+from fdml.data.schedule import schedule_of
 from fdml.errors import MessageRefused, Refusal, StateDamaged
 from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.messages import (
     Finished,
     FromParty,
+    Gradient,
     Hello,
     Kept,
     Labels,
     Metrics,
     Push,
     Reply,
+    Stop,
     Trial,
     Welcome,
 )
 from fdml.exchange.wire import decode_from_party, encode_from_party
 from fdml.server.coordinator import Coordinator
-from fdml.server.journal import Journal
 from fdml.server.register import Register
 from fdml.server.trials import Trials
 from fdml.settings import RunSettings
@@ -160,7 +162,7 @@ class Host:
                 return self._hello(sender, message)
             case Labels():
                 return self._take_labels(sender, message)
-            case Push() | Kept():
+            case Push() | Gradient() | Stop() | Kept():
                 return self._training(sender)[0].handle(sender, message)
             case Trial():
                 verdict = self._training(sender)[1].take(sender, message)
@@ -187,8 +189,8 @@ class Host:
 
     def _finish(self, sender: str, model_hash: bytes) -> None:
         coordinator, _ = self._training(sender)
-        left = coordinator.schedule.steps - 1 - coordinator.served(sender)
-        if left:
+        left = coordinator.end - 1 - coordinator.served(sender)
+        if left > 0:
             raise MessageRefused(f"party {sender!r} says it has finished, {left} steps before the end", Refusal.GAP)
         if self._finished.setdefault(sender, model_hash) != model_hash:
             raise MessageRefused(
@@ -216,10 +218,10 @@ class Host:
             raise MessageRefused(
                 f"party {sender!r} sent labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID
             )
-        if len(labels.sealed) != Labels.sealed_size(rows):
+        size = 0 if self._charter.settings.privacy.labels == "private" else Labels.sealed_size(rows)
+        if len(labels.sealed) != size:
             raise MessageRefused(
-                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
-                f"{Labels.sealed_size(rows)}",
+                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have {size}",
                 Refusal.INVALID,
             )
 
@@ -227,12 +229,15 @@ class Host:
         agreed, chosen = self._register.alignment, self._charter.settings.training
         if agreed is None:
             raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
-        schedule = schedule_for(
-            agreed.rows, chosen.batch_size, chosen.batches_per_block, chosen.passes, chosen.epochs, chosen.seed
-        )
+        schedule = schedule_of(agreed.rows, chosen)
+        settings = self._charter.settings
+        blind = settings.privacy.server == "blind"
+        lead = settings.label_party if settings.privacy.labels == "private" else None
         self._labels = labels
-        self.coordinator = Coordinator(self._parties, schedule, labels.outputs, chosen.staleness)
-        self._trials = Trials(self._parties, agreed.held_out * labels.outputs, chosen.epochs)
+        self.coordinator = Coordinator(
+            self._parties, schedule, labels.outputs, chosen.staleness, blind=blind, lead=lead
+        )
+        self._trials = Trials(self._parties, agreed.held_out * labels.outputs, schedule.epochs, blind=blind)
 
     def _training(self, sender: str) -> tuple[Coordinator, Trials]:
         if self.coordinator is None or self._trials is None:

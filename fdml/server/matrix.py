@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.schedule import Visit
-from fdml.exchange.fixed_point import Codes
+from fdml.exchange.messages import Release
+
+
+class Part(NamedTuple):
+    """One party's part of a total, and the step for which it was pushed; -1 if none was."""
+
+    made_at: int
+    release: Release
 
 
 class PredictionMatrix:
@@ -21,24 +29,38 @@ class PredictionMatrix:
     def __init__(self, parties: int, blocks: int, rows: int, outputs: int) -> None:
         self._values = np.zeros((parties, rows, outputs), np.int64)
         self._made_at = np.full((parties, blocks), -1, np.int64)
+        self._stamps = np.zeros((parties, blocks), np.uint64)
+        self._variances = np.zeros((parties, blocks))
 
-    def write(self, column: int, visit: Visit, step: int, values: Codes) -> None:
+    def write(self, column: int, visit: Visit, step: int, release: Release) -> None:
         """Set one party's block to what it pushed for a step."""
-        self._values[column, visit.start : visit.stop] = values
+        self._values[column, visit.start : visit.stop] = release.values
         self._made_at[column, visit.block] = step
+        self._stamps[column, visit.block] = release.stamp
+        self._variances[column, visit.block] = release.variance
 
-    def read(self, column: int, visit: Visit) -> tuple[int, Codes]:
-        """The step for which a party's block was pushed, and its values."""
-        return int(self._made_at[column, visit.block]), self._values[column, visit.start : visit.stop]
+    def read(self, column: int, visit: Visit) -> Part:
+        """What a party last pushed for a block."""
+        place = column, visit.block
+        values = self._values[column, visit.start : visit.stop]
+        release = Release(values, int(self._stamps[place]), float(self._variances[place]))
+        return Part(int(self._made_at[place]), release)
 
-    def state(self) -> dict[str, NDArray[np.int64]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """As arrays."""
-        return {"matrix": self._values, "matrix_made_at": self._made_at}
+        return {
+            "matrix": self._values,
+            "matrix_made_at": self._made_at,
+            "matrix_stamps": self._stamps,
+            "matrix_variances": self._variances,
+        }
 
-    def restore(self, arrays: Mapping[str, NDArray[np.int64]]) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the matrix that gave these arrays."""
         self._values = arrays["matrix"].copy()
         self._made_at = arrays["matrix_made_at"].copy()
+        self._stamps = arrays["matrix_stamps"].copy()
+        self._variances = arrays["matrix_variances"].copy()
 
     def column(self, column: int) -> NDArray[np.int64]:
         """All predictions of one party, `(rows, outputs)`; not to be written to."""

@@ -59,7 +59,7 @@ class Standing:
             return party in joined and party != self._settings.label_party
         if coordinator.served(party) < coordinator.pushed(party):
             return True
-        done = coordinator.served(party) == coordinator.schedule.steps - 1
+        done = coordinator.served(party) >= coordinator.end - 1
         return done and party == self._settings.label_party and not self._host.has_finished(party)
 
     def waits_for(self, party: str) -> list[str]:
@@ -74,7 +74,7 @@ class Standing:
     def report(self, joined: Container[str]) -> pb.RunStatus:
         """All of it."""
         coordinator = self._host.coordinator
-        status = pb.RunStatus(run=self._settings.name, steps=0 if coordinator is None else coordinator.schedule.steps)
+        status = pb.RunStatus(run=self._settings.name, steps=0 if coordinator is None else coordinator.end)
         for party in self._settings.parties:
             waits = self._waits[party]
             waiting = 0.0 if waits.since is None else time.monotonic() - waits.since
@@ -94,6 +94,6 @@ class Standing:
                 aligned=self._desk.digest is not None,
             )
         for metrics in self._host.history.values():
-            status.history.add(**vars(metrics))
+            status.history.add(**{name: value for name, value in vars(metrics).items() if value is not None})
         status.refused.update(self.refused)
         return status

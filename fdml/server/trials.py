@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.exchange.fixed_point import Codes
-from fdml.exchange.messages import Trial, Verdict
-from fdml.server.coordinator import check_range
+from fdml.exchange.messages import Release, Trial, Verdict
+from fdml.server.coordinator import check_form
+from fdml.server.stored import digest_array, digest_of, release_arrays, release_of
 
 _DIGEST_BYTES = 16
 
@@ -20,23 +20,24 @@ _DIGEST_BYTES = 16
 class Trials:
     """The parts of epochs that not all parties have sent yet, and the sums that were not judged yet."""
 
-    def __init__(self, parties: Sequence[str], size: int, epochs: int) -> None:
+    def __init__(self, parties: Sequence[str], size: int, epochs: int, *, blind: bool = False) -> None:
         self._parties = tuple(parties)
         self._size = size
         self._epochs = epochs
-        self._parts: dict[int, dict[int, Codes]] = {}
-        self._digests: dict[tuple[int, int], bytes] = {}
-        """By epoch and party: of every part that has come."""
+        self._blind = blind
+        self._parts: dict[int, dict[int, Release]] = {}
+        self._digests: dict[tuple[int, int], tuple[int, bytes]] = {}
+        """By epoch and party: stamp and digest of every part that has come."""
         self._verdicts: dict[int, Verdict] = {}
 
     def take(self, sender: str, trial: Trial) -> Verdict | None:
         """Keep a party's part; the verdict once it is the last. A part that came before must be the same."""
-        values = self._checked(sender, trial)
+        release = self._checked(sender, trial)
         place = trial.epoch, self._parties.index(sender)
-        digest = hashlib.blake2b(values.tobytes(), digest_size=_DIGEST_BYTES).digest()
+        digest = release.stamp, hashlib.blake2b(release.values.tobytes(), digest_size=_DIGEST_BYTES).digest()
         known = self._digests.get(place)
         if known is not None:
-            if known != digest:
+            if known[0] == release.stamp and known != digest:
                 raise MessageRefused(
                     f"party {sender!r} sent its held-out predictions of epoch {trial.epoch} again with other values",
                     Refusal.CONFLICT,
@@ -44,10 +45,16 @@ class Trials:
             return None
         self._digests[place] = digest
         parts = self._parts.setdefault(trial.epoch, {})
-        parts[place[1]] = values
+        parts[place[1]] = release
         if len(parts) < len(self._parties):
             return None
-        self._verdicts[trial.epoch] = Verdict(trial.epoch, np.sum(list(parts.values()), axis=0))
+        in_order = [parts[party] for party in range(len(self._parties))]
+        self._verdicts[trial.epoch] = Verdict(
+            trial.epoch,
+            np.sum([part.values for part in in_order], axis=0),
+            tuple(part.stamp for part in in_order) if self._blind else (),
+            sum(part.variance for part in in_order),
+        )
         del self._parts[trial.epoch]
         return self._verdicts[trial.epoch]
 
@@ -64,7 +71,7 @@ class Trials:
         if not 1 <= epoch <= self._epochs:
             raise MessageRefused(f"party {sender!r} sent epoch {epoch} of {self._epochs}", Refusal.GAP)
 
-    def _checked(self, sender: str, trial: Trial) -> Codes:
+    def _checked(self, sender: str, trial: Trial) -> Release:
         values = trial.release.values
         self._check_epoch(sender, trial.epoch)
         if values.dtype != np.int64 or values.size != self._size:
@@ -73,26 +80,31 @@ class Trials:
                 f"the run has {self._size} as int64",
                 Refusal.INVALID,
             )
-        check_range(f"party {sender!r} sent for held-out rows", values)
-        return values.reshape(-1)
+        check_form(f"party {sender!r} sent for held-out rows", trial.release, blind=self._blind)
+        return Release(values.reshape(-1), trial.release.stamp, trial.release.variance)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on from here, as arrays."""
-        parts = {f"trial/{epoch}/{party}": part for epoch in self._parts for party, part in self._parts[epoch].items()}
-        digests = {
-            f"trial_digest/{epoch}/{party}": np.frombuffer(digest, np.uint8)
-            for (epoch, party), digest in self._digests.items()
-        }
-        verdicts = {f"verdict/{epoch}": verdict.values for epoch, verdict in self._verdicts.items()}
-        return {**parts, **digests, **verdicts}
+        arrays: dict[str, NDArray[Any]] = {}
+        for epoch, parts in self._parts.items():
+            for party, part in parts.items():
+                arrays |= release_arrays(f"trial/{epoch}/{party}", part)
+        for (epoch, party), (stamp, digest) in self._digests.items():
+            arrays[f"trial_digest/{epoch}/{party}"] = digest_array(stamp, digest)
+        for epoch, verdict in self._verdicts.items():
+            arrays[f"verdict/{epoch}"] = verdict.values
+            arrays[f"verdict/{epoch}/stamps"] = np.array(verdict.stamps, np.uint64)
+            arrays[f"verdict/{epoch}/variance"] = np.array(verdict.variance)
+        return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the trials that gave this state."""
         for key, array in arrays.items():
             match key.split("/"):
                 case "trial", epoch, party:
-                    self._parts.setdefault(int(epoch), {})[int(party)] = array
+                    self._parts.setdefault(int(epoch), {})[int(party)] = release_of(arrays, key)
                 case "trial_digest", epoch, party:
-                    self._digests[int(epoch), int(party)] = array.tobytes()
+                    self._digests[int(epoch), int(party)] = digest_of(array)
                 case "verdict", epoch:
-                    self._verdicts[int(epoch)] = Verdict(int(epoch), array)
+                    stamps, variance = arrays[f"{key}/stamps"].tolist(), float(arrays[f"{key}/variance"])
+                    self._verdicts[int(epoch)] = Verdict(int(epoch), array, tuple(stamps), variance)

@@ -9,13 +9,13 @@ from fdml.bench import protocol
 from fdml.bench.protocol import run, run_seed
 from fdml.bench.registry import run_benchmark
 from fdml.bench.sides import Front
+from fdml.data.journal import Journal
 from fdml.errors import CheckFailed, FdmlError
 from fdml.exchange.courier import Courier
 from fdml.party.loop import Outbox, Worker
 from fdml.run.keeping import Keeper
 from fdml.server.clocks import Clocks
 from fdml.server.coordinator import Coordinator
-from fdml.server.journal import Journal
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_one_total_too_many_dropped_by_the_server_is_found(monkeypatch):
 
     def greedy(self, sender, party, step):
         keep(self, sender, party, step)
-        self._totals[party].pop(step + 1, None)
+        self._answers[party].pop(step + 1, None)
 
     monkeypatch.setattr(Coordinator, "_keep", greedy)
     assert "the server forgot the totals" in found(range(200))

@@ -10,7 +10,7 @@ import pytest
 from fdml.data.schedule import schedule_for
 from fdml.errors import MessageRefused, PartyFailed, Refusal, WaitedTooLong
 from fdml.exchange.in_process import InProcessExchange
-from fdml.exchange.messages import Release
+from fdml.exchange.messages import Push, Release, Stop, Stopped
 from fdml.server.coordinator import Coordinator
 
 PARTIES = ("store", "browser", "guard")
@@ -59,7 +59,7 @@ def sum_of(step):
 
 
 def send(network, party, step):
-    network.channels[party].send(step, Release(values(party, step)))
+    network.channels[party].send(Push(step, Release(values(party, step))))
 
 
 def together(*jobs):
@@ -234,3 +234,47 @@ def test_keeping_steps_stops_nothing(connect):
             network.channels[party].keep(step - 2)
             network.channels[party].keep(step - 1)
             network.channels[party].keep(step - 1)
+
+
+def test_a_party_that_stops_ends_the_waits_for_its_next_step_and_no_earlier_one(connect):
+    network = connect()
+    for party in PARTIES:
+        send(network, party, 0)
+    for party in ("store", "guard"):
+        send(network, party, 1)
+    network.channels["browser"].send(Stop(1))
+    for party in PARTIES:
+        np.testing.assert_array_equal(network.channels[party].receive(0).values, sum_of(0))
+        assert network.channels[party].receive(1) == Stopped("browser", 1)
+        assert network.channels[party].receive(1) == Stopped("browser", 1), "it stays so however often it is asked"
+
+
+def test_a_stop_wakes_those_who_wait_for_it(connect):
+    network = connect()
+    send(network, "store", 0)
+    began = time.monotonic()
+
+    def stop():
+        time.sleep(0.05)
+        network.channels["browser"].send(Stop(0))
+
+    answer, nothing = together(lambda: network.channels["store"].receive(0), stop)
+    assert nothing is None
+    assert answer == Stopped("browser", 0)
+    assert time.monotonic() - began < SOON / 2
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_of_two_stops_the_earlier_step_counts_whichever_comes_first(connect, first):
+    network = connect(patience=0.5)
+    for party in PARTIES:
+        send(network, party, 0)
+    for party in ("store", "guard"):
+        send(network, party, 1)
+    stops = {1: ("browser", Stop(1)), 2: ("guard", Stop(2))}
+    for at in (first, 3 - first):
+        party, stop = stops[at]
+        network.channels[party].send(stop)
+    for party in PARTIES:
+        network.channels[party].receive(0)
+        assert network.channels[party].receive(1) == Stopped("browser", 1)

@@ -11,11 +11,15 @@ from fdml.party.build import build_model
 from fdml.party.kernels import no_lesson
 from fdml.party.losses import LOSSES
 from fdml.party.models import RULES
+from fdml.party.private_steps import KINDS as PRIVATE_KINDS
+from fdml.party.private_steps import PrivateSteps
+from fdml.privacy.noise import NoiseKey
 from fdml.settings import ModelSettings
 from tests.party.lessons import DTYPES, Shape, random_features, random_lesson, stored
 
 KINDS = ["linear", "fm", "mlp", "torch"]
 COMPILED = ["linear", "fm", "mlp"]
+PRIVATE = PrivateSteps(clip=0.5, sigma=0.3, key=NoiseKey(b"a secret of this run"))
 WIDTH = Shape().width
 
 
@@ -23,12 +27,12 @@ def net(inputs, outputs):
     return torch.nn.Sequential(torch.nn.Linear(inputs, 5), torch.nn.ReLU(), torch.nn.Linear(5, outputs))
 
 
-def build(kind, *, outputs=1, rule="sgd", precision="single", inputs=WIDTH, seed=1, **values):
+def build(kind, *, outputs=1, rule="sgd", precision="single", inputs=WIDTH, seed=1, private=None, **values):
     wanted = ModelSettings(
         kind=kind, module="unused:unused", hidden=(5,), factors=3, rule=rule, precision=precision, **values
     )
     torch.manual_seed(seed)
-    return build_model(wanted, inputs, outputs, bias=True, key=(seed,), module=net)
+    return build_model(wanted, inputs, outputs, bias=True, key=(seed,), module=net, private=private)
 
 
 def taught(model, lessons=2, precision="single", rows=None, seed=4):
@@ -206,3 +210,63 @@ def test_l2_lowers_the_penalty_and_none_means_no_penalty(kind):
     assert build(kind, l2=0.0).penalty() == 0.0
     strong, weak = taught(build(kind, l2=1.0)), taught(build(kind, l2=1e-3))
     assert 0.0 < strong.penalty() / 1.0 < weak.penalty() / 1e-3
+
+
+@pytest.mark.parametrize("kind", PRIVATE_KINDS)
+@pytest.mark.parametrize("precision", DTYPES)
+def test_a_restored_model_meets_the_noise_that_the_saved_one_would_have_met(kind, precision):
+    model = taught(build(kind, private=PRIVATE, precision=precision), precision=precision)
+    twin = build(kind, private=PRIVATE, precision=precision, seed=9)
+    twin.restore(model.state())
+    taught(model, seed=5, precision=precision)
+    taught(twin, seed=5, precision=precision)
+    assert_same_state(twin.state(), model.state())
+
+
+@pytest.mark.parametrize("kind", PRIVATE_KINDS)
+def test_private_lessons_from_the_first_state_on_are_the_same_again(kind):
+    model = build(kind, private=PRIVATE)
+    fresh = model.state()
+    taught(model)
+    model.restore(fresh)
+    assert_same_state(taught(model).state(), taught(build(kind, private=PRIVATE)).state())
+
+
+@pytest.mark.parametrize("kind", PRIVATE_KINDS)
+def test_every_array_of_a_private_models_state_is_checked_before_any_is_taken(kind):
+    model = taught(build(kind, private=PRIVATE))
+    before = model.state()
+    for name, array in before.items():
+        changed = {key: value + 1 for key, value in before.items()}
+        changed[name] = np.zeros((*array.shape, 2), array.dtype)
+        with pytest.raises(DataError, match=f"saved '{name}' has shape"):
+            model.restore(changed)
+        del changed[name]
+        with pytest.raises(DataError, match=f"saved '{name}' has shape None"):
+            model.restore(changed)
+        assert_same_state(model.state(), before)
+
+
+@pytest.mark.parametrize("kind", PRIVATE_KINDS)
+def test_a_model_without_private_steps_keeps_the_count_of_those_before(kind, rows):
+    saved = taught(build(kind, private=PRIVATE)).state()
+    model = build(kind, seed=9)
+    model.restore(saved)
+    assert_same_state(model.state(), saved)
+    np.testing.assert_array_equal(model.predict(rows), taught(build(kind, private=PRIVATE)).predict(rows))
+
+
+@pytest.mark.parametrize("kind", PRIVATE_KINDS)
+def test_no_lesson_changes_nothing_of_a_private_model(kind, rows):
+    model = taught(build(kind, private=PRIVATE))
+    before = model.state()
+    model.learn(rows, no_lesson(1, model.dtype))
+    assert_same_state(model.state(), before)
+
+
+@pytest.mark.parametrize("kind", PRIVATE_KINDS)
+def test_a_model_without_private_steps_has_the_state_it_always_had(kind):
+    state = taught(build(kind)).state()
+    assert not any("private" in name for name in state)
+    if kind != "torch":
+        assert state["clock"][1] == 0.0

@@ -9,12 +9,15 @@ from fdml.exchange.courier import Courier
 from fdml.exchange.messages import (
     Accepted,
     Finished,
+    Gradient,
     Hello,
     Kept,
     Labels,
     Metrics,
     Push,
     Release,
+    Stop,
+    Stopped,
     Total,
     Trial,
     Verdict,
@@ -31,6 +34,10 @@ def push(step):
 
 def total(step):
     return Total(step, np.array([10 * step]), (step, step))
+
+
+def gradient(step):
+    return Gradient(step, Release(np.array([step]), 9))
 
 
 def posted(*messages):
@@ -113,6 +120,52 @@ def test_a_total_is_given_out_once():
     assert courier.take(0) is None
 
 
+def test_a_gradient_is_an_answer_as_a_total_is():
+    courier = posted(push(0), push(1))
+    courier.hear(gradient(0))
+    assert courier.connect()[1:] == [push(1)]
+    assert courier.take(0) == gradient(0)
+    courier.hear(gradient(0))
+    assert courier.take(0) is None
+
+
+def test_a_gradient_of_its_own_is_sent_until_it_is_stored():
+    """That the party was answered says nothing of what it made of the answer."""
+    courier = posted(push(0), gradient(0))
+    courier.hear(total(0))
+    assert courier.connect()[1:] == [gradient(0)]
+
+
+def test_the_end_answers_every_step_that_has_no_answer_of_its_own():
+    courier = posted(push(0), push(1), push(2))
+    courier.hear(total(1))
+    courier.hear(Stopped("browser", 1))
+    assert courier.take(0) is None
+    assert courier.take(1) == total(1)
+    assert courier.take(1) == courier.take(2) == Stopped("browser", 1)
+    assert courier.done == 1, "the end is no total: nothing was done with step 2"
+
+
+@pytest.mark.parametrize("steps", [(3, 1), (1, 3), (3, 1, 2)])
+def test_of_several_ends_the_first_counts_in_whatever_order_they_come(steps):
+    courier = Courier(HELLO)
+    for step in steps:
+        courier.hear(Stopped(f"party {step}", step))
+    assert courier.take(0) is None
+    assert courier.take(1) == Stopped("party 1", 1)
+
+
+def test_an_epoch_is_settled_once_its_sum_has_come_or_was_judged_or_never_comes():
+    courier = Courier(HELLO)
+    courier.hear(Verdict(1, np.array([5])))
+    courier.hear(Welcome(4, (2,)))
+    assert [courier.is_settled(epoch, 3) for epoch in (1, 2, 3, 4)] == [True, True, False, False]
+    courier.hear(Stopped("browser", 9))
+    assert [courier.is_settled(epoch, 3) for epoch in (3, 4)] == [False, True]
+    courier.hear(Stopped("guard", 8))
+    assert courier.is_settled(3, 3), "two blocks of the third epoch are not all of it"
+
+
 def test_a_total_that_comes_again_after_it_was_taken_is_dropped():
     courier = posted(push(0), push(1))
     for step in (0, 1):
@@ -120,7 +173,7 @@ def test_a_total_that_comes_again_after_it_was_taken_is_dropped():
     courier.take(0)
     courier.hear(total(0))
     courier.hear(total(1))
-    assert sorted(courier.totals) == [1]
+    assert sorted(courier.answers) == [1]
 
 
 def test_hello_says_which_totals_are_done():
@@ -137,7 +190,7 @@ def test_a_courier_that_starts_behind_wants_no_older_totals():
     courier = Courier(Hello(b"r" * 32, b"a" * 32, 10, 2, 3, done=4))
     courier.hear(total(4))
     courier.hear(total(5))
-    assert sorted(courier.totals) == [5]
+    assert sorted(courier.answers) == [5]
     assert courier.connect()[0].done == 4
 
 
@@ -169,16 +222,16 @@ def test_a_verdict_is_given_out_once_though_it_comes_on_every_line():
     assert courier.verdicts == {}
 
 
-def test_letters_are_the_trials_and_metrics_that_are_not_known_to_be_stored():
-    """Pushes are in the worker's own state; these would be lost with the process."""
+def test_letters_are_the_gradients_trials_and_metrics_that_are_not_known_to_be_stored():
+    """Pushes are in the worker's own state, and it says again that it stops; these would be lost with the process."""
     trial, metrics = Trial(1, Release(np.zeros(1, np.int64))), Metrics(1, 1.0, 0.5, 0.5, 0.9)
-    courier = posted(push(0), trial, push(1), metrics, Kept(0))
-    assert courier.letters == [trial, metrics]
+    courier = posted(push(0), trial, gradient(0), push(1), metrics, Kept(0), Stop(2))
+    assert courier.letters == [trial, gradient(0), metrics]
     courier.hear(Accepted(3))
-    assert courier.letters == [metrics]
+    assert courier.letters == [gradient(0), metrics]
     courier.connect()
-    assert courier.letters == [metrics]
-    courier.hear(Accepted(3))
+    assert courier.letters == [gradient(0), metrics]
+    courier.hear(Accepted(4))
     assert courier.letters == []
 
 

@@ -5,6 +5,7 @@ arrays. It reads and writes the flat vector of the compiled model, so that both
 can begin at the same parameters and be compared at the end.
 """
 
+from copy import copy
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -174,3 +175,26 @@ def plain_learn(twin, rule, l2, x, lesson):
         of_weights, of_biases = twin.gradients(rows, each / len(chosen))
         shrunk = [gradient + l2 * weight for gradient, weight in zip(of_weights, twin.weights, strict=True)]
         rule.apply(twin.weights + twin.biases, shrunk + of_biases, rate)
+
+
+def laid_out(twin, weights, biases):
+    """Arrays in the shapes of the twin's parameters, as one vector in the order of the compiled model."""
+    other = copy(twin)
+    other.weights, other.biases = weights, biases
+    return other.flat()
+
+
+def plain_private_learn(twin, private, update, l2, x, lesson):
+    """What `Model.learn` promises with private steps, row by row; `update` is the number of the first update."""
+    loss = LOSS_OF_CODE[lesson.loss]
+    for batch, rate in enumerate(lesson.rates):
+        chosen = lesson.order[lesson.edges[batch] : lesson.edges[batch + 1]]
+        total = private.noise(update + batch, len(twin.flat()))
+        for row in chosen:
+            features = x[lesson.start + row][None]
+            score = lesson.scores[[row]] + lesson.echo * (twin.predict(features) - lesson.own_then[[row]])
+            towards = loss.gradient(score, lesson.labels[[row]]) * lesson.weights[row]
+            gradient = laid_out(twin, *twin.gradients(features, towards))
+            total += gradient * min(1.0, private.clip / max(np.linalg.norm(gradient), 1e-300))
+        shrunk = laid_out(twin, [l2 * weight for weight in twin.weights], [0.0 * bias for bias in twin.biases])
+        twin.read(twin.flat() - rate * (total / len(chosen) + shrunk))

@@ -7,7 +7,7 @@ from fdml.data.rows import as_rows
 from fdml.data.table import PartyData, Table
 from fdml.run.compare import Contender, compare, workload
 from fdml.run.evaluate import mean_loss, metric
-from fdml.run.late_fusion import calibrate
+from fdml.run.calibration import calibrate
 from fdml.run.problem import Sample, pose
 from fdml.settings import ModelSettings, TrainingSettings
 from fdml.watch.events import EpochDone

@@ -24,8 +24,8 @@ def worker():
     case = Case.draw(Random(1))
     training = TrainingSettings(epochs=50, batch_size=2, batches_per_block=1, lookahead=1)
     settings = RunSettings(parties=case.settings.parties, label_party="a", task="regression", training=training)
-    case = Case(settings, case.rows, case.held_out, 0, case.features)
-    worker = case.worker("a", case.labels)
+    case = Case(settings, case.rows, case.held_out, 0, case.features, {})
+    worker = case.worker("a", case.labels, case.guard("a", 1, None))
     list(worker.opening())
     return worker
 
@@ -54,7 +54,7 @@ def test_state_is_saved_when_its_time_has_come(disk, worker):
     learn(worker)
     assert keeper.after_step(worker, Diary()) == -1, "one generation alone may be damaged"
     saved = Keeper(disk, FACTS, 5.0, clock).load(Diary())
-    assert saved["position"].tolist() == [2, 3]
+    assert saved["position"].tolist() == [2, 3, worker.end]
     clock.now += 5.0
     learn(worker)
     assert keeper.after_step(worker, Diary()) == 1, "the older of two generations stands after step 1"

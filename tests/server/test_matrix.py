@@ -2,27 +2,40 @@ import numpy as np
 import pytest
 
 from fdml.data.schedule import Visit
+from fdml.exchange.messages import Release
 from fdml.server.matrix import PredictionMatrix
 
 VISIT = Visit(0, 1, 2, 4)
+RELEASE = Release(np.array([[7], [8]]), 2**63 + 5, 0.25)
 
 
 def test_a_cell_is_zero_until_its_party_writes_it():
-    matrix = PredictionMatrix(2, 2, 4, 3)
-    made, values = matrix.read(1, VISIT)
-    assert made == -1
-    np.testing.assert_array_equal(values, np.zeros((2, 3)))
+    part = PredictionMatrix(2, 2, 4, 3).read(1, VISIT)
+    assert (part.made_at, part.release.stamp, part.release.variance) == (-1, 0, 0.0)
+    np.testing.assert_array_equal(part.release.values, np.zeros((2, 3)))
 
 
 def test_a_party_writes_only_its_own_column_and_block():
     matrix = PredictionMatrix(2, 2, 4, 1)
-    matrix.write(0, VISIT, 5, np.array([[7], [8]]))
-    assert matrix.read(0, VISIT)[0] == 5
-    assert matrix.read(0, VISIT)[1].ravel().tolist() == [7, 8]
+    matrix.write(0, VISIT, 5, RELEASE)
+    written = matrix.read(0, VISIT)
+    assert (written.made_at, written.release.stamp, written.release.variance) == (5, RELEASE.stamp, 0.25)
+    assert written.release.values.ravel().tolist() == [7, 8]
     assert matrix.column(0).ravel().tolist() == [0, 0, 7, 8]
     assert matrix.column(1).ravel().tolist() == [0, 0, 0, 0]
-    assert matrix.read(1, VISIT)[0] == -1
-    assert matrix.read(0, Visit(0, 0, 0, 2))[0] == -1
+    for other in (matrix.read(1, VISIT), matrix.read(0, Visit(0, 0, 0, 2))):
+        assert (other.made_at, other.release.stamp, other.release.variance) == (-1, 0, 0.0)
+
+
+def test_a_restored_matrix_reads_as_the_one_that_gave_the_state_and_moves_on_its_own():
+    matrix, other = PredictionMatrix(2, 2, 4, 1), PredictionMatrix(2, 2, 4, 1)
+    matrix.write(0, VISIT, 5, RELEASE)
+    other.restore(matrix.state())
+    np.testing.assert_equal(other.state(), matrix.state())
+    matrix.write(0, VISIT, 6, Release(np.array([[1], [2]]), 3, 4.0))
+    part = other.read(0, VISIT)
+    assert (part.made_at, part.release.stamp, part.release.variance) == (5, RELEASE.stamp, 0.25)
+    assert part.release.values.ravel().tolist() == [7, 8]
 
 
 def test_a_column_is_to_be_looked_at_only():

@@ -1,7 +1,4 @@
-"""Late fusion: every party trains alone, the predictions are summed and recalibrated.
-
-The honest bar for joint training, as it exchanges nothing while it trains.
-"""
+"""Scale and offset of a score: for late fusion, and where the parties exchanged only a few times."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from fdml.settings import Loss
 
 @dataclass(frozen=True)
 class Calibration:
-    """A score times `scale` plus `offset`, one offset per output."""
+    """A score times `scale` plus `offset`, one offset per output or one for all."""
 
     scale: float
     offset: NDArray[np.float64]
@@ -26,6 +23,9 @@ class Calibration:
     def apply(self, score: Floats) -> Floats:
         """The score as it should be read."""
         return self.scale * score + self.offset
+
+
+AS_IT_IS = Calibration(1.0, np.zeros(1))
 
 
 def calibrate(loss: Loss, score: Floats, sample: Sample) -> Calibration:

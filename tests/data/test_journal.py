@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.data.disk import FolderDisk
+from fdml.data.journal import Journal
 from fdml.errors import StateDamaged
-from fdml.server.journal import Journal
 from tests.data.memory_disk import MemoryDisk
 
 GROUPS = [[b"first", b"second"], [b"", b"third"], [b"x" * 300], [b"last", b"but", b"one"]]

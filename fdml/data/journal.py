@@ -1,4 +1,4 @@
-"""The server's log: what it was told, in the order in which it acted on it."""
+"""A log on disk: records in the order in which they were acted on."""
 
 from __future__ import annotations
 

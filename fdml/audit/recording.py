@@ -1,0 +1,56 @@
+"""A run as it was seen: all that travelled, and the truth that attacks are judged against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.rows import Rows
+from fdml.data.schedule import Schedule
+from fdml.exchange.messages import Gradient, Push, Trial
+from fdml.party.models import Model
+from fdml.privacy.ledger import Mechanism
+from fdml.settings import ModelSettings, RunSettings
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What only the owners know. Row i is the same person everywhere, in the run's order."""
+
+    features: Mapping[str, Rows]
+    """Of every party, the rows it trained on."""
+    labels: NDArray[np.float64]
+    shown_labels: NDArray[np.float64]
+    """What training used: the same, or randomised ones where labels are private."""
+    held_out: Mapping[str, Rows] = field(default_factory=dict)
+    held_out_labels: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    models: Mapping[str, Model] = field(default_factory=dict)
+    """As they were after training."""
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """One per row, mean 1; empty where all are 1."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """All messages that carried predictions or gradients, in the order in which the server took them."""
+
+    run: RunSettings
+    schedule: Schedule
+    outputs: int
+    echo: float
+    pushes: Mapping[str, Mapping[int, Push]]
+    """By party and step, as they travelled: under masks where the server is blind."""
+    plain: Mapping[str, Mapping[int, NDArray[np.float64]]]
+    """The same as values `(rows, outputs)` without masks, noise and clip still on: what other parties' sums hold."""
+    trials: Mapping[str, Mapping[int, Trial]]
+    gradients: Mapping[int, NDArray[np.float64]]
+    """By step, without masks; empty where labels are shared."""
+    mechanisms: Mapping[str, Mechanism]
+    truth: Truth
+    repeated: tuple[tuple[str, Push | Trial | Gradient], ...] = ()
+    """Every message as it came, resends included: for the test of masks."""
+    model_settings: Mapping[str, ModelSettings] = field(default_factory=dict)
+    """Of every party: taken as known to attackers, as a secret method protects nobody for long."""

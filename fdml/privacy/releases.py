@@ -1,0 +1,84 @@
+"""What has left a party under noise, stored before it left: it leaves again as it was, never drawn anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fdml.data.disk import Disk
+from fdml.data.journal import Journal
+from fdml.errors import StateDamaged
+from fdml.exchange.messages import Push, Release, Trial
+from fdml.exchange.wire import decode_from_party, encode_from_party
+
+_NAME = "releases"
+Name = tuple[str, int]
+"""A push and its step, or a trial and its epoch."""
+
+
+class ReleaseStore:
+    """The releases of a run, and how often each group of rows was released before them; durable when `add` returns."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._journal = Journal(disk, _NAME)
+        self._counts: dict[str, Any] | None = None
+        """The ledger's state with the first `_counted` releases of those that are kept; None at the start."""
+        self._counted = 0
+        self._known: dict[Name, Push | Trial] = {}
+        for number, record in enumerate(self._journal.replay()):
+            if number == 0:
+                first = json.loads(record)
+                self._counts, self._counted = first["counts"], first["counted"]
+            else:
+                self._remember(decode_from_party(record))
+
+    @property
+    def counts(self) -> Mapping[str, Any] | None:
+        """A state of the ledger that may lack the releases that are `uncounted`; None before the first release."""
+        return self._counts
+
+    @property
+    def uncounted(self) -> list[Push | Trial]:
+        """What was released since, in order."""
+        return list(self._known.values())[self._counted :]
+
+    def find(self, name: Name) -> Release | None:
+        """The release of this name, if it was made before."""
+        known = self._known.get(name)
+        return None if known is None else known.release
+
+    def add(self, message: Push | Trial, before: Mapping[str, Any]) -> None:
+        """Keep a release; `before` is the ledger's state without it."""
+        if self._counts is None:
+            self._counts = dict(before)
+            self._journal.append([self._head(), encode_from_party(message)])
+        else:
+            self._journal.append([encode_from_party(message)])
+        self._remember(message)
+
+    def forget(self, step: int, counts: Mapping[str, Any]) -> None:
+        """Drop pushes up to this step, which nobody will ask for again; `counts` is the ledger's state by now."""
+        kept = [each for each in self._known.values() if not (isinstance(each, Push) and each.step <= step)]
+        if len(kept) < len(self._known):
+            self._counts, self._counted = dict(counts), len(kept)
+            self._journal.restart([self._head(), *(encode_from_party(each) for each in kept)])
+            self._known = {name_of(each): each for each in kept}
+
+    def _head(self) -> bytes:
+        return json.dumps({"counts": self._counts, "counted": self._counted}).encode()
+
+    @staticmethod
+    def clear(disk: Disk) -> None:
+        """Start over."""
+        disk.remove(_NAME)
+
+    def _remember(self, message: object) -> None:
+        if not isinstance(message, Push | Trial):
+            raise StateDamaged(f"the stored releases hold a {type(message).__name__}; start over with --fresh")
+        self._known[name_of(message)] = message
+
+
+def name_of(message: Push | Trial) -> Name:
+    """What a release is found by."""
+    return ("push", message.step) if isinstance(message, Push) else ("trial", message.epoch)

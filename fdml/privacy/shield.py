@@ -1,0 +1,64 @@
+"""Clip and noise, on the grid on which predictions travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.errors import TrainingDiverged
+from fdml.exchange.fixed_point import FRACTION_BITS, LARGEST, LARGEST_CODE, Codes, encode
+from fdml.privacy.ledger import Mechanism
+from fdml.privacy.noise import NoiseKey
+
+Predictions = NDArray[np.floating[Any]]
+
+
+class Shield:
+    """Makes predictions fit to leave. Without a clip and noise it only rounds them to the grid.
+
+    Noise is rounded to the grid and added to predictions that are on it: that is
+    the rounded sum of both, so no bit of a prediction shows in low digits.
+    """
+
+    def __init__(self, mechanism: Mechanism, key: NoiseKey | None = None) -> None:
+        self.mechanism = mechanism
+        self._key = key
+
+    def protect(self, predictions: Predictions, purpose: str, number: int) -> Codes:
+        """Predictions `(rows, outputs)` as codes; the noise is that of this purpose and number."""
+        _check_numbers(predictions)
+        limited = predictions if np.isinf(self.mechanism.clip) else self._clipped(predictions)
+        codes = encode(limited)
+        if self.mechanism.noise == "none" or self._key is None:
+            return codes
+        noise = self._noise(self._key, f"release {purpose}", number, codes.size)
+        room = np.clip(noise, -LARGEST / 2, LARGEST / 2)
+        codes = codes + encode(room).reshape(codes.shape)
+        return np.clip(codes, -LARGEST_CODE, LARGEST_CODE)
+
+    def _clipped(self, predictions: Predictions) -> NDArray[np.float64]:
+        """No row longer than the clip; a step of the grid less, so that rounding makes none longer."""
+        outputs = predictions.shape[1]
+        bound = max(0.0, self.mechanism.clip - outputs * 2.0**-FRACTION_BITS)
+        wide = predictions.astype(np.float64)
+        order = 1 if self.mechanism.noise == "laplace" else 2
+        length = np.linalg.norm(wide, ord=order, axis=1, keepdims=True)
+        shrink: NDArray[np.float64] = bound / np.maximum(length, max(bound, np.finfo(np.float64).tiny))
+        return wide * shrink
+
+    def _noise(self, key: NoiseKey, purpose: str, number: int, size: int) -> NDArray[np.float64]:
+        if self.mechanism.noise == "gaussian":
+            return self.mechanism.sigma * key.normals(purpose, number, size)
+        both = np.log(key.uniforms(purpose, number, 2 * size))
+        return self.mechanism.sigma * (both[:size] - both[size:])
+
+
+def _check_numbers(predictions: Predictions) -> None:
+    largest = np.abs(predictions).max(initial=0.0)
+    if not largest <= LARGEST:  # also when it is not a number
+        raise TrainingDiverged(
+            f"a local prediction is {largest:g}, past the {LARGEST:g} that can be exchanged: training has "
+            f"diverged; lower learning_rate, raise echo towards the number of parties, or scale the features"
+        )

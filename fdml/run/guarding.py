@@ -1,0 +1,123 @@
+"""A party's guard from its settings and the run's."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Callable
+
+from fdml.data.disk import Disk
+from fdml.data.schedule import Schedule
+from fdml.errors import SettingsError
+from fdml.party.private_steps import PrivateSteps
+from fdml.privacy.calibrate import releases_within, sigma_for
+from fdml.privacy.guard import NO_NOISE, Guard
+from fdml.privacy.ledger import GradientNoise, Ledger, Mechanism
+from fdml.privacy.masks import Masks
+from fdml.privacy.noise import NoiseKey
+from fdml.privacy.releases import ReleaseStore
+from fdml.privacy.shield import Shield
+from fdml.settings import GuardSettings
+
+_KEY = "noise-key"
+_KEY_BYTES = 32
+
+
+def mechanism_of(guard: GuardSettings, schedule: Schedule) -> Mechanism:
+    """Clip and noise as set; "auto" is the least noise that keeps all of the schedule within the budget."""
+    clip = math.inf if guard.clip is None else guard.clip
+    if guard.noise == "none" or guard.sigma is None:
+        return Mechanism("none", clip, 0.0)
+    if guard.sigma != "auto":
+        return Mechanism(guard.noise, clip, guard.sigma)
+    if guard.epsilon is None:
+        raise SettingsError('guard.sigma = "auto" needs guard.epsilon, the budget to keep to')
+    spent = 0.0 if guard.training is None else row_uses(schedule) * gradients_of(guard).squared_mu
+    return Mechanism(
+        guard.noise, clip, sigma_for(guard.noise, guard.epsilon, guard.delta, clip, schedule.epochs, spent)
+    )
+
+
+def gradients_of(guard: GuardSettings) -> GradientNoise:
+    """The noise in a party's own training."""
+    if guard.training is None:
+        raise SettingsError("there is no [guard.training]")
+    return GradientNoise(guard.training.clip, guard.training.sigma)
+
+
+def row_uses(schedule: Schedule) -> int:
+    """How often each row is used in a gradient step of the whole training."""
+    if schedule.stretches:
+        return schedule.alone + sum(schedule.stretches)
+    return schedule.passes * schedule.epochs
+
+
+def guard_for(
+    settings: GuardSettings,
+    schedule: Schedule,
+    key: NoiseKey,
+    *,
+    masks: Masks | None = None,
+    blind: bool = False,
+    disk: Disk | None = None,
+) -> Guard:
+    """A party's guard; with a disk, what leaves under noise is stored before it leaves."""
+    mechanism = mechanism_of(settings, schedule)
+    noisy = mechanism.noise != "none"
+    if noisy and settings.epsilon is not None and not releases_within(mechanism, settings.epsilon, settings.delta):
+        raise SettingsError(
+            f"guard.epsilon {settings.epsilon:g} does not allow a single release with clip {mechanism.clip:g} and "
+            f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see `fdml plan --epsilon {settings.epsilon:g}`'
+        )
+    gradients = None if settings.training is None else gradients_of(settings)
+    shield = Shield(mechanism, key if noisy else None)
+    return Guard(
+        shield,
+        Ledger(mechanism, gradients, settings.delta, settings.epsilon),
+        held_out=Shield(NO_NOISE) if settings.evaluation == "exact" else None,
+        masks=masks,
+        blind=blind,
+        store=ReleaseStore(disk) if noisy and disk is not None else None,
+    )
+
+
+def steps_for(settings: GuardSettings, key: NoiseKey) -> PrivateSteps | None:
+    """The noise in a party's own training, if it wants any."""
+    wanted = settings.training
+    return None if wanted is None else PrivateSteps(wanted.clip, wanted.sigma, key)
+
+
+def announce(settings: GuardSettings, schedule: Schedule, say: Callable[[str], None]) -> None:
+    """Tell the party before training how far its budget goes."""
+    mechanism = mechanism_of(settings, schedule)
+    if mechanism.noise == "none":
+        return
+    say(f"predictions leave clipped to {mechanism.clip:g} with {mechanism.noise} noise of {mechanism.sigma:.4g}")
+    if settings.epsilon is not None:
+        allowed = releases_within(mechanism, settings.epsilon, settings.delta)
+        if allowed < schedule.epochs:
+            say(
+                f"the budget epsilon {settings.epsilon:g} allows {allowed} of {schedule.epochs} releases of each row: "
+                f"training will end early"
+            )
+
+
+def stored_key(disk: Disk) -> NoiseKey:
+    """This party's noise key: drawn once, stored before it is used."""
+    known = disk.read(_KEY)
+    if known is None or len(known) != _KEY_BYTES:
+        known = secrets.token_bytes(_KEY_BYTES)
+        disk.replace(_KEY, known)
+    return NoiseKey(known)
+
+
+def seeded_key(seed: int, party: str) -> NoiseKey:
+    """A noise key for trying things out in one process: it can be repeated, and is no secret."""
+    return NoiseKey(hashlib.blake2b(f"{seed} {party}".encode(), digest_size=_KEY_BYTES).digest())
+
+
+def forget_releases(disk: Disk) -> None:
+    """Start over with noise that was never used."""
+    disk.remove(_KEY)
+    ReleaseStore.clear(disk)
