@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from fdml.exchange.messages import Gradient, Push
 
 Name = tuple[str, str, int, int]
 """Under which a mask is put on: purpose, party, number and stamp."""
+Messages = Sequence[tuple[str, Message]]
+Pairs = Sequence[tuple[Codes, Codes]]
+"""Values as they travelled, and as they are."""
 
 _BYTES = "blind transcript: bytes"
 _CORRELATION = "blind transcript: correlation"
@@ -31,14 +34,13 @@ _LEAST_BYTES = 256 * 5
 
 
 def read_blindly(recording: Recording) -> list[Verdict]:
-    """A8: whether the masked values are noise to the server."""
-    if recording.run.privacy.server != "blind":
-        reason = 'the server is "plain": it sees every prediction by agreement'
+    """A8: whether what the server must not read is noise to it: all of a blind run, else gradients alone."""
+    hidden = _hidden(recording)
+    if not hidden:
+        reason = 'the server is "plain" and sees every prediction by agreement; there are no gradients'
         return [not_applicable("A8", _BYTES, "server", reason)]
-    values = _once(recording)
-    if not values.size:
-        return [not_applicable("A8", _BYTES, "server", "nothing was recorded")]
-    return [_bytes(recording, values), _correlation(recording), _blocks(recording, values)]
+    values, pairs = _once(hidden), _pairs(recording, hidden)
+    return [_bytes(hidden, values), _correlation(pairs), _blocks(pairs, values)]
 
 
 def find_reuse(recording: Recording) -> list[Verdict]:
@@ -73,9 +75,9 @@ def find_reuse(recording: Recording) -> list[Verdict]:
     ]
 
 
-def _bytes(recording: Recording, values: Codes) -> Verdict:
+def _bytes(hidden: Messages, values: Codes) -> Verdict:
     raw = np.frombuffer(values.astype("<i8").tobytes(), np.uint8)
-    bare = sum(not message.release.stamp for _, message in messages_of(recording))
+    bare = sum(not message.release.stamp for _, message in hidden)
     enough = raw.size >= _LEAST_BYTES
     chance = float(chisquare(np.bincount(raw, minlength=256)).pvalue) if enough else 1.0
     told = f"chi-square of {raw.size:,} bytes" if enough else f"{raw.size} bytes are too few for a chi-square test"
@@ -91,11 +93,11 @@ def _bytes(recording: Recording, values: Codes) -> Verdict:
     )
 
 
-def _correlation(recording: Recording) -> Verdict:
-    """The largest of any party; a chance one is within 4 / sqrt(values)."""
-    found = {party: _correlated(recording, party) for party in recording.pushes}
-    limits = {party: max(_CORRELATED, _SIGMAS / math.sqrt(max(count, 1))) for party, (_, count) in found.items()}
-    worst = max(found, key=lambda party: abs(found[party][0]) / limits[party])
+def _correlation(pairs: Mapping[str, Pairs]) -> Verdict:
+    """The largest of any party's; a chance one is within 4 / sqrt(values)."""
+    found = {whose: _correlated(each) for whose, each in pairs.items()}
+    limits = {whose: max(_CORRELATED, _SIGMAS / math.sqrt(max(count, 1))) for whose, (_, count) in found.items()}
+    worst = max(found, key=lambda whose: abs(found[whose][0]) / limits[whose])
     score, limit, count = abs(found[worst][0]), limits[worst], found[worst][1]
     few = f"{count:,} values" if limit == _CORRELATED else f"{_SIGMAS:g} standard deviations of only {count:,} values"
     return passed_if(
@@ -106,14 +108,13 @@ def _correlation(recording: Recording) -> Verdict:
         score=score,
         baseline=0.0,
         bar=f"absolute correlation < {limit:.4f}",
-        reason=f"masked with plain values of party {worst!r}; the bar is that for {few}",
-        details={f"correlation of {party}": value for party, (value, _) in found.items()},
+        reason=f"masked with plain values of {worst}; the bar is that for {few}",
+        details={f"correlation of {whose}": value for whose, (value, _) in found.items()},
     )
 
 
-def _correlated(recording: Recording, party: str) -> tuple[float, int]:
-    """The correlation of a party's masked values with plain ones, and of how many values; 0 if all are alike."""
-    pairs = list(_pairs(recording, party))
+def _correlated(pairs: Pairs) -> tuple[float, int]:
+    """The correlation of masked values with plain ones, and of how many values; 0 if all are alike."""
     if not pairs:
         return 0.0, 0
     masked, plain = (np.concatenate([pair[at] for pair in pairs]).astype(np.float64) for at in (0, 1))
@@ -122,9 +123,9 @@ def _correlated(recording: Recording, party: str) -> tuple[float, int]:
     return float(np.corrcoef(masked, plain)[0, 1]), len(masked)
 
 
-def _blocks(recording: Recording, values: Codes) -> Verdict:
+def _blocks(pairs: Mapping[str, Pairs], values: Codes) -> Verdict:
     """Equal blocks of what travelled, and of the masks: two of 64 random bits are never equal in a run."""
-    masks = [masked - plain for party in recording.pushes for masked, plain in _pairs(recording, party)]
+    masks = [masked - plain for each in pairs.values() for masked, plain in each]
     equal, equal_masks = _doubles(values), _doubles(np.concatenate(masks)) if masks else 0
     return passed_if(
         equal + equal_masks == 0,
@@ -143,17 +144,34 @@ def _doubles(values: NDArray[np.int64]) -> int:
     return values.size - np.unique(values).size
 
 
-def _pairs(recording: Recording, party: str) -> Iterator[tuple[Codes, Codes]]:
-    """Every push of a party as it travelled, and its codes without the mask."""
-    for step, push in recording.pushes[party].items():
-        yield push.release.values.ravel(), encode(recording.plain[party][step]).ravel()
+def _hidden(recording: Recording) -> Messages:
+    """The messages that the server must not be able to read."""
+    blind = recording.run.privacy.server == "blind"
+    return [each for each in messages_of(recording) if blind or isinstance(each[1], Gradient)]
 
 
-def _once(recording: Recording) -> Codes:
-    """All values that travelled; what was sent again as it was counts once."""
-    known = {(_name(party, message), _content(message)): message for party, message in messages_of(recording)}
-    parts = [message.release.values.ravel() for message in known.values()]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+def _pairs(recording: Recording, hidden: Messages) -> dict[str, Pairs]:
+    """Pushes of each party and gradients as they travelled, each with its codes without the mask."""
+    pairs: dict[str, Pairs] = {}
+    if recording.run.privacy.server == "blind":
+        for party, pushes in recording.pushes.items():
+            plain = recording.plain[party]
+            pairs[f"party {party!r}"] = [(_flat(push), encode(plain[step]).ravel()) for step, push in pushes.items()]
+    first = {message.step: message for _, message in reversed(hidden) if isinstance(message, Gradient)}
+    pairs["gradients"] = [
+        (_flat(message), encode(recording.gradients[step]).ravel()) for step, message in first.items()
+    ]
+    return pairs
+
+
+def _once(hidden: Messages) -> Codes:
+    """All values; what was sent again as it was counts once."""
+    known = {(_name(party, message), _content(message)): message for party, message in hidden}
+    return np.concatenate([_flat(message) for message in known.values()])
+
+
+def _flat(message: Message) -> Codes:
+    return message.release.values.ravel()
 
 
 def _name(party: str, message: Message) -> Name:

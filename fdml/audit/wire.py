@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdml.audit.recording import Recording
 from fdml.audit.verdict import Attack, Verdict, not_applicable, passed_if
-from fdml.data.rows import Rows
+from fdml.data.rows import DenseRows, Rows, row_count
 from fdml.exchange.fixed_point import LARGEST, encode
 from fdml.exchange.messages import Gradient, Push, Trial
 from fdml.exchange.wire import encode_from_party
@@ -128,18 +128,25 @@ def canaries_of(recording: Recording) -> list[Canary]:
     truth = recording.truth
     found: list[Canary] = []
     for party, rows in truth.features.items():
-        found += _of_values(f"features of {party!r}", _feature_values(rows))
+        for way, values, owners in _laid_out(rows):
+            found += _of_values(f"{way} of the features of {party!r}", values, owners)
     for party, model in truth.models.items():
         for name, array in _parameters(model).items():
-            found += _of_values(f"{name} of {party!r}'s model", array)
+            found += _of_values(f"{name} of the model of {party!r}", array, np.zeros(len(array), np.int64))
     if recording.run.task == "regression":
-        found += _of_values("labels", truth.labels.astype(np.float32))
+        found += _of_values("labels", truth.labels, np.zeros(len(truth.labels), np.int64))
     return found
 
 
-def _feature_values(rows: Rows) -> NDArray[np.float32]:
-    """Entries in the order in which they are stored, row after row."""
-    return rows.values.ravel()
+def _laid_out(rows: Rows) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
+    """Entries row after row, and of dense rows also column after column; with each the row or column it is of."""
+    if isinstance(rows, DenseRows):
+        height, wide = rows.values.shape
+        yield "rows", rows.values.ravel(), np.repeat(np.arange(height), wide)
+        yield "columns", rows.values.T.ravel(), np.repeat(np.arange(wide), height)
+    else:
+        used = rows.values[rows.indptr[0] : rows.indptr[-1]]
+        yield "rows", used, np.repeat(np.arange(row_count(rows)), np.diff(rows.indptr))
 
 
 def _parameters(model: Model) -> dict[str, NDArray[Any]]:
@@ -149,16 +156,17 @@ def _parameters(model: Model) -> dict[str, NDArray[Any]]:
     return state if meant is None else {**state, "parameters": meant}
 
 
-def _of_values(what: str, values: NDArray[Any]) -> Iterator[Canary]:
-    """Runs of distinctive values, and single ones."""
+def _of_values(what: str, values: NDArray[Any], owners: NDArray[np.int64]) -> Iterator[Canary]:
+    """Distinctive values, and runs that hold at most one other and do not go on into the next owner's."""
     good = _distinctive(values)
-    singles = _spread(np.flatnonzero(good))
-    width = min(_RUN, len(values))
-    for at in singles:
+    for at in _spread(np.flatnonzero(good)):
         yield Canary(f"{what}, entry {at}", (float(values[at]),))
+    width = min(_RUN, int(np.bincount(owners).max(initial=0)))
     if width < 2:
         return
-    for at in _spread(np.flatnonzero(sliding_window_view(good, width).all(axis=1))):
+    telling = sliding_window_view(good, width).sum(axis=1) >= max(width - 1, 2)
+    within = owners[: 1 - width] == owners[width - 1 :]
+    for at in _spread(np.flatnonzero(telling & within)):
         yield Canary(f"{what}, entries {at} to {at + width - 1}", tuple(map(float, values[at : at + width])))
 
 

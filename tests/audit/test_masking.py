@@ -137,6 +137,21 @@ def test_a_plain_server_sees_by_agreement():
     assert "plain" in verdict.reason
 
 
+@pytest.mark.parametrize(("is_masked", "outcome"), [(True, "PASS"), (False, "FAIL")])
+def test_gradients_are_hidden_even_from_a_plain_server(is_masked, outcome):
+    recording = record(none, server="plain")
+    chance, masks = np.random.default_rng(9), Masks(SECRET, PARTIES, "ann", STAMP)
+    codes = {step: encode(chance.uniform(-1, 1, size=(400, 1))) for step in range(10)}
+    messages = [
+        Gradient(step, Release(masks.put_on("gradient", step, each) if is_masked else each, STAMP))
+        for step, each in codes.items()
+    ]
+    gradients = {step: decode(each) for step, each in codes.items()}
+    sent = tuple(("ann", message) for message in messages)
+    found = blind(replace(recording, gradients=gradients, repeated=sent))
+    assert found == dict.fromkeys(("bytes", "correlation", "equal blocks"), outcome)
+
+
 def guard(stamp, *, is_blind=True):
     masks = Masks(SECRET, PARTIES, "ann", stamp)
     return Guard(Shield(NO_NOISE), Ledger(NO_NOISE, None, 1e-5, None), masks=masks, blind=is_blind)

@@ -1,12 +1,81 @@
+"""Nothing leaves without passing the guard, and the guard counts and stores before it hands out."""
+
+import ast
+import inspect
+import json
+import sys
+from pathlib import Path
+from random import Random
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from mypy import api as mypy
 
-from fdml.errors import TrainingDiverged
-from fdml.exchange.fixed_point import LARGEST, decode
-from fdml.privacy.guard import OpenGuard
+import fdml
+from fdml.bench.world import Crashed, VirtualDisk
+from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal, SettingsError, TrainingDiverged
+from fdml.exchange.fixed_point import LARGEST, decode, encode
+from fdml.exchange.messages import Gradient, Release, Total, Verdict
+from fdml.exchange.wire import encode_from_party
+from fdml.privacy.guard import HELD_OUT, NO_NOISE, Guard, group_of, open_guard
+from fdml.privacy.ledger import GradientNoise, Ledger, Mechanism, epsilon_of
+from fdml.privacy.masks import Masks
+from fdml.privacy.noise import NoiseKey
+from fdml.privacy.releases import ReleaseStore
+from fdml.privacy.shield import Shield
+from tests.data.memory_disk import MemoryDisk, PowerCut
+
+PARTIES = ("store", "browser")
+NOISY = Mechanism("gaussian", 1.0, 0.5)
+DELTA = 1e-5
+PREDICTIONS = np.linspace(-0.4, 0.4, 6).reshape(3, 2)
+BLOCKS = 3
+
+
+def block_of(step):
+    return step % BLOCKS
+
+
+def masks(party="store", stamp=1):
+    return Masks(bytes(range(32)), PARTIES, party, stamp)
+
+
+def noisy(disk=None, *, allowed=None, stamp=1, exact=False, blind=False, gradients=None):
+    """A guard whose budget allows so many releases of each row."""
+    budget = None if allowed is None else epsilon_of(NOISY, allowed, DELTA)
+    return Guard(
+        Shield(NOISY, NoiseKey(b"k" * 32)),
+        Ledger(NOISY, gradients, DELTA, budget),
+        held_out=Shield(NO_NOISE) if exact else None,
+        masks=masks(stamp=stamp),
+        blind=blind,
+        store=ReleaseStore(MemoryDisk() if disk is None else disk),
+    )
+
+
+def exact(party="store", *, stamp=1, blind=False, masked=True):
+    """A guard that only masks."""
+    return Guard(
+        Shield(NO_NOISE),
+        Ledger(NO_NOISE, None, DELTA, None),
+        masks=masks(party, stamp) if masked else None,
+        blind=blind,
+    )
+
+
+def sent(message):
+    """As the bytes that leave."""
+    return encode_from_party(message)
+
+
+def push(guard, step, predictions=PREDICTIONS):
+    return guard.push(step, block_of(step), predictions)
+
+
+# Without protection
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -17,16 +86,476 @@ from fdml.privacy.guard import OpenGuard
 def test_what_is_no_number_in_range_does_not_leave(value, named, dtype):
     predictions = np.zeros((5, 2), dtype)
     predictions[3, 1] = value
-    with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
-        OpenGuard().pass_on(predictions)
+    for leave in (lambda: push(open_guard(), 0, predictions), lambda: open_guard().trial(1, predictions)):
+        with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
+            leave()
 
 
 @given(arrays(np.float64, (3, 2), elements=st.floats(-LARGEST, LARGEST)))
 def test_a_number_in_range_leaves_as_it_is_but_for_half_a_step_of_the_grid(predictions):
-    release = OpenGuard().pass_on(predictions)
-    assert release.values.dtype == np.int64
-    assert np.abs(decode(release.values) - predictions).max() <= 2.0**-33
+    message, codes = push(open_guard(), 7, predictions)
+    assert (message.step, message.release.stamp, message.release.variance) == (7, 0, 0.0)
+    assert message.release.values.dtype == np.int64
+    assert np.abs(decode(message.release.values) - predictions).max() <= 2.0**-33
+    np.testing.assert_array_equal(message.release.values, codes)
+    np.testing.assert_array_equal(open_guard().trial(1, predictions).release.values, codes)
 
 
 def test_a_block_without_rows_passes():
-    assert OpenGuard().pass_on(np.zeros((0, 2), np.float32)).values.shape == (0, 2)
+    assert push(open_guard(), 0, np.zeros((0, 2), np.float32))[0].release.values.shape == (0, 2)
+
+
+# Counting
+
+
+def test_every_release_is_counted_for_its_own_block():
+    guard = noisy()
+    for step in range(4):
+        push(guard, step)
+    guard.trial(1, PREDICTIONS)
+    counted = {group: guard.ledger.releases(group) for group in ("block 0", "block 1", "block 2", HELD_OUT)}
+    assert counted == {"block 0": 2, "block 1": 1, "block 2": 1, HELD_OUT: 1}
+
+
+class Counting(Ledger):
+    """A real ledger that writes down when it was asked."""
+
+    def __init__(self, calls):
+        super().__init__(NOISY, None, DELTA, None)
+        self.calls = calls
+
+    def charge(self, group, releases=1):
+        self.calls.append("count")
+        super().charge(group, releases)
+
+
+class Drawing(Shield):
+    """A real shield that writes down when it was asked."""
+
+    def __init__(self, calls):
+        super().__init__(NOISY, NoiseKey(b"k" * 32))
+        self.calls = calls
+
+    def protect(self, predictions, purpose, number):
+        self.calls.append("make")
+        return super().protect(predictions, purpose, number)
+
+
+class Storing(MemoryDisk):
+    """A disk that writes down when it was written to."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.calls = calls
+
+    def append(self, name, content):
+        self.calls.append("store")
+        super().append(name, content)
+
+
+@pytest.mark.parametrize("leave", [lambda guard: push(guard, 0), lambda guard: guard.trial(1, PREDICTIONS)])
+def test_a_release_is_counted_then_made_then_stored_and_only_then_handed_out(leave):
+    calls = []
+    guard = Guard(Drawing(calls), Counting(calls), store=ReleaseStore(Storing(calls)))
+    leave(guard)
+    calls.append("hand out")
+    assert calls == ["count", "make", "store", "hand out"]
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_refused_release_leaves_ledger_and_store_as_they_were(blind):
+    disk = MemoryDisk()
+    guard = noisy(disk, allowed=1, blind=blind)
+    push(guard, 0)
+    guard.trial(1, PREDICTIONS)
+    ledger, files = guard.ledger.state(), dict(disk.files)
+    for leave in (lambda: push(guard, BLOCKS), lambda: guard.trial(2, PREDICTIONS)):
+        with pytest.raises(PrivacyBudgetSpent, match="one more release of .* would spend epsilon"):
+            leave()
+        assert guard.ledger.state() == ledger
+        assert disk.files == files
+    push(guard, 1)
+
+
+def test_what_is_sent_again_is_no_new_release():
+    guard = noisy(allowed=1)
+    first, codes = push(guard, 0)
+    trial = guard.trial(1, PREDICTIONS)
+    for _ in range(3):
+        again, same_codes = push(guard, 0)
+        assert sent(again) == sent(first)
+        np.testing.assert_array_equal(same_codes, codes)
+        assert sent(guard.trial(1, PREDICTIONS)) == sent(trial)
+    assert guard.ledger.releases("block 0") == guard.ledger.releases(HELD_OUT) == 1
+
+
+def test_a_prediction_that_diverged_counts_as_released_but_is_not_stored():
+    """It counts before it makes, so an error may count too much, never too little."""
+    disk = MemoryDisk()
+    guard = noisy(disk)
+    with pytest.raises(TrainingDiverged):
+        push(guard, 0, np.full((3, 2), np.nan))
+    assert disk.files == {}
+    assert guard.ledger.releases("block 0") == 1
+
+
+def test_held_out_predictions_that_leave_as_they_are_are_not_counted():
+    guard = noisy(exact=True, allowed=1)
+    for epoch in (1, 2, 3):
+        trial = guard.trial(epoch, PREDICTIONS)
+        np.testing.assert_array_equal(trial.release.values, encode(PREDICTIONS))
+        assert trial.release.variance == 0.0
+    assert guard.ledger.releases(HELD_OUT) == 0
+    assert push(guard, 0)[0].release.variance == NOISY.variance
+
+
+def test_a_release_says_how_much_noise_is_on_it_and_no_two_have_the_same():
+    guard = noisy()
+    messages = [push(guard, step)[0] for step in range(20)] + [guard.trial(1, PREDICTIONS)]
+    assert {message.release.variance for message in messages} == {0.25}
+    assert len({message.release.values.tobytes() for message in messages}) == 21
+    noise = decode(np.stack([message.release.values for message in messages])) - PREDICTIONS
+    assert 0.3 < noise.std() < 0.7
+
+
+# Starting again
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_after_a_restart_the_same_step_leaves_as_the_same_bytes_even_if_the_prediction_differs(blind):
+    disk = MemoryDisk()
+    guard = noisy(disk, blind=blind, stamp=11)
+    first, codes = push(guard, 4)
+    trial = guard.trial(1, PREDICTIONS)
+    again = noisy(disk, blind=blind, stamp=12)
+    again.restore(None, block_of)
+    message, same_codes = push(again, 4, PREDICTIONS + 0.3)
+    assert sent(message) == sent(first)
+    np.testing.assert_array_equal(same_codes, codes)
+    assert sent(again.trial(1, PREDICTIONS + 0.3)) == sent(trial)
+    assert again.ledger.state() == guard.ledger.state()
+
+
+def test_a_budget_that_was_spent_stays_spent_after_a_restart():
+    disk = MemoryDisk()
+    guard = noisy(disk, allowed=2)
+    for step in (0, 3):
+        push(guard, step)
+    again = noisy(disk, allowed=2)
+    again.restore(None, block_of)
+    with pytest.raises(PrivacyBudgetSpent):
+        push(again, 6)
+    push(again, 1)
+
+
+def test_a_spent_budget_survives_that_its_releases_were_forgotten():
+    disk = MemoryDisk()
+    guard = noisy(disk, allowed=2)
+    for step in (0, 3):
+        push(guard, step)
+    guard.forget(3)
+    again = noisy(disk, allowed=2)
+    again.restore(None, block_of)
+    assert again.ledger.releases("block 0") == 2
+    with pytest.raises(PrivacyBudgetSpent):
+        push(again, 6)
+
+
+def test_a_guard_without_a_store_counts_on_from_its_saved_state():
+    guard = Guard(Shield(NOISY, NoiseKey(b"k" * 32)), Ledger(NOISY, None, DELTA, None))
+    push(guard, 0)
+    again = Guard(Shield(NOISY, NoiseKey(b"k" * 32)), Ledger(NOISY, None, DELTA, None))
+    again.restore(guard.state(), block_of)
+    assert again.ledger.state() == guard.ledger.state() == json.loads(guard.state())
+
+
+def test_uses_in_training_are_those_of_the_saved_state_and_releases_those_of_the_store():
+    """What was learned since the state was saved is learned again; what left has left."""
+    disk, noise = MemoryDisk(), GradientNoise(1.0, 8.0)
+    guard = noisy(disk, gradients=noise)
+    push(guard, 0)
+    guard.ledger.use("block 0", 3)
+    saved = guard.state()
+    push(guard, 3)
+    guard.ledger.use("block 0", 2)
+    guard.forget(0)
+    again = noisy(disk, gradients=noise)
+    again.restore(saved, block_of)
+    assert (again.ledger.uses("block 0"), again.ledger.releases("block 0")) == (3, 2)
+    without = noisy(disk, gradients=noise)
+    without.restore(None, block_of)
+    assert (without.ledger.uses("block 0"), without.ledger.releases("block 0")) == (0, 2)
+
+
+def test_counts_made_with_other_noise_are_refused():
+    disk = MemoryDisk()
+    push(noisy(disk), 0)
+    other = Mechanism("gaussian", 1.0, 0.25)
+    again = Guard(Shield(other, NoiseKey(b"k" * 32)), Ledger(other, None, DELTA, None), store=ReleaseStore(disk))
+    with pytest.raises(SettingsError, match="what was released so far had mechanism"):
+        again.restore(None, block_of)
+
+
+@pytest.mark.parametrize("torn", [0, 1, 40])
+def test_what_could_not_be_stored_is_not_handed_out(torn):
+    disk = MemoryDisk(writes_left=1, torn=torn)
+    guard = noisy(disk)
+    push(guard, 0)
+    with pytest.raises(PowerCut):
+        push(guard, 1)
+    again = noisy(disk.copy())
+    again.restore(None, block_of)
+    assert (again.ledger.releases("block 0"), again.ledger.releases("block 1")) == (1, 0)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32), st.booleans(), st.data())
+def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(seed, blind, data):
+    """A server that notes all it ever saw, and a party with 2 releases of each row to spend."""
+    disk, allowed = VirtualDisk(Random(seed)), 2
+    seen, step, life = {}, 0, 0
+    guard = noisy(disk, allowed=allowed, blind=blind)
+    for _ in range(data.draw(st.integers(1, 40))):
+        action = data.draw(st.sampled_from(["push", "push", "push", "trial", "forget", "die", "arm"]))
+        try:
+            match action:
+                case "push":
+                    at = data.draw(st.integers(max(0, step - 2), step))
+                    drift = data.draw(st.floats(-0.1, 0.1))
+                    message, codes = push(guard, at, PREDICTIONS + drift)
+                    assert seen.setdefault(("push", at), sent(message)) == sent(message)
+                    under = masks("browser").take_off_one(
+                        "push", "store", at, message.release.stamp, message.release.values
+                    )
+                    np.testing.assert_array_equal((under if blind else message.release.values).reshape(3, 2), codes)
+                    step = max(step, at + 1)
+                case "trial":
+                    epoch = data.draw(st.integers(1, 3))
+                    message = guard.trial(epoch, PREDICTIONS)
+                    assert seen.setdefault(("trial", epoch), sent(message)) == sent(message)
+                case "forget":
+                    guard.forget(step - 4)
+                case "arm":
+                    disk.arm(data.draw(st.integers(0, 2)))
+                case "die":
+                    raise Crashed
+        except PrivacyBudgetSpent:
+            pass
+        except Crashed:
+            disk.disarm()
+            life += 1
+            guard = noisy(disk, allowed=allowed, blind=blind, stamp=1 + life)
+            guard.restore(None, block_of)
+        released = {group_of(block): 0 for block in range(BLOCKS)} | {HELD_OUT: 0}
+        for kind, number in seen:
+            released[group_of(block_of(number)) if kind == "push" else HELD_OUT] += 1
+        for group, times in released.items():
+            assert times <= guard.ledger.releases(group) <= allowed
+
+
+# Masks
+
+
+def test_a_plain_release_has_no_stamp_and_a_blind_one_is_under_the_mask_of_its_stamp():
+    plain, codes = push(exact(), 0)
+    assert plain.release.stamp == 0
+    np.testing.assert_array_equal(plain.release.values, encode(PREDICTIONS))
+    blind, same_codes = push(exact(blind=True, stamp=9), 0)
+    assert blind.release.stamp == 9
+    np.testing.assert_array_equal(same_codes, codes)
+    assert not (blind.release.values == codes).any()
+    np.testing.assert_array_equal(masks("browser").take_off_one("push", "store", 0, 9, blind.release.values), codes)
+
+
+def test_a_blind_sum_opens_to_the_sum_and_a_plain_one_is_open():
+    mine, theirs = (push(exact(party, stamp=at, blind=True), 5) for party, at in (("store", 3), ("browser", 4)))
+    summed = mine[0].release.values + theirs[0].release.values
+    total = Total(5, summed, (5, 5), (3, 4))
+    np.testing.assert_array_equal(exact(blind=True).open_total(total), mine[1] + theirs[1])
+    assert not (summed == mine[1] + theirs[1]).any()
+    plain = Total(5, mine[1] + theirs[1], (5, 5))
+    np.testing.assert_array_equal(exact().open_total(plain), mine[1] + theirs[1])
+
+
+def test_a_blind_verdict_opens_to_the_sum():
+    guards = [exact(party, stamp=at, blind=True) for party, at in (("store", 3), ("browser", 4))]
+    trials = [guard.trial(2, PREDICTIONS) for guard in guards]
+    verdict = Verdict(2, trials[0].release.values + trials[1].release.values, (3, 4))
+    np.testing.assert_array_equal(guards[0].open_verdict(verdict), 2 * encode(PREDICTIONS))
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_gradient_is_always_under_a_mask_and_only_the_parties_take_it_off(blind):
+    values = np.array([[0.25], [-0.75]])
+    message = exact("store", stamp=6, blind=blind).gradient(3, values)
+    assert (message.step, message.release.stamp) == (3, 6)
+    assert not (message.release.values == encode(values)).any()
+    opened = exact("browser", stamp=8, blind=blind).open_gradient(message, "store")
+    np.testing.assert_array_equal(opened, values)
+    for wrong in (Gradient(4, message.release), Gradient(3, Release(message.release.values, 7))):
+        assert not (exact("browser").open_gradient(wrong, "store") == values).any()
+
+
+def test_without_masks_no_gradient_leaves_or_comes_and_no_blind_sum_opens():
+    guard = exact(masked=False, blind=True)
+    total = Total(0, np.zeros((3, 2), np.int64), (0, 0), (1, 1))
+    for broken in (
+        lambda: guard.gradient(0, np.zeros((1, 1))),
+        lambda: guard.open_gradient(Gradient(0, Release(np.zeros(1, np.int64), 5)), "store"),
+        lambda: guard.open_total(total),
+    ):
+        with pytest.raises(MessageRefused, match="masks of a run of processes") as refused:
+            broken()
+        assert refused.value.refusal is Refusal.MISMATCH
+
+
+# No way round
+
+
+def calls_in(path):
+    """Every call in a file: its line, and the name or the last attribute of what is called, with where it hangs."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name):
+                yield node.lineno, "", called.id
+            elif isinstance(called, ast.Attribute):
+                yield node.lineno, ast.unparse(called.value), called.attr
+
+
+def sources():
+    """All of the package but the benches, which try the protocol out with made up values."""
+    home = Path(fdml.__file__).parent
+    return {
+        str(path.relative_to(home)): path
+        for path in sorted(home.rglob("*.py"))
+        if not path.name.endswith("_pb2.py") and path.relative_to(home).parts[0] != "bench"
+    }
+
+
+def makers_of(kind):
+    """The files in which a message is made; patterns of `match` and the wire's own classes are no making."""
+    return {
+        name
+        for name, path in sources().items()
+        for _, owner, called in calls_in(path)
+        if called == kind and owner not in ("pb", "wire_pb2")
+    }
+
+
+PASSED_ON = {"exchange/wire.py", "server/coordinator.py", "server/matrix.py", "server/stored.py", "server/trials.py"}
+"""What comes off the line, and the server's own keeping of what came."""
+
+
+def test_only_a_guard_makes_a_release_of_something_new():
+    """The party's loop only brings back from its checkpoint what had left."""
+    assert makers_of("Release") == {"privacy/guard.py", "party/loop.py"} | PASSED_ON
+    loop = sources()["party/loop.py"].read_text(encoding="utf-8")
+    restoring = next(
+        node for node in ast.parse(loop).body if isinstance(node, ast.FunctionDef) and node.name == "_sent_of"
+    )
+    made = [line for line, _, called in calls_in(sources()["party/loop.py"]) if called == "Release"]
+    assert all(restoring.lineno <= line <= restoring.end_lineno for line in made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "makers"),
+    [
+        ("Push", {"privacy/guard.py", "party/loop.py", "exchange/wire.py"}),
+        ("Trial", {"privacy/guard.py", "exchange/wire.py"}),
+        ("Gradient", {"privacy/guard.py", "exchange/wire.py", "server/coordinator.py", "server/stored.py"}),
+    ],
+)
+def test_only_guard_outbox_and_wire_make_what_carries_predictions(kind, makers):
+    assert makers_of(kind) == makers
+
+
+def test_only_the_outbox_of_the_loop_makes_pushes_of_its_own():
+    tree = ast.parse(sources()["party/loop.py"].read_text(encoding="utf-8"))
+    outbox = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Outbox")
+    made = [line for line, _, called in calls_in(sources()["party/loop.py"]) if called == "Push"]
+    assert made
+    assert all(outbox.lineno <= line <= outbox.end_lineno for line in made)
+
+
+def test_only_the_loop_sends_and_only_what_the_worker_gave_it():
+    senders = {
+        (name, owner) for name, path in sources().items() for _, owner, called in calls_in(path) if called == "send"
+    }
+    assert senders == {("party/loop.py", "channel"), ("exchange/in_process.py", "self._exchange")}
+
+
+def test_trials_are_sent_only_as_the_guard_gives_them():
+    home = sources()
+    sent = [
+        ast.unparse(node.args[0])
+        for path in home.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "send_trial"
+    ]
+    assert sent
+    assert all(each.startswith("guard.trial(") for each in sent)
+
+
+RIGHT = """
+import numpy as np
+from fdml.exchange.channel import Channel
+from fdml.privacy.guard import Guard
+
+
+def leave(channel: Channel, guard: Guard, predictions: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> None:
+    push, _ = guard.push(0, 0, predictions)
+    channel.send(push)
+"""
+WRONG = {
+    "predictions": ("channel.send(push)", "channel.send(predictions)", '"ndarray[.*]"; expected "Push | Gradient | Stop"'),
+    "what is under the mask": ("push, _ =", "_, push =", '"ndarray[.*]"; expected "Push | Gradient | Stop"'),
+    "a push of predictions": (
+        "channel.send(push)",
+        "channel.send(type(push)(0, predictions))",
+        'Argument 2 to "Push" has incompatible type "ndarray[.*]"; expected "Release"',
+    ),
+    "a release of predictions": (
+        "channel.send(push)",
+        "channel.send(type(push)(0, type(push.release)(predictions)))",
+        'Argument 1 to "Release" has incompatible type "ndarray[.*]"',
+    ),
+}
+
+
+def checked(tmp_path_factory, text):
+    """What mypy says of a snippet, beside the project's own settings and cache."""
+    path = tmp_path_factory.mktemp("snippet") / "leaving.py"
+    path.write_text(text, encoding="utf-8")
+    root = Path(fdml.__file__).parents[1]
+    said, _, code = mypy.run(
+        [
+            "--config-file", str(root / "pyproject.toml"),
+            "--cache-dir", str(tmp_path_factory.getbasetemp().parent / "mypy"),
+            "--python-executable", sys.executable,
+            "--follow-imports", "silent",
+            str(path),
+        ]
+    )  # fmt: skip
+    return said, code
+
+
+@pytest.mark.slow
+def test_types_let_nothing_but_what_passed_the_guard_onto_a_channel(tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(Path(fdml.__file__).parents[1])
+    assert checked(tmp_path_factory, RIGHT) == ("Success: no issues found in 1 source file\n", 0)
+    for what, (before, after, message) in WRONG.items():
+        assert before in RIGHT
+        said, code = checked(tmp_path_factory, RIGHT.replace(before, after))
+        assert code == 1, what
+        begin, _, end = message.partition("[.*]")
+        assert any(begin in line and end in line for line in said.splitlines()), (what, said)
+
+
+def test_a_guard_has_no_other_way_out():
+    """Whoever adds a method here adds it to this list, and to what the tests above ask of it."""
+    public = {name for name, _ in inspect.getmembers(Guard, inspect.isfunction) if not name.startswith("_")}
+    assert public == {
+        "push", "trial", "gradient", "open_total", "open_verdict", "open_gradient", "forget", "state", "restore"
+    }  # fmt: skip
