@@ -78,6 +78,9 @@ class TrainingSettings(Settings):
     exchanges: PositiveInt | None = None
     """So many exchanges in the whole training, each of all rows, and `epochs` passes over them; the parties train
     alone up to the first. None exchanges block by block."""
+    value_bits: Literal[64, 32, 16] = 64
+    """Of a prediction on its way: 64 and 32 bits are exact for all purposes, 16 bits round to .002 and cut at 64
+    divided by the number of parties."""
     lookahead: NonNegativeInt = 1
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None

@@ -7,13 +7,18 @@ from fdml.errors import SettingsError
 from fdml.settings import (
     LOSSES_OF,
     DataSettings,
+    EvaluationSettings,
+    GradientGuardSettings,
+    GuardSettings,
     ModelSettings,
     PartySettings,
+    PrivacySettings,
     RunSettings,
     TrainingSettings,
     loss_for,
     read_party,
     read_run,
+    run_hash,
 )
 
 RUN = """
@@ -248,3 +253,175 @@ def test_settings_are_frozen(kind, key):
 def test_a_party_toml_needs_a_party_and_a_run():
     with pytest.raises(SettingsError, match="setting 'party' is missing"):
         PartySettings(run="run.toml", data={"path": "x.csv"})
+
+
+# Privacy.
+
+
+def test_the_designs_privacy_and_guard_are_read(write):
+    run_toml = read_run(write(RUN + '[privacy]\nlabels = "shared"\nserver = "plain"\n'))
+    assert run_toml.privacy == PrivacySettings()
+    guard = '[guard]\nclip = 2.0\nnoise = "gaussian"\nsigma = 8.0\nepsilon = 8.0\n'
+    party = read_party(write(PARTY + guard, "party.toml"))
+    assert party.guard == GuardSettings(clip=2.0, noise="gaussian", sigma=8.0, epsilon=8.0)
+    assert party.guard.delta == 1e-5
+
+
+def test_a_guard_with_noise_in_training_is_read(write):
+    guard = """
+[guard]
+clip = 3
+noise = "laplace"
+sigma = "auto"
+epsilon = 4
+delta = 1e-6
+evaluation = "exact"
+
+[guard.training]
+clip = 1
+sigma = 20
+"""
+    party = read_party(write(PARTY + guard, "party.toml"))
+    assert party.guard.training == GradientGuardSettings(clip=1.0, sigma=20.0)
+    assert (party.guard.sigma, party.guard.evaluation, party.guard.delta) == ("auto", "exact", 1e-6)
+
+
+def test_without_a_word_nothing_is_guarded_and_labels_are_shared():
+    assert PartySettings(party="a", run="run.toml", data={"path": "x.csv"}).guard == GuardSettings()
+    guard = GuardSettings()
+    assert (guard.clip, guard.noise, guard.sigma, guard.epsilon, guard.training) == (None, "none", None, None, None)
+    assert guard.evaluation == "guarded"
+    privacy = run().privacy
+    assert (privacy.labels, privacy.server, privacy.label_epsilon) == ("shared", "plain", 2.0)
+
+
+def test_a_clip_needs_no_noise():
+    assert GuardSettings(clip=2.0).noise == "none"
+
+
+NOISE = {"clip": 2.0, "noise": "gaussian", "sigma": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise": "none"}, 'guard.sigma is set but no noise; set guard.noise = "gaussian"'),
+        (
+            {"noise": "none", "sigma": None, "epsilon": 4.0},
+            'guard.epsilon is set but no noise; set guard.noise = "gaussian"',
+        ),
+        ({"clip": None}, "guard.noise protects only predictions of limited size; set guard.clip, 3.0 for one"),
+        ({"sigma": None}, 'guard.noise needs guard.sigma: a number, or "auto" with guard.epsilon as the budget'),
+        ({"sigma": "auto"}, 'guard.sigma = "auto" needs guard.epsilon, the budget to keep to'),
+        ({"clip": 0.0}, "setting 'clip' is 0.0: input should be greater than 0"),
+        ({"clip": float("inf")}, "setting 'clip' is inf: input should be a finite number"),
+        ({"sigma": -1.0}, "setting 'sigma' is -1.0: input should be greater than 0 or 'auto'"),
+        ({"sigma": "aut"}, "setting 'sigma' is 'aut': input should be a valid number or 'auto'"),
+        ({"epsilon": 0.0}, "setting 'epsilon' is 0.0: input should be greater than 0"),
+        ({"delta": 0.0}, "setting 'delta' is 0.0: input should be greater than 0"),
+        ({"delta": 1.0}, "setting 'delta' is 1.0: input should be less than 1"),
+        ({"noise": "uniform"}, "setting 'noise' is 'uniform': input should be 'none', 'gaussian' or 'laplace'"),
+        ({"evaluation": "open"}, "setting 'evaluation' is 'open': input should be 'guarded' or 'exact'"),
+        ({"training": {"clip": 1.0}}, "[training] setting 'sigma' is missing"),
+        ({"training": {"clip": 0.0, "sigma": 1.0}}, "[training] setting 'clip' is 0.0: input should be greater than 0"),
+        ({"epsilo": 4.0}, "unknown setting 'epsilo'; did you mean 'epsilon'?"),
+    ],
+)
+def test_a_guard_that_cannot_work_says_what_to_write(changes, message):
+    with pytest.raises(SettingsError) as caught:
+        GuardSettings(**{**NOISE, **changes})
+    assert str(caught.value) == message
+
+
+def test_an_error_of_the_guard_is_named_with_its_section(write):
+    with pytest.raises(SettingsError, match=r"party\.toml: \[guard\] guard\.sigma is set but no noise"):
+        read_party(write(PARTY + "[guard]\nsigma = 1.0\n", "party.toml"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("labels", "secret", "setting 'labels' is 'secret': input should be 'shared' or 'private'"),
+        ("server", "deaf", "setting 'server' is 'deaf': input should be 'plain' or 'blind'"),
+        ("label_epsilon", 0.0, "setting 'label_epsilon' is 0.0: input should be greater than 0 or 'off'"),
+        ("label_epsilon", "none", "setting 'label_epsilon' is 'none': input should be a valid number or 'off'"),
+    ],
+)
+def test_a_privacy_value_out_of_range_is_named_with_what_to_write(key, value, message):
+    with pytest.raises(SettingsError) as caught:
+        PrivacySettings(**{key: value})
+    assert str(caught.value) == message
+    assert PrivacySettings(label_epsilon="off").label_epsilon == "off"
+
+
+@pytest.mark.parametrize(
+    ("task", "loss", "named"), [("binary", "hinge", "hinge"), ("regression", None, "squared"), ("binary", None, None)]
+)
+def test_private_labels_need_a_loss_whose_gradient_tells_enough(task, loss, named):
+    chosen = {"task": task, "loss": loss, "privacy": {"labels": "private"}}
+    if named is None:
+        assert run(**chosen).privacy.labels == "private"
+        return
+    with pytest.raises(
+        SettingsError, match=rf'labels = "private" cannot train with loss \'{named}\'; it takes logistic or softmax'
+    ):
+        run(**chosen)
+    assert run(**{**chosen, "privacy": {"labels": "shared"}}).task == task
+
+
+def test_private_labels_and_few_exchanges_do_not_go_together():
+    with pytest.raises(
+        SettingsError,
+        match=r'labels = "private" leaves nothing to learn from between exchanges; leave training.exchanges',
+    ):
+        run(privacy={"labels": "private"}, training={"exchanges": 2})
+
+
+@pytest.mark.parametrize(("name", "value"), [("batches_per_block", 16), ("passes", 1), ("lookahead", 1)])
+def test_exchanges_take_the_place_of_how_blocks_are_exchanged(name, value):
+    """Even where the value is the one that stands there anyway: who writes it expects it to matter."""
+    with pytest.raises(
+        SettingsError, match=f"training.exchanges takes the place of training.{name}; leave one of them out"
+    ):
+        TrainingSettings(exchanges=3, **{name: value})
+
+
+@pytest.mark.parametrize("epochs", [1, 4])
+def test_exchanges_need_a_pass_before_and_between_them(epochs):
+    with pytest.raises(SettingsError) as caught:
+        TrainingSettings(exchanges=4, epochs=epochs)
+    assert str(caught.value) == (
+        f"4 exchanges need at least 5 epochs, there are {epochs}; raise epochs, or lower exchanges"
+    )
+    assert TrainingSettings(exchanges=4, epochs=5).exchanges == 4
+
+
+def test_there_is_an_exchange_or_none_are_counted():
+    with pytest.raises(SettingsError, match="setting 'exchanges' is 0: input should be greater than 0"):
+        TrainingSettings(exchanges=0)
+    assert TrainingSettings().exchanges is None
+
+
+def test_held_out_rows_are_judged_after_every_epoch_or_at_the_end():
+    assert [EvaluationSettings(when=when).when for when in ("epoch", "end", None)] == ["epoch", "end", None]
+    with pytest.raises(SettingsError, match="setting 'when' is 'never': input should be 'epoch' or 'end'"):
+        EvaluationSettings(when="never")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"server": "blind"}},
+        {"privacy": {"labels": "private"}},
+        {"privacy": {"label_epsilon": 1.0}},
+        {"training": {"exchanges": 2}},
+        {"evaluation": {"when": "end"}},
+    ],
+)
+def test_all_sides_must_agree_on_what_is_private(changes):
+    """A party that thinks the server blind may not join a run in which it is not."""
+    assert run_hash(run(**changes)) != run_hash(run())
+
+
+def test_how_a_party_guards_itself_is_its_own_affair():
+    assert "guard" not in RunSettings.model_fields

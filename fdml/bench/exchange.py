@@ -32,6 +32,8 @@ _WIDTH = 20
 _HELD_OUT = 0.01
 """Few rows, as judging them is no part of the line's cost."""
 _BLOCKS = (1, 4, 16, 64)
+_BLIND_AT = 16
+"""Batches per block at which a blind server is timed beside a plain one."""
 
 
 def run(progress: Progress, rounds: int = 5) -> Report:
@@ -42,11 +44,13 @@ def run(progress: Progress, rounds: int = 5) -> Report:
     with tempfile.TemporaryDirectory(prefix="fdml-exchange-") as folder:
         for batches in _BLOCKS:
             epochs = 3 if batches == 1 else 6
-            here, there = [], []
+            here, there, masked = [], [], []
             for turn in range(rounds):
                 progress(f"{batches} batches per block, round {turn + 1} of {rounds}")
                 here.append(_in_process(X, labels, batches, epochs))
                 there.append(_over_grpc(Path(folder), X, labels, batches, epochs))
+                if batches == _BLIND_AT:
+                    masked.append(_over_grpc(Path(folder), X, labels, batches, epochs, server="blind"))
             updates = (epochs - 1) * _ROWS * (1 - _HELD_OUT) / 100
             steps = updates / batches
             added = [1e6 * (a - b) / updates for a, b in zip(there, here, strict=True)]
@@ -57,6 +61,10 @@ def run(progress: Progress, rounds: int = 5) -> Report:
                 row(f"{name}, gRPC with TLS: added per step", [each * batches for each in added], "us"),
                 row(f"{name}, gRPC with TLS: added per batch", added, "us"),
             ]
+            if masked:
+                results.append(row(f"{name}, blind server: exchanges", [steps / each for each in masked], "per second"))
+                slower = [a / b for a, b in zip(masked, there, strict=True)]
+                ratios[f"{name} blind/plain server time"] = spread(slower)
             ratios[f"{name} gRPC/in-process time"] = spread([a / b for a, b in zip(there, here, strict=True)])
         progress("restart of a server with 1,000,000 rows and 8 parties")
         results.append(row("server ready again, 1 M rows x 8 parties", _restarts(Path(folder)), "seconds"))
@@ -84,11 +92,18 @@ def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], batches: int,
     return kept[-1].seconds - kept[0].seconds
 
 
-def _over_grpc(folder: Path, X: NDArray[np.float32], labels: NDArray[np.int64], batches: int, epochs: int) -> float:
+def _over_grpc(
+    folder: Path,
+    X: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    batches: int,
+    epochs: int,
+    server: str = "plain",
+) -> float:
     home = folder / "run"
     settings_text = (
         f'[training]\nepochs = {epochs}\nbatches_per_block = {batches}\nlearning_rate = "auto"\n'
-        f"[evaluation]\nholdout = {_HELD_OUT}"
+        f'[evaluation]\nholdout = {_HELD_OUT}\n[privacy]\nserver = "{server}"'
     )
     write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
     with running(home, [f"p{at}" for at in range(_PARTIES)]) as cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from fdml.bench.measure import Progress, Report
 from fdml.errors import MissingExtra, SettingsError
@@ -24,10 +25,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "blocks": Benchmark("fdml.bench.blocks", ("rows",)),
     "kill": Benchmark("fdml.bench.kill", ("first", "seeds")),
     "protocol": Benchmark("fdml.bench.protocol", ("first", "seeds")),
+    "noise": Benchmark("fdml.bench.noise", ("seeds", "plot")),
 }
 
 
-def run_benchmark(name: str, progress: Progress, **options: int | None) -> Report:
+def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -> Report:
     """Run a benchmark by its name; `progress` is told in a few words how far it is. None leaves an option alone."""
     if name not in BENCHMARKS:
         raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fdml.data.disk import Disk
 from fdml.data.rows import DenseRows, Rows
 from fdml.data.schedule import Schedule, schedule_of
+from fdml.exchange.fixed_point import GRIDS
 from fdml.exchange.messages import Gradient, Labels, Push, Stop, Stopped, Total
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.loop import Homework, Worker
@@ -99,6 +100,7 @@ class Case:
             batch_size=batch,
             batches_per_block=per_block,
             passes=random.choice((1, 1, 2)),
+            value_bits=random.choice((64, 64, 32, 16)),
             lookahead=random.randint(0, 2),
             staleness=random.randint(0, 3),
             seed=random.randrange(1000),
@@ -163,11 +165,14 @@ class Case:
         """A party's guard in one of its starts; without a disk nothing is stored."""
         blind = self.settings.privacy.server == "blind"
         masks = self.masks(party, stamp)
+        grid, parties = GRIDS[self.settings.training.value_bits], len(self.settings.parties)
         if party not in self.allowed:
-            return Guard(Shield(NO_NOISE), Ledger(NO_NOISE, None, _DELTA, None), masks=masks, blind=blind)
+            return Guard(
+                Shield(NO_NOISE, None, grid, parties), Ledger(NO_NOISE, None, _DELTA, None), masks=masks, blind=blind
+            )
         budget = epsilon_of(_NOISY, self.allowed[party], _DELTA)
         return Guard(
-            Shield(_NOISY, NoiseKey(party.encode() * 32)),
+            Shield(_NOISY, NoiseKey(party.encode() * 32), grid, parties),
             Ledger(_NOISY, None, _DELTA, budget),
             masks=masks,
             blind=blind,

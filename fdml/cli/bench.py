@@ -15,14 +15,19 @@ from fdml.cli.output import aside, check_writable, say, shown, write_json
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many runs with random faults (kill, protocol).")] = None,
-    first: Annotated[int | None, typer.Option(min=0, help="The first seed of these.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise).")
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
     rows: Annotated[int | None, typer.Option(min=1000, help="How many rows (blocks).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figures to this PNG file (noise).")] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
-    check_writable(json)
-    report = run_benchmark(name, lambda line: aside.print(line, highlight=False), seeds=seeds, first=first, rows=rows)
+    check_writable(json, plot)
+    report = run_benchmark(
+        name, lambda line: aside.print(line, highlight=False), seeds=seeds, first=first, rows=rows, plot=plot
+    )
     say(report.question)
     shown.print(_results(report))
     if report.ratios:
@@ -43,8 +48,9 @@ def _results(report: Report) -> Table:
 
 def _ratios(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("ratio", "median", "min", "max"):
-        table.add_column(heading, justify="left" if heading == "ratio" else "right")
+    for heading in ("ratio or gain", "median", "min", "max"):
+        table.add_column(heading, justify="left" if heading == "ratio or gain" else "right")
     for name, spread in report.as_json()["ratios"].items():
-        table.add_row(name, *(f"{spread[key]:.2f}" for key in ("median", "min", "max")))
+        digits = 2 if max(abs(spread["min"]), abs(spread["max"])) >= 0.1 else 4
+        table.add_row(name, *(f"{spread[key]:.{digits}f}" for key in ("median", "min", "max")))
     return table

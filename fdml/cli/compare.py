@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -9,10 +12,11 @@ import typer
 
 from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, say, shown, write_json
 from fdml.errors import SettingsError
+from fdml.privacy.ledger import Ledger
 from fdml.run import compare as schemes
 from fdml.run.compare import workload
 from fdml.run.sources import contenders, from_data_file, from_run_file
-from fdml.settings import DataSettings, Kind, Task, TrainingSettings
+from fdml.settings import DataSettings, GuardSettings, Kind, Task, TrainingSettings, read_party, read_run
 from fdml.watch.history import METRIC_OF
 from fdml.watch.plots import draw_comparison
 from fdml.watch.terminal import epochs_shown
@@ -52,11 +56,13 @@ def compare(
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
 
-    Everything is read into this process, so it needs all parties' data in one place.
+    Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
+    passes each party's guard, and the epsilon that a run of it would spend is printed.
     """
     check_writable(json, plot)
     if source.suffix == ".toml":
         problem, chosen, first = from_run_file(source)
+        chosen = [replace(each, guards=_guards(source)) for each in chosen]
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_listed(ignore))
         problem = from_data_file(data, groups, _task(task), holdout, seed)
@@ -65,17 +71,38 @@ def compare(
         first = seed
     some = range(first, first + seeds)
     metric = METRIC_OF[problem.code.task]
+    ledgers: list[Mapping[str, Ledger]] = []
     with epochs_shown(aside, workload(problem, chosen, some), "training") as listener:
-        curves = schemes.compare(problem, chosen, some, listener)
+        curves = schemes.compare(problem, chosen, some, listener, lambda outcome: ledgers.append(outcome.ledgers))
     say(
         f"{source}: {problem.code.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}"
     )
     shown.print(comparison_table(curves, metric))
+    if any(each.guards for each in chosen):
+        for line in _spent(ledgers):
+            say(line)
     write_json(json, comparison_json(curves, metric, {"data": str(source), "task": problem.code.task, "seeds": seeds}))
     if plot is not None:
         draw_comparison(curves, metric, plot)
         aside.print(f"plots drawn to {plot}", highlight=False)
+
+
+def _guards(run: Path) -> dict[str, GuardSettings]:
+    """Of the parties that protect anything."""
+    parties = {name: read_party(run.parent / name / "party.toml") for name in read_run(run).parties}
+    return {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
+
+
+def _spent(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:
+    """What each party spends in one run; where the runs differ, in the worst."""
+    for party in runs[0]:
+        ledger = max((ledgers[party] for ledgers in runs), key=lambda each: each.worst()[1])
+        epsilon = ledger.worst()[1]
+        if math.isinf(epsilon):
+            yield f"{party} has no noise: no epsilon"
+        else:
+            yield f"{party} spends epsilon {epsilon:.2f} at delta {ledger.delta:g} in a run; it covers {ledger.scope}"
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.exchange import wire_pb2 as pb
-from fdml.exchange.fixed_point import Codes
+from fdml.exchange.fixed_point import GRIDS, Codes
 from fdml.exchange.messages import (
     Accepted,
     Finished,
@@ -35,6 +35,7 @@ from fdml.exchange.messages import (
 )
 
 _HASH_BYTES = 32
+_TYPES = {grid.bits // 8: grid.dtype for grid in GRIDS.values()}
 _FIGURES = ("train_loss", "test_loss", "test_metric")
 _MOST_STEPS = 2**53
 
@@ -74,13 +75,13 @@ def encode_from_server(message: FromServer) -> bytes:
             envelope = pb.FromServer(accepted=pb.Accepted(count=count))
         case Total(step, values, made_at, stamps, variance):
             envelope = pb.FromServer(
-                total=pb.Total(step=step, codes=_codes_out(values), made_at=made_at, stamps=stamps, variance=variance)
+                total=pb.Total(step=step, made_at=made_at, stamps=stamps, variance=variance, **_values_out(values))
             )
         case Gradient():
             envelope = pb.FromServer(gradient=_gradient_out(message))
         case Verdict(epoch, values, stamps, variance):
             envelope = pb.FromServer(
-                verdict=pb.Verdict(epoch=epoch, codes=_codes_out(values), stamps=stamps, variance=variance)
+                verdict=pb.Verdict(epoch=epoch, stamps=stamps, variance=variance, **_values_out(values))
             )
         case Stopped(party, step):
             envelope = pb.FromServer(stopped=pb.Stopped(party=party, step=step))
@@ -122,17 +123,23 @@ def invalid(what: str) -> MessageRefused:
 
 
 def _codes_out(values: Codes) -> bytes:
-    return np.ascontiguousarray(values, dtype="<i8").tobytes()
+    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()
 
 
-def _codes_in(raw: bytes) -> Codes:
-    if len(raw) % 8:
-        raise invalid(f"predictions of {len(raw)} bytes, which is no whole number of int64")
-    return np.frombuffer(raw, dtype="<i8").astype(np.int64, copy=False)
+def _codes_in(raw: bytes, width: int = 8) -> Codes:
+    if width not in _TYPES:
+        raise invalid(f"predictions of {width} bytes each; it takes {', '.join(map(str, _TYPES))}")
+    if len(raw) % width:
+        raise invalid(f"predictions of {len(raw)} bytes, which is no whole number of int{8 * width}")
+    return np.frombuffer(raw, _TYPES[width].newbyteorder("<")).astype(_TYPES[width], copy=False)
 
 
 def _release_out(release: Release) -> dict[str, Any]:
-    return {"codes": _codes_out(release.values), "stamp": release.stamp, "variance": release.variance}
+    return {"stamp": release.stamp, "variance": release.variance, **_values_out(release.values)}
+
+
+def _values_out(values: Codes) -> dict[str, Any]:
+    return {"codes": _codes_out(values), "width": values.dtype.itemsize}
 
 
 def _gradient_out(message: Gradient) -> pb.Gradient:
@@ -140,7 +147,7 @@ def _gradient_out(message: Gradient) -> pb.Gradient:
 
 
 def _release_in(content: pb.Push | pb.Trial) -> Release:
-    return Release(_codes_in(content.codes), content.stamp, _variance_in(content.variance))
+    return Release(_codes_in(content.codes, content.width), content.stamp, _variance_in(content.variance))
 
 
 def _gradient_in(content: pb.Gradient) -> Gradient:
@@ -207,14 +214,14 @@ _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
     "accepted": lambda content: Accepted(content.count),
     "total": lambda content: Total(
         content.step,
-        _codes_in(content.codes),
+        _codes_in(content.codes, content.width),
         tuple(content.made_at),
         tuple(content.stamps),
         _variance_in(content.variance),
     ),
     "gradient": _gradient_in,
     "verdict": lambda content: Verdict(
-        content.epoch, _codes_in(content.codes), tuple(content.stamps), _variance_in(content.variance)
+        content.epoch, _codes_in(content.codes, content.width), tuple(content.stamps), _variance_in(content.variance)
     ),
     "stopped": lambda content: Stopped(content.party, content.step),
     "waiting": lambda content: Waiting(tuple(content.parties)),

@@ -33,16 +33,18 @@ class Labels(_message.Message):
     def __init__(self, outputs: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("step", "codes", "stamp", "variance")
+    __slots__ = ("step", "codes", "stamp", "variance", "width")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     stamp: int
     variance: float
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ..., variance: _Optional[float] = ...) -> None: ...
+    width: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Gradient(_message.Message):
     __slots__ = ("step", "codes", "stamp")
@@ -67,16 +69,18 @@ class Kept(_message.Message):
     def __init__(self, step: _Optional[int] = ...) -> None: ...
 
 class Trial(_message.Message):
-    __slots__ = ("epoch", "codes", "stamp", "variance")
+    __slots__ = ("epoch", "codes", "stamp", "variance", "width")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     codes: bytes
     stamp: int
     variance: float
-    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ..., variance: _Optional[float] = ...) -> None: ...
+    width: int
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamp: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Metrics(_message.Message):
     __slots__ = ("epoch", "seconds", "train_loss", "test_loss", "test_metric")
@@ -135,30 +139,34 @@ class Accepted(_message.Message):
     def __init__(self, count: _Optional[int] = ...) -> None: ...
 
 class Total(_message.Message):
-    __slots__ = ("step", "codes", "made_at", "stamps", "variance")
+    __slots__ = ("step", "codes", "made_at", "stamps", "variance", "width")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     MADE_AT_FIELD_NUMBER: _ClassVar[int]
     STAMPS_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     made_at: _containers.RepeatedScalarFieldContainer[int]
     stamps: _containers.RepeatedScalarFieldContainer[int]
     variance: float
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., made_at: _Optional[_Iterable[int]] = ..., stamps: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ...) -> None: ...
+    width: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., made_at: _Optional[_Iterable[int]] = ..., stamps: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("epoch", "codes", "stamps", "variance")
+    __slots__ = ("epoch", "codes", "stamps", "variance", "width")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     STAMPS_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     codes: bytes
     stamps: _containers.RepeatedScalarFieldContainer[int]
     variance: float
-    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamps: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ...) -> None: ...
+    width: int
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., stamps: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Stopped(_message.Message):
     __slots__ = ("party", "step")

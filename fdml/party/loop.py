@@ -218,13 +218,17 @@ class Worker:
         visit = homework.schedule.visit(self.step)
         sent = self._outbox.take(self.step)
         labels = homework.labels[visit.start : visit.stop]
+        released, believed = None, 1.0
         if isinstance(answer, Gradient):
             scores, labels = self._undone(answer, sent)
-            believed = 1.0
         else:
-            scores, believed = self._scores(answer, sent)
+            self._check_fresh(answer)
+            total = self._guard.open_total(answer).reshape(sent.codes.shape)
+            released = decode(total)
             if homework.lead == homework.party:
-                yield self._guard.gradient(self.step, homework.loss.gradient(scores, labels))
+                yield self._guard.gradient(self.step, homework.loss.gradient(released, labels))
+            others = decode(total - sent.codes)
+            scores, believed = self._scores(others, answer.variance - sent.release.variance, sent.own)
         passes = homework.schedule.passes_at(self.step)
         if self._may_use(visit, passes):
             for turn in range(passes):
@@ -232,24 +236,23 @@ class Worker:
                 self.model.learn(homework.rows, lesson._replace(echo=believed * homework.echo))
         self.step += 1
         yield from self._push_ahead()
-        if homework.watch_loss:  # after the push, so that nobody waits for it
-            self._add_loss(visit, scores)
+        if homework.watch_loss and released is not None:  # after the push, so that nobody waits for it
+            self._add_loss(visit, released)
 
-    def _scores(self, total: Total, sent: Sent) -> tuple[Floats, float]:
-        """The scores a total means, with the party's own part exact, and by what they were multiplied.
+    def _scores(self, others: Floats, noise: float, own: Floats) -> tuple[Floats, float]:
+        """The scores that the others' predictions mean, the party's own part exact, and by what they were multiplied.
 
-        Noise that is exchanged once and used for many passes would pull every pass the
-        same way, so it is read with care; noise that is new in every step averages out.
+        The exact part stays here: gradients and losses that others are told of are made
+        from what was released. Noise that is exchanged once and used for many passes would
+        pull every pass the same way, so it is read with care; noise that is new in every
+        step averages out.
         """
-        self._check_fresh(total)
-        others = decode(self._guard.open_total(total).reshape(sent.codes.shape) - sent.codes)
         if not self._homework.schedule.stretches:
-            return (others + sent.own).astype(sent.own.dtype), 1.0
-        noise = max(0.0, total.variance - sent.release.variance)
-        reading = read_noisy(others, noise, self._homework.rows)
-        self._last = Last(reading.values, sent.own, reading.variance)
+            return (others + own).astype(own.dtype), 1.0
+        reading = read_noisy(others.astype(np.float64), max(0.0, noise), self._homework.rows)
+        self._last = Last(reading.values, own, reading.variance)
         believed = trust(reading.variance) if self._homework.loss.has_odds else 1.0
-        return (believed * (reading.values + sent.own)).astype(sent.own.dtype), believed
+        return (believed * (reading.values + own)).astype(own.dtype), believed
 
     def estimate(self) -> tuple[Floats, float] | None:
         """Where exchanges are few: what the sum of all predictions of the training rows should be by now.
@@ -308,6 +311,7 @@ class Worker:
             self.model.learn(homework.rows, lesson._replace(echo=1.0))
 
     def _add_loss(self, visit: Visit, scores: Floats) -> None:
+        """Of scores as they were released: the sum is told to others."""
         homework = self._homework
         values = homework.loss.value(scores, homework.labels[visit.start : visit.stop])
         first = (self.step - 1) % homework.schedule.blocks == 0

@@ -2,7 +2,7 @@
 
 A mask is a stream of AES-CTR under a key of the group, the party, its start
 (the stamp) and the purpose, with the step as the nonce. It is added in the ring
-of int64, so masks of several parties add up as the values do.
+of the values' type, so masks of several parties add up as the values do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from fdml.exchange.fixed_point import Codes
 Purpose = Literal["push", "trial", "gradient"]
 _NONCE_HALF = 8
 _STAMP_BYTES = 8
-_CODE_BYTES = 8
 
 
 class Masks:
@@ -36,7 +35,7 @@ class Masks:
 
     def put_on(self, purpose: Purpose, number: int, codes: Codes) -> Codes:
         """Codes under this party's mask of a step or epoch; each number takes one value only in a start."""
-        return codes + self._mask(purpose, self._party, self.stamp, number, codes.size).reshape(codes.shape)
+        return codes + self._mask(purpose, self._party, self.stamp, number, codes)
 
     def take_off(self, purpose: Purpose, numbers: Sequence[int], stamps: Sequence[int], codes: Codes) -> Codes:
         """A sum without the masks of its parts, which were made at these numbers; one below 0 never came."""
@@ -48,21 +47,23 @@ class Masks:
         plain = codes.copy()
         for party, number, stamp in zip(self._parties, numbers, stamps, strict=True):
             if number >= 0:
-                plain -= self._mask(purpose, party, stamp, number, codes.size).reshape(codes.shape)
+                plain -= self._mask(purpose, party, stamp, number, codes)
         return plain
 
     def take_off_one(self, purpose: Purpose, party: str, number: int, stamp: int, codes: Codes) -> Codes:
         """One party's values without its mask."""
-        return codes - self._mask(purpose, party, stamp, number, codes.size).reshape(codes.shape)
+        return codes - self._mask(purpose, party, stamp, number, codes)
 
     def take_off_own(self, purpose: Purpose, number: int, stamp: int, codes: Codes) -> Codes:
         """What this party put on in the start of that stamp."""
         return self.take_off_one(purpose, self._party, number, stamp, codes)
 
-    def _mask(self, purpose: Purpose, party: str, stamp: int, number: int, size: int) -> Codes:
+    def _mask(self, purpose: Purpose, party: str, stamp: int, number: int, like: Codes) -> Codes:
+        """A mask of the same shape and type, so that adding it wraps around as the type does."""
         stream = self._stream(purpose, party, stamp)
         stream.reset_nonce(number.to_bytes(_NONCE_HALF, "big") + bytes(_NONCE_HALF))
-        return np.frombuffer(stream.update(bytes(_CODE_BYTES * size)), "<i8").astype(np.int64, copy=False)
+        mask = np.frombuffer(stream.update(bytes(like.nbytes)), like.dtype.newbyteorder("<"))
+        return mask.astype(like.dtype, copy=False).reshape(like.shape)
 
     def _new_stream(self, purpose: Purpose, party: str, stamp: int) -> CipherContext:
         told = f"{purpose} {party}".encode() + stamp.to_bytes(_STAMP_BYTES, "big")

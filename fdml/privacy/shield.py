@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import TrainingDiverged
-from fdml.exchange.fixed_point import FRACTION_BITS, LARGEST, LARGEST_CODE, Codes, encode
+from fdml.exchange.fixed_point import WIDE, Codes, Grid, encode
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 
@@ -22,26 +22,43 @@ class Shield:
     the rounded sum of both, so no bit of a prediction shows in low digits.
     """
 
-    def __init__(self, mechanism: Mechanism, key: NoiseKey | None = None) -> None:
+    def __init__(self, mechanism: Mechanism, key: NoiseKey | None = None, grid: Grid = WIDE, parties: int = 1) -> None:
         self.mechanism = mechanism
         self._key = key
+        self._grid = grid
+        self._parties = parties
 
     def protect(self, predictions: Predictions, purpose: str, number: int) -> Codes:
         """Predictions `(rows, outputs)` as codes; the noise is that of this purpose and number."""
-        _check_numbers(predictions)
-        limited = predictions if np.isinf(self.mechanism.clip) else self._clipped(predictions)
-        codes = encode(limited)
+        limited = self._limited(predictions)
+        if not np.isinf(self.mechanism.clip):
+            limited = self._clipped(limited)
         if self.mechanism.noise == "none" or self._key is None:
-            return codes
-        noise = self._noise(self._key, f"release {purpose}", number, codes.size)
-        room = np.clip(noise, -LARGEST / 2, LARGEST / 2)
-        codes = codes + encode(room).reshape(codes.shape)
-        return np.clip(codes, -LARGEST_CODE, LARGEST_CODE)
+            return encode(limited, self._grid)
+        noise = self._noise(self._key, f"release {purpose}", number, limited.size).reshape(limited.shape)
+        step = 2.0**-self._grid.fraction_bits
+        on_grid = np.rint(limited / step) + np.rint(noise / step)
+        most = float(self._grid.largest_code(self._parties))
+        codes: Codes = np.clip(on_grid, -most, most).astype(self._grid.dtype)
+        return codes
+
+    def _limited(self, predictions: Predictions) -> Predictions:
+        """The predictions if they are numbers that can travel; where the grid saturates they are made so."""
+        largest = np.abs(predictions).max(initial=0.0)
+        bound = self._grid.largest(self._parties)
+        if largest <= bound:
+            return predictions
+        if self._grid.saturates and np.isfinite(largest):
+            return np.clip(predictions, -bound, bound)
+        raise TrainingDiverged(
+            f"a local prediction is {largest:g}, past the {bound:g} that can be exchanged: training has "
+            f"diverged; lower learning_rate, raise echo towards the number of parties, or scale the features"
+        )
 
     def _clipped(self, predictions: Predictions) -> NDArray[np.float64]:
         """No row longer than the clip; a step of the grid less, so that rounding makes none longer."""
         outputs = predictions.shape[1]
-        bound = max(0.0, self.mechanism.clip - outputs * 2.0**-FRACTION_BITS)
+        bound = max(0.0, self.mechanism.clip - outputs * 2.0**-self._grid.fraction_bits)
         wide = predictions.astype(np.float64)
         order = 1 if self.mechanism.noise == "laplace" else 2
         length = np.linalg.norm(wide, ord=order, axis=1, keepdims=True)
@@ -53,12 +70,3 @@ class Shield:
             return self.mechanism.sigma * key.normals(purpose, number, size)
         both = np.log(key.uniforms(purpose, number, 2 * size))
         return self.mechanism.sigma * (both[:size] - both[size:])
-
-
-def _check_numbers(predictions: Predictions) -> None:
-    largest = np.abs(predictions).max(initial=0.0)
-    if not largest <= LARGEST:  # also when it is not a number
-        raise TrainingDiverged(
-            f"a local prediction is {largest:g}, past the {LARGEST:g} that can be exchanged: training has "
-            f"diverged; lower learning_rate, raise echo towards the number of parties, or scale the features"
-        )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from fdml.data.rows import width
+from fdml.errors import SettingsError
 from fdml.run.calibration import calibrate
 from fdml.run.evaluate import history, mean_loss, metric
 from fdml.run.problem import Problem
 from fdml.run.simulate import Outcome, Plan, joint_score, simulate
-from fdml.settings import ModelSettings, TrainingSettings
+from fdml.settings import GuardSettings, ModelSettings, TrainingSettings
 from fdml.watch.events import Listener
 from fdml.watch.history import SCHEMES, Curve, EpochRecord, Scheme, mean_records
 
@@ -23,15 +24,25 @@ class Contender:
     training: TrainingSettings
     models: Mapping[str, ModelSettings]
     """One per party; the pooled scheme trains the label party's."""
+    guards: Mapping[str, GuardSettings] = field(default_factory=dict)
+    """Of the parties that protect what they release, which they do in joint training alone."""
 
 
 def compare(
-    problem: Problem, contenders: Sequence[Contender], seeds: Sequence[int], listener: Listener | None = None
+    problem: Problem,
+    contenders: Sequence[Contender],
+    seeds: Sequence[int],
+    listener: Listener | None = None,
+    joined: Callable[[Outcome], None] | None = None,
 ) -> list[Curve]:
-    """Train every contender under every scheme, once per seed."""
+    """Train every contender under every scheme, once per seed; `joined` gets what each joint training leaves behind.
+
+    Guards and `training.exchanges` limit what leaves a party, so they bind joint
+    training only. Its figures are of the exact sum of predictions in any case.
+    """
     results = []
     for contender in contenders:
-        runs = [_one_seed(problem.shuffled(seed), contender, seed, listener) for seed in seeds]
+        runs = [_one_seed(problem.shuffled(seed), contender, seed, listener, joined) for seed in seeds]
         results += [
             Curve(contender.name, scheme, mean_records([run[scheme] for run in runs]))
             for scheme in SCHEMES
@@ -41,10 +52,10 @@ def compare(
 
 
 def workload(problem: Problem, contenders: Sequence[Contender], seeds: Sequence[int]) -> int:
-    """How many `EpochDone` events a comparison will send."""
-    parties = len(problem.train.parts)
-    trainings = len(_trainable(problem)) + 1 + parties
-    return sum(trainings * contender.training.epochs * len(seeds) for contender in contenders)
+    """How many `EpochDone` events a comparison will send, if no budget ends a training early."""
+    apart, parties = len(_trainable(problem)) + 1, len(problem.train.parts)
+    trainings = [contender.training for contender in contenders]
+    return len(seeds) * sum(apart * each.epochs + parties * (each.exchanges or each.epochs) for each in trainings)
 
 
 def _trainable(problem: Problem) -> list[str]:
@@ -52,11 +63,16 @@ def _trainable(problem: Problem) -> list[str]:
 
 
 def _one_seed(
-    problem: Problem, contender: Contender, seed: int, listener: Listener | None
+    problem: Problem,
+    contender: Contender,
+    seed: int,
+    listener: Listener | None,
+    joined: Callable[[Outcome], None] | None,
 ) -> dict[Scheme, list[EpochRecord]]:
+    apart = contender.training.model_copy(update={"seed": seed, "exchanges": None})
+
     def run(part: Problem, models: Mapping[str, ModelSettings]) -> Outcome:
-        training = contender.training.model_copy(update={"seed": seed})
-        plan = Plan(training, models, part.label_party, part.loss, part.code.outputs)
+        plan = Plan(apart, models, part.label_party, part.loss, part.code.outputs)
         return simulate(plan, part.train, keep_epochs=True, listener=listener)
 
     alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
@@ -66,8 +82,34 @@ def _one_seed(
         results["alone"] = history(problem.only(problem.label_party), alone[problem.label_party])
     results["late fusion"] = _fused(problem, alone)
     results["pooled"] = history(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
-    results["joint"] = history(problem, run(problem, contender.models))
+    plan = joint_plan(problem, contender, seed)
+    outcome = simulate(plan, problem.train, keep_epochs=True, listener=listener)
+    if joined is not None:
+        joined(outcome)
+    results["joint"] = _joint_history(problem, plan, outcome)
     return results
+
+
+def joint_plan(problem: Problem, contender: Contender, seed: int) -> Plan:
+    """The joint training of a contender."""
+    training = contender.training.model_copy(update={"seed": seed})
+    return Plan(
+        training, contender.models, problem.label_party, problem.loss, problem.code.outputs, guards=contender.guards
+    )
+
+
+def _joint_history(problem: Problem, plan: Plan, outcome: Outcome) -> list[EpochRecord]:
+    """As of every training; where exchanges are few, an epoch is as many passes as were done by then."""
+    records = history(problem, outcome)
+    if not records:
+        raise SettingsError(
+            "a party's budget is spent before the first epoch has ended, so there is no joint model to compare; "
+            "set more noise or a larger guard.epsilon"
+        )
+    schedule = plan.schedule(len(problem.train))
+    if not schedule.stretches:
+        return records
+    return [replace(each, epoch=schedule.alone + sum(schedule.stretches[: each.epoch])) for each in records]
 
 
 def _fused(problem: Problem, alone: Mapping[str, Outcome]) -> list[EpochRecord]:

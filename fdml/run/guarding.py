@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fdml.data.disk import Disk
 from fdml.data.schedule import Schedule
 from fdml.errors import SettingsError
+from fdml.exchange.fixed_point import WIDE, Grid
 from fdml.party.private_steps import PrivateSteps
 from fdml.privacy.calibrate import releases_within, sigma_for
 from fdml.privacy.guard import NO_NOISE, Guard
@@ -22,6 +23,8 @@ from fdml.settings import GuardSettings
 
 _KEY = "noise-key"
 _KEY_BYTES = 32
+_TAIL = 6.0
+"""So many sigma of noise should travel uncut; cutting more would spoil the sums."""
 
 
 def mechanism_of(guard: GuardSettings, schedule: Schedule) -> Mechanism:
@@ -58,6 +61,8 @@ def guard_for(
     schedule: Schedule,
     key: NoiseKey,
     *,
+    grid: Grid = WIDE,
+    parties: int = 1,
     masks: Masks | None = None,
     blind: bool = False,
     disk: Disk | None = None,
@@ -70,12 +75,18 @@ def guard_for(
             f"guard.epsilon {settings.epsilon:g} does not allow a single release with clip {mechanism.clip:g} and "
             f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see `fdml plan --epsilon {settings.epsilon:g}`'
         )
+    reach = mechanism.clip + _TAIL * mechanism.sigma
+    if noisy and reach > grid.largest(parties):
+        raise SettingsError(
+            f"noise of sigma {mechanism.sigma:g} reaches {reach:g}, and {grid.bits} bits hold no more than "
+            f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
+        )
     gradients = None if settings.training is None else gradients_of(settings)
-    shield = Shield(mechanism, key if noisy else None)
+    shield = Shield(mechanism, key if noisy else None, grid, parties)
     return Guard(
         shield,
         Ledger(mechanism, gradients, settings.delta, settings.epsilon),
-        held_out=Shield(NO_NOISE) if settings.evaluation == "exact" else None,
+        held_out=Shield(NO_NOISE, None, grid, parties) if settings.evaluation == "exact" else None,
         masks=masks,
         blind=blind,
         store=ReleaseStore(disk) if noisy and disk is not None else None,

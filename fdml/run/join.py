@@ -22,7 +22,7 @@ from fdml.data.rows import width
 from fdml.errors import LabelError, ServerUnreachable, SettingsError
 from fdml.exchange.certificates import Identity, own_credentials
 from fdml.exchange.courier import Courier
-from fdml.exchange.fixed_point import decode
+from fdml.exchange.fixed_point import GRIDS, decode
 from fdml.exchange.grpc_line import Address, GrpcLine, is_loopback
 from fdml.exchange.messages import Hello, Labels, Metrics, Verdict
 from fdml.party.loop import Worker, train
@@ -177,6 +177,8 @@ class _Member:
                 self._party.guard,
                 schedule,
                 self._noise,
+                grid=GRIDS[self._run.training.value_bits],
+                parties=len(self._run.parties),
                 masks=new_masks(self._aligned.found.key, self._run, self._party.party),
                 blind=self._run.privacy.server == "blind",
                 disk=disk,

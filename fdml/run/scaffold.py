@@ -41,6 +41,10 @@ seed = 7
 
 [evaluation]
 holdout = 0.2                # rows held out, the same at every party
+
+[privacy]
+labels = "shared"            # or "private": the other parties learn from gradients of randomised labels
+server = "plain"             # or "blind": the server sees predictions only under masks
 """
 
 _PARTY = """# Stays at this party.
@@ -54,6 +58,13 @@ id = "user_id"
 [model]
 kind = "linear"              # or "fm", "mlp"
 l2 = 1e-4
+
+# What leaves this party is protected only if you say so; `fdml plan --epsilon 5` does the sums.
+# [guard]
+# clip = 3.0
+# noise = "gaussian"
+# sigma = "auto"
+# epsilon = 5.0
 """
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fdml.data.rows import Rows, mean_square_norm, width
 from fdml.data.schedule import Schedule, schedule_of
 from fdml.errors import PartyFailed
+from fdml.exchange.fixed_point import GRIDS
 from fdml.exchange.in_process import InProcessExchange
 from fdml.party.build import ModuleFactory, build_model
 from fdml.party.kernels import no_lesson
@@ -132,7 +133,8 @@ def simulate(
     for name, state in (start or {}).items():
         models[name].restore(state)
     schedule = plan.schedule(len(sample))
-    coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness)
+    grid = GRIDS[plan.training.value_bits]
+    coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness, grid=grid)
     exchange = InProcessExchange(list(models), coordinator.handle, coordinator.waits_for, plan.training.patience)
     homework = {name: homework_for(plan, sample, name) for name in models}
     for name, model in models.items():
@@ -143,7 +145,7 @@ def simulate(
     def take_part(name: str) -> None:
         finished = False
         try:
-            guard = guard_for(plan.guard(name), schedule, keys[name])
+            guard = guard_for(plan.guard(name), schedule, keys[name], grid=grid, parties=plan.party_count)
             worker = workers[name] = Worker(models[name], homework[name], guard)
             train(worker, exchange.channel(name), recorder.hear, keep=lambda worker: worker.step - 1)
             finished = True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fdml.data.schedule import Schedule, Visit
 from fdml.errors import MessageRefused, Refusal
-from fdml.exchange.fixed_point import LARGEST, LARGEST_CODE, Codes, decode
+from fdml.exchange.fixed_point import WIDE, Codes, Grid, decode
 from fdml.exchange.messages import Gradient, Kept, Push, Release, Reply, Stop, Stopped, Total
 from fdml.server.clocks import Clocks
 from fdml.server.matrix import Part, PredictionMatrix
@@ -45,11 +45,13 @@ class Coordinator:
         *,
         blind: bool = False,
         lead: str | None = None,
+        grid: Grid = WIDE,
     ) -> None:
         self._parties = tuple(parties)
         self.schedule = schedule
         self._outputs = outputs
         self._blind = blind
+        self._grid = grid
         self._lead = None if lead is None else self._parties.index(lead)
         self._gradients: dict[int, Gradient] = {}
         """Those that not all parties have been served."""
@@ -58,7 +60,7 @@ class Coordinator:
         self._stops: dict[int, int] = {}
         """By party: the step from which on it pushes nothing."""
         self._clocks = Clocks(len(parties), staleness)
-        self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, outputs)
+        self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, outputs, grid)
         self._recent: list[dict[int, Release]] = [{} for _ in parties]
         """Pushes that may not be written to the matrix yet, as some party is still to be served that step."""
         self._answers: list[dict[int, Total | Gradient]] = [{} for _ in parties]
@@ -126,7 +128,7 @@ class Coordinator:
                 f"served {self._clocks.served[party]}",
                 Refusal.GAP,
             )
-        values = self._shaped(sender, step, message.release.values)
+        values = self._shaped(sender, step, message.release.values, WIDE)
         if not message.release.stamp:
             raise MessageRefused(
                 f"party {sender!r} sent a gradient without a mask; install the same fdml", Refusal.MISMATCH
@@ -234,16 +236,17 @@ class Coordinator:
                 + (", but it has stopped" if party in self._stops else ""),
                 Refusal.GAP,
             )
-        values = self._shaped(sender, step, release.values)
-        check_form(f"party {sender!r} pushed for step {step}", release, blind=self._blind)
+        values = self._shaped(sender, step, release.values, self._grid)
+        most = self._grid.largest_code(len(self._parties))
+        check_form(f"party {sender!r} pushed for step {step}", release, most, blind=self._blind)
         return Release(values, release.stamp, release.variance)
 
-    def _shaped(self, sender: str, step: int, values: Codes) -> Codes:
+    def _shaped(self, sender: str, step: int, values: Codes, grid: Grid) -> Codes:
         shape = (self.schedule.visit(step).size, self._outputs)
-        if values.dtype != np.int64 or values.shape not in (shape, (shape[0] * shape[1],)):
+        if values.dtype != grid.dtype or values.shape not in (shape, (shape[0] * shape[1],)):
             raise MessageRefused(
                 f"party {sender!r} pushed {values.dtype} of shape {values.shape} for step {step}; "
-                f"the block takes int64 of shape {shape}",
+                f"the block takes {grid.dtype} of shape {shape}",
                 Refusal.INVALID,
             )
         return values.reshape(shape)
@@ -280,10 +283,10 @@ class Coordinator:
 
     def _total(self, step: int) -> Total:
         visit = self.schedule.visit(step)
-        values = np.zeros((visit.size, self._outputs), np.int64)
+        values: Codes = np.zeros((visit.size, self._outputs), self._grid.dtype)
         parts = [self._part(party, step, visit) for party in range(len(self._parties))]
         for _, release in parts:
-            values += release.values  # past the end of int64 the sum begins again, as masks do
+            values += release.values  # past the end of its type the sum begins again, as masks do
         return Total(
             step,
             values,
@@ -320,7 +323,7 @@ def _check_repeated(sender: str, did: str, step: int, release: Release, known: t
         )
 
 
-def check_form(what: str, release: Release, *, blind: bool) -> None:
+def check_form(what: str, release: Release, most: int, *, blind: bool) -> None:
     """Refuse predictions that are masked where they should not be, or the other way, or past what may travel."""
     if blind != bool(release.stamp):
         has = "masked" if release.stamp else "plain"
@@ -329,15 +332,16 @@ def check_form(what: str, release: Release, *, blind: bool) -> None:
             Refusal.MISMATCH,
         )
     if not blind:
-        check_range(what, release.values)
+        check_range(what, release.values, most)
 
 
-def check_range(what: str, values: Codes) -> None:
-    """Refuse predictions past what may travel; `what` begins the sentence."""
+def check_range(what: str, values: Codes, most: int) -> None:
+    """Refuse predictions whose codes are past what may travel; `what` begins the sentence."""
     for extreme in (values.min(initial=0), values.max(initial=0)):
-        if abs(int(extreme)) > LARGEST_CODE:
+        if abs(int(extreme)) > most:
+            largest = decode(np.array(most, values.dtype))
             raise MessageRefused(
-                f"{what} a prediction of {decode(extreme):g}; at most {LARGEST:g} may travel, lower learning_rate",
+                f"{what} a prediction of {decode(extreme):g}; at most {largest:g} may travel, lower learning_rate",
                 Refusal.INVALID,
             )
 

@@ -21,6 +21,7 @@ from fdml.data.journal import Journal
 from fdml.data.schedule import schedule_of
 from fdml.errors import MessageRefused, Refusal, StateDamaged
 from fdml.exchange import wire_pb2 as pb
+from fdml.exchange.fixed_point import GRIDS
 from fdml.exchange.messages import (
     Finished,
     FromParty,
@@ -234,10 +235,11 @@ class Host:
         blind = settings.privacy.server == "blind"
         lead = settings.label_party if settings.privacy.labels == "private" else None
         self._labels = labels
+        grid = GRIDS[chosen.value_bits]
         self.coordinator = Coordinator(
-            self._parties, schedule, labels.outputs, chosen.staleness, blind=blind, lead=lead
+            self._parties, schedule, labels.outputs, chosen.staleness, blind=blind, lead=lead, grid=grid
         )
-        self._trials = Trials(self._parties, agreed.held_out * labels.outputs, schedule.epochs, blind=blind)
+        self._trials = Trials(self._parties, agreed.held_out * labels.outputs, schedule.epochs, blind=blind, grid=grid)
 
     def _training(self, sender: str) -> tuple[Coordinator, Trials]:
         if self.coordinator is None or self._trials is None:

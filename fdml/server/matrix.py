@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.schedule import Visit
+from fdml.exchange.fixed_point import WIDE, Codes, Grid
 from fdml.exchange.messages import Release
 
 
@@ -26,8 +27,8 @@ class PredictionMatrix:
     spoken yet adds nothing to the total.
     """
 
-    def __init__(self, parties: int, blocks: int, rows: int, outputs: int) -> None:
-        self._values = np.zeros((parties, rows, outputs), np.int64)
+    def __init__(self, parties: int, blocks: int, rows: int, outputs: int, grid: Grid = WIDE) -> None:
+        self._values: Codes = np.zeros((parties, rows, outputs), grid.dtype)
         self._made_at = np.full((parties, blocks), -1, np.int64)
         self._stamps = np.zeros((parties, blocks), np.uint64)
         self._variances = np.zeros((parties, blocks))
@@ -62,8 +63,8 @@ class PredictionMatrix:
         self._stamps = arrays["matrix_stamps"].copy()
         self._variances = arrays["matrix_variances"].copy()
 
-    def column(self, column: int) -> NDArray[np.int64]:
+    def column(self, column: int) -> Codes:
         """All predictions of one party, `(rows, outputs)`; not to be written to."""
-        view: NDArray[np.int64] = self._values[column]
+        view: Codes = self._values[column]
         view.flags.writeable = False
         return view

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
+from fdml.exchange.fixed_point import WIDE, Grid
 from fdml.exchange.messages import Release, Trial, Verdict
 from fdml.server.coordinator import check_form
 from fdml.server.stored import digest_array, digest_of, release_arrays, release_of
@@ -20,11 +21,14 @@ _DIGEST_BYTES = 16
 class Trials:
     """The parts of epochs that not all parties have sent yet, and the sums that were not judged yet."""
 
-    def __init__(self, parties: Sequence[str], size: int, epochs: int, *, blind: bool = False) -> None:
+    def __init__(
+        self, parties: Sequence[str], size: int, epochs: int, *, blind: bool = False, grid: Grid = WIDE
+    ) -> None:
         self._parties = tuple(parties)
         self._size = size
         self._epochs = epochs
         self._blind = blind
+        self._grid = grid
         self._parts: dict[int, dict[int, Release]] = {}
         self._digests: dict[tuple[int, int], tuple[int, bytes]] = {}
         """By epoch and party: stamp and digest of every part that has come."""
@@ -51,7 +55,7 @@ class Trials:
         in_order = [parts[party] for party in range(len(self._parties))]
         self._verdicts[trial.epoch] = Verdict(
             trial.epoch,
-            np.sum([part.values for part in in_order], axis=0),
+            np.sum([part.values for part in in_order], axis=0, dtype=self._grid.dtype),
             tuple(part.stamp for part in in_order) if self._blind else (),
             sum(part.variance for part in in_order),
         )
@@ -74,13 +78,14 @@ class Trials:
     def _checked(self, sender: str, trial: Trial) -> Release:
         values = trial.release.values
         self._check_epoch(sender, trial.epoch)
-        if values.dtype != np.int64 or values.size != self._size:
+        if values.dtype != self._grid.dtype or values.size != self._size:
             raise MessageRefused(
                 f"party {sender!r} sent {values.size} held-out predictions as {values.dtype}; "
-                f"the run has {self._size} as int64",
+                f"the run has {self._size} as {self._grid.dtype}",
                 Refusal.INVALID,
             )
-        check_form(f"party {sender!r} sent for held-out rows", trial.release, blind=self._blind)
+        most = self._grid.largest_code(len(self._parties))
+        check_form(f"party {sender!r} sent for held-out rows", trial.release, most, blind=self._blind)
         return Release(values.reshape(-1), trial.release.stamp, trial.release.variance)
 
     def state(self) -> dict[str, NDArray[Any]]:

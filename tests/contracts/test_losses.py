@@ -7,8 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fdml.errors import SettingsError
+from fdml.exchange.fixed_point import decode, encode
 from fdml.party.kernels import loss_gradient
 from fdml.party.losses import LOSSES
+from fdml.settings import PRIVATE_LOSSES
 from tests.party.lessons import OUTPUTS_OF, random_labels
 
 NAMES = list(LOSSES)
@@ -136,3 +139,65 @@ def test_some_values_worked_out_by_hand():
     assert LOSSES["squared"].value(np.array([[3.0]]), one) == pytest.approx(2.0)
     assert LOSSES["logistic"].value(np.array([[0.0]]), one) == pytest.approx(np.log(2))
     assert LOSSES["softmax"].value(np.zeros((1, 4)), one) == pytest.approx(np.log(4))
+
+
+# What a gradient tells.
+
+
+def tame_scores(data, name):
+    """So that no chance is lost in the grid on which gradients travel."""
+    shape = (data.draw(st.integers(1, 5)), OUTPUTS_OF[name])
+    return data.draw(arrays(np.float64, shape, elements=st.floats(-8, 8)))
+
+
+def up_to_a_constant(scores):
+    return scores - scores.mean(axis=1, keepdims=True) if scores.shape[1] > 1 else scores
+
+
+@pytest.mark.parametrize("name", PRIVATE_LOSSES)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_a_gradient_gives_away_score_and_label(name, data):
+    loss, scores = LOSSES[name], tame_scores(data, name)
+    labels = labels_for(data, name, len(scores))
+    found, told = loss.undo(loss.gradient(scores, labels))
+    np.testing.assert_array_equal(told, labels)
+    np.testing.assert_allclose(up_to_a_constant(found), up_to_a_constant(scores), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "squared"])
+@settings(max_examples=100)
+@given(data=st.data())
+def test_what_a_gradient_is_undone_to_has_that_gradient(name, data):
+    """However large the scores: where a chance is too small to be told from none, so is the difference."""
+    loss, scores = LOSSES[name], drawn_scores(data, name)
+    gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
+    before = gradient.copy()
+    found, told = loss.undo(gradient)
+    np.testing.assert_array_equal(gradient, before)
+    assert (found.shape, told.shape) == (scores.shape, (len(scores),))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(loss.gradient(found, told), gradient, atol=OUTPUTS_OF[name] * 2.0**-32, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "squared"])
+@settings(max_examples=100)
+@given(data=st.data())
+def test_a_gradient_that_travelled_is_undone_as_well(name, data):
+    """Rounded to the grid, it may even end a step past 0 or 1."""
+    loss, scores = LOSSES[name], drawn_scores(data, name)
+    gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
+    steps = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=gradient.size, max_size=gradient.size)))
+    travelled = decode(encode(gradient)) + steps.reshape(gradient.shape) * 2.0**-32
+    found, told = loss.undo(travelled)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(loss.gradient(found, told), gradient, atol=4 * OUTPUTS_OF[name] * 2.0**-32)
+
+
+def test_the_gradient_of_hinge_tells_too_little_to_learn_from():
+    with pytest.raises(SettingsError, match=r"the gradient of hinge \(3 rows\) does not tell scores; use logistic"):
+        LOSSES["hinge"].undo(np.zeros((3, 1)))
+
+
+def test_private_labels_are_offered_only_for_losses_that_can_be_undone_and_randomised():
+    assert set(PRIVATE_LOSSES) == {"logistic", "softmax"}

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.data.schedule import Visit, schedule_for
+from fdml.data.schedule import Visit, schedule_for, schedule_of
 from fdml.errors import SettingsError
+from fdml.settings import TrainingSettings
 
 schedules = st.builds(
     schedule_for,
@@ -116,3 +117,95 @@ def test_more_batches_than_there_are_make_one_block():
 def test_no_rows_are_refused():
     with pytest.raises(SettingsError, match="there are no rows to train on; check the files"):
         schedule_for(0, 4, 16, 1, 2, 7)
+
+
+# Which step last visited a block.
+
+
+@given(schedules, st.data())
+def test_the_last_visit_of_a_block_is_the_one_that_a_search_finds(schedule, data):
+    block = data.draw(st.integers(0, schedule.blocks - 1))
+    step = data.draw(st.integers(-5, schedule.steps - 1))
+    visits = [at for at in range(step + 1) if schedule.visit(at).block == block]
+    assert schedule.last_visit(block, step) == max(visits, default=-1)
+
+
+@given(schedules)
+def test_a_step_is_itself_the_last_visit_of_its_block(schedule):
+    for step in range(schedule.steps):
+        assert schedule.last_visit(schedule.visit(step).block, step) == step
+
+
+# Few exchanges.
+
+
+@st.composite
+def few(draw):
+    exchanges = draw(st.integers(1, 9))
+    training = TrainingSettings(
+        epochs=exchanges + draw(st.integers(1, 30)),
+        exchanges=exchanges,
+        batch_size=draw(st.integers(1, 12)),
+        seed=draw(st.integers(0, 2**63 - 1)),
+    )
+    return schedule_of(draw(st.integers(1, 70)), training), training
+
+
+@given(few())
+def test_the_passes_between_few_exchanges_add_up_to_the_epochs(chosen):
+    schedule, training = chosen
+    assert (schedule.blocks, schedule.steps) == (1, training.exchanges)
+    passes = [schedule.alone, *(schedule.passes_at(step) for step in range(schedule.steps))]
+    assert sum(passes) == training.epochs
+    assert len(passes) == training.exchanges + 1
+    assert min(passes) >= 1
+    assert max(passes) - min(passes) <= 1, "as even as can be"
+
+
+@given(few())
+def test_updates_of_few_exchanges_are_counted_as_they_come(chosen):
+    schedule, training = chosen
+    batches = -(-schedule.rows // training.batch_size)
+    count = schedule.alone * batches
+    for step in range(schedule.steps):
+        assert schedule.first_update(step) == count
+        visit = schedule.visit(step)
+        assert (visit.block, visit.start, visit.stop) == (0, 0, schedule.rows)
+        assert len(schedule.edges(visit)) - 1 == batches
+        count += schedule.passes_at(step) * batches
+    assert schedule.updates == count == training.epochs * batches
+
+
+@given(few())
+def test_every_pass_between_exchanges_has_an_order_of_its_own(chosen):
+    schedule, _ = chosen
+    alone = Visit(-1, 0, 0, schedule.rows)
+    orders = [schedule.order(alone, turn) for turn in range(schedule.alone)]
+    for step in range(schedule.steps):
+        orders += [schedule.order(schedule.visit(step), turn) for turn in range(schedule.passes_at(step))]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(schedule.rows))
+    if schedule.rows >= 25:
+        assert len({order.tobytes() for order in orders}) == len(orders)
+
+
+def test_a_few_exchanges_worked_out_by_hand():
+    schedule = schedule_of(10, TrainingSettings(epochs=7, exchanges=2, batch_size=4))
+    assert (schedule.alone, schedule.stretches) == (2, (2, 3))
+    assert [schedule.first_update(step) for step in range(2)] == [6, 12]
+    assert schedule.updates == 21
+
+
+@given(st.integers(1, 70), st.integers(1, 12), st.integers(1, 5) | st.just("all"), st.integers(1, 3), st.integers(1, 3))
+def test_without_exchanges_the_settings_mean_the_plain_schedule(rows, batch_size, per_block, passes, epochs):
+    training = TrainingSettings(
+        batch_size=batch_size, batches_per_block=per_block, passes=passes, epochs=epochs, seed=5
+    )
+    schedule = schedule_of(rows, training)
+    assert schedule == schedule_for(rows, batch_size, per_block, passes, epochs, 5)
+    assert (schedule.alone, {schedule.passes_at(step) for step in range(schedule.steps)}) == (0, {passes})
+
+
+def test_no_rows_are_refused_with_few_exchanges_too():
+    with pytest.raises(SettingsError, match="there are no rows to train on"):
+        schedule_of(0, TrainingSettings(exchanges=2))

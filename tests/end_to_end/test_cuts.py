@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.end_to_end.cluster import Cluster, until
-from tests.end_to_end.proxy import Proxy
+from fdml.bench.proxy import Proxy
 
 pytestmark = pytest.mark.slow
 PARTIES = ("ann", "bob", "cyd")

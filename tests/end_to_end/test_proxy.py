@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.end_to_end.proxy import Proxy
+from fdml.bench.proxy import Proxy
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def test_a_refused_release_leaves_ledger_and_store_as_they_were(blind):
     guard.trial(1, PREDICTIONS)
     ledger, files = guard.ledger.state(), dict(disk.files)
     for leave in (lambda: push(guard, BLOCKS), lambda: guard.trial(2, PREDICTIONS)):
-        with pytest.raises(PrivacyBudgetSpent, match="one more release of .* would spend epsilon"):
+        with pytest.raises(PrivacyBudgetSpent, match=r"one more release of .* would spend epsilon"):
             leave()
         assert guard.ledger.state() == ledger
         assert disk.files == files
@@ -509,7 +509,11 @@ def leave(channel: Channel, guard: Guard, predictions: np.ndarray[tuple[int, int
     channel.send(push)
 """
 WRONG = {
-    "predictions": ("channel.send(push)", "channel.send(predictions)", '"ndarray[.*]"; expected "Push | Gradient | Stop"'),
+    "predictions": (
+        "channel.send(push)",
+        "channel.send(predictions)",
+        '"ndarray[.*]"; expected "Push | Gradient | Stop"',
+    ),
     "what is under the mask": ("push, _ =", "_, push =", '"ndarray[.*]"; expected "Push | Gradient | Stop"'),
     "a push of predictions": (
         "channel.send(push)",

@@ -140,4 +140,8 @@ def test_what_is_under_a_mask_looks_like_nothing():
 
 def test_the_mask_of_a_step_never_changes():
     """All parties compute it for themselves, whatever version they run; these values may not be edited."""
-    assert mask("push", "browser", 12, 34, size=3).tolist() == [-1620822241664437348, 6567402083262354195, 4829467339542507955]
+    assert mask("push", "browser", 12, 34, size=3).tolist() == [
+        -1620822241664437348,
+        6567402083262354195,
+        4829467339542507955,
+    ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fdml.data.schedule import schedule_for
 from fdml.errors import MessageRefused, Refusal
 from fdml.exchange.fixed_point import LARGEST_CODE
-from fdml.exchange.messages import Kept, Push, Release, Total
+from fdml.exchange.messages import Gradient, Kept, Push, Release, Stop, Stopped, Total
 from fdml.server.coordinator import Coordinator
 
 PARTIES = ("store", "browser", "guard")
@@ -508,3 +508,436 @@ def test_where_everyone_is_can_be_asked():
     push(coordinator, "store", 1, schedule)
     assert (coordinator.pushed("store"), coordinator.served("store")) == (1, 0)
     assert (coordinator.pushed("guard"), coordinator.served("guard")) == (0, 0)
+
+
+# Private labels: only the lead is served totals, the others what it makes of them.
+
+LEAD = "browser"
+
+
+def leading(staleness=0, **options):
+    schedule = schedule_of(short=False)
+    return Coordinator(PARTIES, schedule, 1, staleness, lead=LEAD, **options), schedule
+
+
+def gradient(step, schedule, stamp=5, salt=0):
+    values = np.random.default_rng([9, step, salt]).integers(-(2**62), 2**62, (schedule.visit(step).size, 1))
+    return Gradient(step, Release(values, stamp))
+
+
+def kinds(replies):
+    return [(reply.to, type(reply.message).__name__, reply.message.step) for reply in replies]
+
+
+def all_push(coordinator, step, schedule):
+    return [reply for party in PARTIES for reply in push(coordinator, party, step, schedule)]
+
+
+def test_over_private_labels_only_the_lead_is_served_totals_and_the_others_its_gradients():
+    coordinator, schedule = leading()
+    for step in range(3):
+        assert kinds(all_push(coordinator, step, schedule)) == [(LEAD, "Total", step)]
+        taught = coordinator.handle(LEAD, gradient(step, schedule))
+        assert kinds(taught) == [("store", "Gradient", step), ("guard", "Gradient", step)]
+        for reply in taught:
+            np.testing.assert_array_equal(reply.message.release.values, gradient(step, schedule).release.values)
+            assert reply.message.release.stamp == 5
+    assert coordinator.taught == 2
+
+
+def test_a_gradient_waits_for_the_push_of_who_is_to_learn_from_it():
+    """At staleness 1 the lead is served before a slow party has pushed; that party is taught when it has."""
+    coordinator, schedule = leading(staleness=1)
+    assert kinds(push(coordinator, LEAD, 0, schedule)) == [(LEAD, "Total", 0)]
+    assert coordinator.handle(LEAD, gradient(0, schedule)) == []
+    assert kinds(push(coordinator, "store", 0, schedule)) == [("store", "Gradient", 0)]
+    assert kinds(push(coordinator, "guard", 0, schedule)) == [("guard", "Gradient", 0)]
+
+
+def test_a_push_waits_for_its_gradient():
+    coordinator, schedule = leading()
+    for party in PARTIES:
+        push(coordinator, party, 0, schedule)
+        push(coordinator, party, 1, schedule)
+    assert coordinator.served(LEAD) == 1
+    assert coordinator.served("store") == -1
+    assert kinds(coordinator.handle(LEAD, gradient(0, schedule))) == [
+        ("store", "Gradient", 0),
+        ("guard", "Gradient", 0),
+    ]
+    assert kinds(coordinator.handle(LEAD, gradient(1, schedule))) == [
+        ("store", "Gradient", 1),
+        ("guard", "Gradient", 1),
+    ]
+
+
+BAD_GRADIENTS = {
+    "from a party that has no labels": (
+        "store",
+        lambda schedule: gradient(1, schedule),
+        Refusal.NOT_PERMITTED,
+        "party 'store' sent a gradient; only a label party with private labels may",
+    ),
+    "a step left out": (
+        LEAD,
+        lambda schedule: gradient(2, schedule),
+        Refusal.GAP,
+        "party 'browser' sent the gradient of step 2; its next is 1, and it was served 1",
+    ),
+    "without a mask": (
+        LEAD,
+        lambda schedule: gradient(1, schedule, stamp=0),
+        Refusal.MISMATCH,
+        "party 'browser' sent a gradient without a mask; install the same fdml",
+    ),
+    "of other rows": (
+        LEAD,
+        lambda schedule: Gradient(1, Release(np.zeros((3, 1), np.int64), 5)),
+        Refusal.INVALID,
+        r"int64 of shape \(3, 1\) for step 1; the block takes int64 of shape \(4, 1\)",
+    ),
+    "of floats": (
+        LEAD,
+        lambda schedule: Gradient(1, Release(np.zeros((4, 1)), 5)),
+        Refusal.INVALID,
+        r"float64 of shape \(4, 1\) for step 1",
+    ),
+    "again with other values": (
+        LEAD,
+        lambda schedule: gradient(0, schedule, salt=1),
+        Refusal.CONFLICT,
+        "party 'browser' sent the gradient of step 0 again with other values; a release is never changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD_GRADIENTS)
+def test_a_bad_gradient_is_refused_by_name_and_changes_nothing(what):
+    sender, bad, refusal, text = BAD_GRADIENTS[what]
+    coordinator, schedule = leading()
+    all_push(coordinator, 0, schedule)
+    coordinator.handle(LEAD, gradient(0, schedule))
+    all_push(coordinator, 1, schedule)
+    before = insides(coordinator)
+    with pytest.raises(MessageRefused, match=text) as refused:
+        coordinator.handle(sender, bad(schedule))
+    assert refused.value.refusal is refusal
+    np.testing.assert_equal(insides(coordinator), before)
+    assert len(coordinator.handle(LEAD, gradient(1, schedule))) == 2
+
+
+def test_a_gradient_of_a_total_that_was_not_served_is_refused():
+    coordinator, schedule = leading()
+    push(coordinator, LEAD, 0, schedule)
+    with pytest.raises(MessageRefused, match="its next is 0, and it was served -1") as refused:
+        coordinator.handle(LEAD, gradient(0, schedule))
+    assert refused.value.refusal is Refusal.GAP
+
+
+@pytest.mark.parametrize("sender", PARTIES)
+def test_where_labels_are_shared_nobody_sends_gradients(sender):
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    all_push(coordinator, 0, schedule)
+    with pytest.raises(MessageRefused, match="only a label party with private labels may") as refused:
+        coordinator.handle(sender, gradient(0, schedule))
+    assert refused.value.refusal is Refusal.NOT_PERMITTED
+
+
+def test_a_gradient_that_comes_again_is_taken_once_and_the_first_one_stays():
+    """After a restart the lead makes it again under another mask; nobody can tell whether it is the same."""
+    coordinator, schedule = leading()
+    all_push(coordinator, 0, schedule)
+    coordinator.handle(LEAD, gradient(0, schedule))
+    before = insides(coordinator)
+    assert coordinator.handle(LEAD, gradient(0, schedule)) == []
+    assert coordinator.handle(LEAD, gradient(0, schedule, stamp=6, salt=1)) == []
+    np.testing.assert_equal(insides(coordinator), before)
+    (again,) = coordinator.resend("store", -1)
+    np.testing.assert_array_equal(again.message.release.values, gradient(0, schedule).release.values)
+    coordinator.handle(LEAD, Kept(0))
+    assert coordinator.handle(LEAD, gradient(0, schedule, salt=2)) == [], "kept and forgotten; the first one was served"
+
+
+def test_a_gradient_off_the_wire_is_flat_and_means_the_same():
+    coordinator, schedule = leading()
+    all_push(coordinator, 0, schedule)
+    values = gradient(0, schedule).release.values
+    flat = Gradient(0, Release(values.reshape(-1), 5))
+    for reply in coordinator.handle(LEAD, flat):
+        np.testing.assert_array_equal(reply.message.release.values, values)
+    assert coordinator.handle(LEAD, gradient(0, schedule)) == []
+
+
+def test_over_private_labels_it_is_known_who_holds_whom_up():
+    coordinator, schedule = leading()
+    assert coordinator.waits_for("store") == ["store"]
+    push(coordinator, "store", 0, schedule)
+    assert coordinator.waits_for("store") == [LEAD, "guard"]
+    push(coordinator, LEAD, 0, schedule)
+    assert coordinator.waits_for(LEAD) == coordinator.waits_for("store") == ["guard"]
+    push(coordinator, "guard", 0, schedule)
+    assert coordinator.waits_for("store") == coordinator.waits_for("guard") == [LEAD], "for its gradient"
+    assert coordinator.waits_for(LEAD) == [LEAD]
+    coordinator.handle(LEAD, gradient(0, schedule))
+    assert coordinator.waits_for("store") == ["store"]
+
+
+def test_at_staleness_a_party_waits_for_whoever_holds_up_the_lead():
+    coordinator, schedule = leading(staleness=1)
+    for step in range(3):
+        push(coordinator, "store", step, schedule)
+    push(coordinator, LEAD, 0, schedule)
+    assert coordinator.waits_for("store") == [LEAD], "the lead was served step 0 and has not answered"
+    coordinator.handle(LEAD, gradient(0, schedule))
+    assert coordinator.waits_for("store") == ["guard"]
+    push(coordinator, "guard", 0, schedule)
+    assert coordinator.waits_for("store") == [LEAD], "which has not pushed step 1"
+    push(coordinator, LEAD, 1, schedule)
+    coordinator.handle(LEAD, gradient(1, schedule))
+    push(coordinator, LEAD, 2, schedule)
+    assert coordinator.waits_for("store") == ["guard"]
+
+
+def test_gradients_that_all_have_been_served_are_not_kept():
+    schedule = schedule_of(epochs=20)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0, lead=LEAD)
+    for step in range(schedule.steps):
+        all_push(coordinator, step, schedule)
+        coordinator.handle(LEAD, gradient(step, schedule))
+        for party in PARTIES:
+            coordinator.handle(party, Kept(step))
+        assert not [key for key in coordinator.state() if key.startswith(("gradient", "taught/", "total/", "digest/"))]
+
+
+# Early ends.
+
+
+def test_a_stop_at_a_partys_next_step_is_told_to_all():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    push(coordinator, "store", 0, schedule)
+    assert (coordinator.end, coordinator.stopped) == (schedule.steps, None)
+    replies = coordinator.handle("store", Stop(1))
+    assert [(reply.to, reply.message) for reply in replies] == [(party, Stopped("store", 1)) for party in PARTIES]
+    assert (coordinator.end, coordinator.stopped) == (1, Stopped("store", 1))
+    assert served(push(coordinator, "browser", 0, schedule) + push(coordinator, "guard", 0, schedule)) == [
+        (party, 0) for party in PARTIES
+    ], "what was pushed before is still summed"
+
+
+def test_a_party_that_starts_again_is_told_that_the_run_has_ended():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    all_push(coordinator, 0, schedule)
+    coordinator.handle("guard", Stop(1))
+    assert kinds(coordinator.resend("store", -1)) == [("store", "Total", 0), ("store", "Stopped", 1)]
+    assert kinds(coordinator.resend("store", 0)) == [("store", "Stopped", 1)]
+
+
+@pytest.mark.parametrize("step", [0, 2, 12, 99])
+def test_a_stop_at_another_step_than_the_next_is_refused(step):
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    push(coordinator, "store", 0, schedule)
+    before = insides(coordinator)
+    with pytest.raises(MessageRefused, match=f"party 'store' stops at step {step}; its next is 1 of 12") as refused:
+        coordinator.handle("store", Stop(step))
+    assert refused.value.refusal is Refusal.GAP
+    np.testing.assert_equal(insides(coordinator), before)
+
+
+def test_a_party_that_stopped_pushes_nothing_more_and_the_others_may():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    all_push(coordinator, 0, schedule)
+    coordinator.handle("store", Stop(1))
+    before = insides(coordinator)
+    with pytest.raises(MessageRefused, match="its next is 1 of 12, but it has stopped") as refused:
+        push(coordinator, "store", 1, schedule)
+    assert refused.value.refusal is Refusal.GAP
+    np.testing.assert_equal(insides(coordinator), before)
+    assert push(coordinator, "store", 0, schedule) == [], "what it pushed before may come again"
+    assert push(coordinator, "guard", 1, schedule) == []
+
+
+def test_a_stop_that_comes_again_is_no_news_and_another_one_is_refused():
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    coordinator.handle("store", Stop(0))
+    assert coordinator.handle("store", Stop(0)) == []
+    with pytest.raises(MessageRefused, match="party 'store' stops at step 1"):
+        coordinator.handle("store", Stop(1))
+    assert coordinator.stopped == Stopped("store", 0)
+
+
+@pytest.mark.parametrize("order", [("store", "guard"), ("guard", "store")])
+def test_of_two_stops_the_smaller_ends_the_run(order):
+    schedule = schedule_of()
+    coordinator = Coordinator(PARTIES, schedule, 1, 0)
+    all_push(coordinator, 0, schedule)
+    push(coordinator, "guard", 1, schedule)
+    stops = {"store": Stop(1), "guard": Stop(2)}
+    for party in order:
+        coordinator.handle(party, stops[party])
+    assert (coordinator.end, coordinator.stopped) == (1, Stopped("store", 1))
+    assert kinds(coordinator.resend("browser", 0)) == [("browser", "Stopped", 1)]
+
+
+def test_an_unknown_party_stops_nothing():
+    coordinator = Coordinator(PARTIES, schedule_of(), 1, 0)
+    with pytest.raises(MessageRefused, match="'spy' is not a party"):
+        coordinator.handle("spy", Stop(0))
+    assert coordinator.stopped is None
+
+
+# A blind server.
+
+
+def masked(party, step, schedule, stamp=None, salt=0):
+    """Values over all of int64, as masks make them."""
+    random = np.random.default_rng([party, step, salt])
+    whole = np.iinfo(np.int64)
+    values = random.integers(whole.min, whole.max, (schedule.visit(step).size, 1), endpoint=True)
+    return Push(step, Release(values, 100 + party if stamp is None else stamp, 0.25 * party))
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_masked_values_for_a_plain_server_are_refused_and_the_other_way_round(blind):
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0, blind=blind)
+    before = insides(coordinator)
+    stamp, has, server = (0, "plain", "blind") if blind else (7, "masked", "plain")
+    with pytest.raises(
+        MessageRefused, match=f"party 'store' pushed for step 0 {has} values; the run's server is {server}: .* run.toml"
+    ) as refused:
+        coordinator.handle("store", Push(0, Release(NOTHING, stamp)))
+    assert refused.value.refusal is Refusal.MISMATCH
+    np.testing.assert_equal(insides(coordinator), before)
+
+
+def test_under_masks_no_value_is_out_of_range_and_sums_run_over():
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0, blind=True)
+    extremes = np.array([[np.iinfo(np.int64).min], [np.iinfo(np.int64).max], [-1], [0]])
+    for number, party in enumerate(PARTIES):
+        replies = coordinator.handle(party, Push(0, Release(extremes, 1 + number)))
+    for reply in replies:
+        np.testing.assert_array_equal(reply.message.values, extremes + extremes + extremes)
+
+
+def test_a_total_says_which_masks_are_on_it_and_how_much_noise_is_in_it():
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0, blind=True)
+    for number, party in enumerate(PARTIES):
+        replies = coordinator.handle(party, masked(number, 0, schedule))
+    expected = sum(masked(number, 0, schedule).release.values for number in range(3))
+    for reply in replies:
+        np.testing.assert_array_equal(reply.message.values, expected)
+        assert reply.message.stamps == (100, 101, 102)
+        assert reply.message.variance == 0.75
+
+
+def test_a_plain_total_has_no_stamps_but_says_how_much_noise_is_in_it():
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES[:2], schedule, 1, 0)
+    coordinator.handle("store", Push(0, Release(NOTHING, 0, 0.5)))
+    replies = coordinator.handle("browser", Push(0, Release(NOTHING, 0, 1.5)))
+    assert [(reply.message.stamps, reply.message.variance) for reply in replies] == [((), 2.0)] * 2
+
+
+def test_a_stale_part_comes_with_the_stamp_and_noise_it_was_made_with():
+    schedule = schedule_of(blocks=1, epochs=4, short=False)
+    coordinator = Coordinator(PARTIES[:2], schedule, 1, 2, blind=True)
+    (first,) = coordinator.handle("store", masked(0, 0, schedule, stamp=50))
+    assert (first.message.stamps, first.message.made_at) == ((50, 0), (0, -1))
+    coordinator.handle("browser", masked(1, 0, schedule, stamp=60))
+    (second,) = coordinator.handle("store", masked(0, 1, schedule, stamp=51))
+    assert (second.message.stamps, second.message.made_at, second.message.variance) == ((51, 60), (1, 0), 0.25)
+    expected = masked(0, 1, schedule).release.values + masked(1, 0, schedule).release.values
+    np.testing.assert_array_equal(second.message.values, expected)
+
+
+def test_a_push_repeated_under_another_stamp_leaves_the_first_one_in_place():
+    schedule = schedule_of(short=False)
+    coordinator = Coordinator(PARTIES[:2], schedule, 1, 0, blind=True)
+    coordinator.handle("store", masked(0, 0, schedule, stamp=50))
+    before = insides(coordinator)
+    assert coordinator.handle("store", masked(0, 0, schedule, stamp=51, salt=1)) == []
+    np.testing.assert_equal(insides(coordinator), before)
+    with pytest.raises(MessageRefused, match="pushed step 0 again with other values") as refused:
+        coordinator.handle("store", masked(0, 0, schedule, stamp=50, salt=1))
+    assert refused.value.refusal is Refusal.CONFLICT
+    replies = coordinator.handle("browser", masked(1, 0, schedule, stamp=60))
+    expected = masked(0, 0, schedule).release.values + masked(1, 0, schedule).release.values
+    for reply in replies:
+        assert reply.message.stamps == (50, 60)
+        np.testing.assert_array_equal(reply.message.values, expected)
+
+
+# All of it through a snapshot.
+
+
+def same_answers(one, other):
+    assert [(reply.to, type(reply.message)) for reply in one] == [(reply.to, type(reply.message)) for reply in other]
+    for mine, theirs in zip(one, other, strict=True):
+        np.testing.assert_equal(vars(plain(mine.message)), vars(plain(theirs.message)))
+
+
+def plain(message):
+    return copy.copy(message.release) if isinstance(message, Gradient) else message
+
+
+@SLOW
+@given(crowds(), st.integers(0, 3), st.booleans(), st.booleans(), st.data())
+def test_a_restored_coordinator_goes_on_through_masks_gradients_and_stops(crowd, staleness, blind, private, data):
+    """At any moment the run goes on from a snapshot, and answers as the one that was never stopped."""
+    schedule, names = crowd.schedule, PARTIES[: len(crowd.lookaheads)]
+    lead = data.draw(st.sampled_from(names)) if private else None
+
+    def new():
+        return Coordinator(names, schedule, 1, staleness, blind=blind, lead=lead)
+
+    one, other = new(), new()
+    stopped, untaught = set(), []
+    for _ in range(200):
+        ready = [party for party in crowd.ready() if party not in stopped]
+        choices = [("push", party) for party in ready] + [("stop", party) for party in ready]
+        choices += [("teach", step) for step in untaught[:1]]
+        choices += [("keep", party) for party in range(len(names)) if crowd.received[party]]
+        if not ready and not untaught:
+            break
+        what, which = data.draw(st.sampled_from(choices))
+        if data.draw(st.integers(0, 3)) == 0:
+            other, before = new(), other
+            other.restore(copy.deepcopy(before.state()))
+        match what:
+            case "push":
+                step = crowd.pushed[which]
+                crowd.pushed[which] += 1
+                message = masked(which, step, schedule)
+                if not blind:
+                    message = Push(step, Release(codes(which, step, schedule), 0, 0.25 * which))
+                sender = names[which]
+            case "stop":
+                if data.draw(st.integers(0, 9)):
+                    continue
+                stopped.add(which)
+                sender, message = names[which], Stop(crowd.pushed[which])
+            case "teach":
+                sender, message = lead, gradient(untaught.pop(0), schedule)
+            case "keep":
+                sender, message = names[which], Kept(len(crowd.received[which]) - 1)
+        replies = one.handle(sender, message)
+        same_answers(replies, other.handle(sender, message))
+        for reply in replies:
+            if isinstance(reply.message, Stopped):
+                continue
+            crowd.received[names.index(reply.to)].append(reply.message)
+            if reply.to == lead:
+                untaught.append(reply.message.step)
+        np.testing.assert_equal(other.state(), one.state())
+        assert (other.end, other.stopped, other.taught) == (one.end, one.stopped, one.taught)
+        for name in names:
+            assert other.waits_for(name) == one.waits_for(name)
+            same_answers(one.resend(name, -1), other.resend(name, -1))

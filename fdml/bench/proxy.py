@@ -1,6 +1,6 @@
 """A TCP proxy that does to a line what networks do: it cuts, stalls, delays and slows.
 
-It runs in a thread of the test process. A party goes through it by
+It runs in a thread of its own. A party goes through it by
 `server = "127.0.0.1:<proxy.port>"` in its party.toml.
 """
 

@@ -1,0 +1,39 @@
+"""All attacks by their short names, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fdml.audit import claims, features, labels, masking, serving, wire
+from fdml.audit.recording import Recording
+from fdml.audit.verdict import Attack, Verdict
+from fdml.errors import SettingsError
+
+ATTACKS: dict[str, Attack] = dict(
+    sorted(
+        {
+            **labels.attacks,
+            **features.attacks,
+            **masking.attacks,
+            **claims.attacks,
+            **wire.attacks,
+            **serving.attacks,
+        }.items(),
+        key=lambda each: int(each[0].removeprefix("A")),
+    )
+)
+
+
+def chosen(only: str | None) -> list[str]:
+    """The names in a list like "A4,A5", in order; all of them without a list."""
+    names = list(ATTACKS) if only is None else [name.strip().upper() for name in only.split(",") if name.strip()]
+    unknown = [name for name in names if name not in ATTACKS]
+    if unknown:
+        raise SettingsError(f"there is no attack {unknown[0]!r}; there are {', '.join(ATTACKS)}")
+    return [name for name in ATTACKS if name in names]
+
+
+def verdicts(recording: Recording, names: Sequence[str]) -> Iterator[Verdict]:
+    """What each attack comes to, one after the other."""
+    for name in names:
+        yield from ATTACKS[name](recording)

@@ -1,0 +1,102 @@
+"""A6: an insider knows a binary attribute of some rows and guesses it of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold
+
+Values = NDArray[np.float64]
+Maker = Callable[[], Any]
+_LEAST, _MOST = 0.05, 0.95
+_ATTRIBUTES = 11
+_FOLDS = 3
+_JUDGED = 5000
+"""Unknown rows that a guess is judged by."""
+_STRENGTHS = (0.01, 0.1, 1.0)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Of every attribute tried, the AUC without and with what the run gave."""
+
+    without: Values
+    having: Values
+
+    @property
+    def mean(self) -> float:
+        """The mean gain."""
+        return float((self.having - self.without).mean())
+
+    @property
+    def worst(self) -> float:
+        """The largest gain."""
+        return float((self.having - self.without).max())
+
+
+def binary_columns(features: Values) -> list[int]:
+    """The columns of two values that are not too rare, the most evenly spread first."""
+    found = []
+    for column, values in enumerate(features.T):
+        share = float((values == values.max()).mean())
+        if _LEAST <= share <= _MOST and np.isin(values, (values.min(), values.max())).all():
+            found.append((-share * (1.0 - share), column))
+    return [column for _, column in sorted(found)[:_ATTRIBUTES]]
+
+
+def gains(
+    features: Values,
+    chosen: Sequence[int],
+    own: Values,
+    aided: Sequence[Values],
+    known_rows: int,
+    seed: int,
+) -> Gains:
+    """Guess every chosen column of the unknown rows: from own inputs, and from those or aided ones.
+
+    Of several inputs those are taken that do best on the known rows.
+    """
+    order = np.random.default_rng(seed).permutation(len(features))
+    known, unknown = order[:known_rows], order[known_rows : known_rows + _JUDGED]
+    without, having = [], []
+    for column in chosen:
+        values = features[:, column] == features[:, column].max()
+        if min(values[known].sum(), (~values[known]).sum()) < _FOLDS or len(set(values[unknown])) < 2:
+            continue
+        without.append(_auc(values, [own], known, unknown))
+        having.append(_auc(values, [own, *aided], known, unknown))
+    return Gains(np.array(without), np.array(having))
+
+
+def _auc(
+    values: NDArray[np.bool_], inputs: Sequence[Values], known: NDArray[np.int64], unknown: NDArray[np.int64]
+) -> float:
+    """On unknown rows, of the inputs and the kind of model that do best on known ones."""
+    tries = [(each, maker) for each in inputs if each.shape[1] for maker in _makers()]
+    if not tries:
+        return 0.5
+    best, maker = max(tries, key=lambda each: _validated(each[1], each[0][known], values[known]))
+    guess = maker().fit(best[known], values[known]).predict_proba(best[unknown])[:, 1]
+    return float(roc_auc_score(values[unknown], guess))
+
+
+def _makers() -> list[Maker]:
+    """Of models to be fitted."""
+    linear: list[Maker] = [partial(LogisticRegression, C=strength, max_iter=300) for strength in _STRENGTHS]
+    return [*linear, partial(HistGradientBoostingClassifier, max_iter=40, max_leaf_nodes=8, random_state=0)]
+
+
+def _validated(maker: Maker, inputs: Values, values: NDArray[np.bool_]) -> float:
+    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
+    guess = np.empty(len(values))
+    for rest, fold in folds.split(inputs, values):
+        guess[fold] = maker().fit(inputs[rest], values[rest]).predict_proba(inputs[fold])[:, 1]
+    return float(roc_auc_score(values, guess))

@@ -1,0 +1,112 @@
+"""Features of a linear party, up to a rotation, from its predictions alone: no row of them is known.
+
+A guess of the features tells the weights of every step (`Course.follow`); the
+weights tell what features give the predictions that were pushed; the mean of
+both guesses is the next one. Where the training is linear in the features this
+is Newton's iteration for the nearest rotation, which takes a handful of turns.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.audit.course import Course
+
+Values = NDArray[np.float64]
+_RANKS = (6, 10)
+_COMMON = (2.0, 0.3)
+"""How long the part of the features is, at first, that all rows have in common."""
+_SMALL = 200_000
+"""Predictions of a course that is small enough to try every rank on."""
+_WORK = 60_000_000
+"""Predictions looked at in one fit, over all turns."""
+_MOST_TURNS = 60
+_FEWEST_TURNS = 10
+_FIRST_RIDGE, _LAST_RIDGE = 1.0, 1e-4
+
+
+@lru_cache(maxsize=8)
+def recovered(course: Course) -> Values:
+    """The guess `(rows, rank)` that explains best what was pushed; its scale and rotation mean nothing."""
+    seen = sum(lesson.then.size for lesson in course.lessons)
+    most = min(course.features, _observations(course))
+    small = seen <= _SMALL
+    ranks = {min(rank, most) for rank in (*_RANKS[: 1 if small else 2], *([most] if small else []))}
+    commons = _COMMON if small else _COMMON[:1]
+    turns = int(np.clip(_WORK // max(seen, 1), _FEWEST_TURNS, _MOST_TURNS))
+    fits = [_fit(course, _first_guess(course, rank, common), turns) for rank in sorted(ranks) for common in commons]
+    return min(fits, key=lambda fit: fit[1])[0]
+
+
+def _fit(course: Course, guess: Values, turns: int) -> tuple[Values, float]:
+    """The best guess on the way, and how far it is from explaining what was pushed."""
+    best, least = guess, np.inf
+    for turn in range(turns):
+        ridge = _FIRST_RIDGE * (_LAST_RIDGE / _FIRST_RIDGE) ** (turn / turns) + course.variance
+        better, misfit = _improved(course, guess, ridge)
+        if not np.isfinite(better).all():
+            break
+        if misfit < least:
+            best, least = guess, misfit
+        guess = better
+    return best, least
+
+
+def _improved(course: Course, guess: Values, ridge: float) -> tuple[Values, float]:
+    """The mean of the guess and of what its own weights say the features are; and the guess's squared misfit."""
+    with np.errstate(all="ignore"):
+        weights, biases = course.follow(guess)
+        if not np.isfinite(weights).all():
+            return np.full_like(guess, np.nan), np.inf
+    better, misfit = np.empty_like(guess), 0.0
+    for (start, stop), steps in _blocks(course).items():
+        after = [course.lessons[step].pushed_after for step in steps]
+        directions = np.concatenate([weights[number].T for number in after])
+        seen = np.hstack(
+            [course.lessons[step].then - biases[number] for step, number in zip(steps, after, strict=True)]
+        )
+        wrong = seen - guess[start:stop] @ directions.T
+        left, sizes, right = np.linalg.svd(directions, full_matrices=False)
+        better[start:stop] = guess[start:stop] + 0.5 * ((wrong @ left) * (sizes / (sizes**2 + ridge))) @ right
+        misfit += float(np.square(wrong).sum())
+    return better, misfit
+
+
+def _blocks(course: Course) -> dict[tuple[int, int], list[int]]:
+    """The steps that visit each block."""
+    blocks: dict[tuple[int, int], list[int]] = {}
+    for step, lesson in enumerate(course.lessons):
+        blocks.setdefault((lesson.start, lesson.stop), []).append(step)
+    return blocks
+
+
+def _observations(course: Course) -> int:
+    """How often every row was pushed at least, each output counted."""
+    return course.outputs * min(len(steps) for steps in _blocks(course).values())
+
+
+def _first_guess(course: Course, rank: int, common: float) -> Values:
+    """What all rows have in common, then the main components of the rows' predictions through the epochs."""
+    count = min(len(steps) for steps in _blocks(course).values())
+    seen = np.empty((course.rows, count * course.outputs))
+    for (start, stop), steps in _blocks(course).items():
+        seen[start:stop] = np.hstack([course.lessons[step].then for step in steps[:count]])
+    left, _, _ = np.linalg.svd(seen - seen.mean(axis=0), full_matrices=False)
+    return np.hstack([np.full((course.rows, 1), common), 0.5 * np.sqrt(course.rows) * left[:, : rank - 1]])
+
+
+def gram_score(guess: Values, features: Values, seed: int = 0, most: int = 1000) -> float:
+    """How much of the variance of the rows' inner products a guess explains, up to scale: signed squared correlation.
+
+    Rows are sampled where there are many; a row's product with itself is left out.
+    """
+    rows = np.random.default_rng(seed).permutation(len(features))[:most]
+    above = np.triu_indices(len(rows), 1)
+    true, found = ((each[rows] @ each[rows].T)[above] for each in (features, guess))
+    if not true.std() or not found.std() or not np.isfinite(found).all():
+        return 0.0
+    correlation = float(np.corrcoef(true, found)[0, 1])
+    return correlation * abs(correlation)

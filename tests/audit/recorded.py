@@ -1,0 +1,68 @@
+"""Small recorded runs for the attacks to work on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+
+from fdml.audit.reading import record_in_process
+from fdml.audit.recording import Recording
+from fdml.data.rows import as_rows, columns
+from fdml.run.paper import a9a_problem
+from fdml.run.problem import Sample
+from fdml.run.simulate import Plan
+from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
+
+NOISE = GuardSettings(clip=2, noise="gaussian", sigma=8)
+ROWS = 3000
+
+
+def recorded(
+    parts: dict[str, np.ndarray],
+    labels: np.ndarray,
+    training: TrainingSettings,
+    guard: GuardSettings | None = None,
+    privacy: PrivacySettings | None = None,
+    model: ModelSettings | None = None,
+) -> Recording:
+    """A run over these features, labels at the first party; every party has the same guard and kind of model."""
+    names = list(parts)
+    plan = Plan(
+        training,
+        dict.fromkeys(names, model or ModelSettings()),
+        names[0],
+        "logistic",
+        1,
+        guards={} if guard is None else dict.fromkeys(names, guard),
+    )
+    rows = {name: as_rows(values) for name, values in parts.items()}
+    return record_in_process(plan, Sample(rows, labels, np.ones(len(labels))), privacy=privacy)
+
+
+@lru_cache(maxsize=4)
+def breast_cancer(guard: GuardSettings | None = None, privacy: PrivacySettings | None = None) -> Recording:
+    """569 rows, 15 numeric features at each of two parties, mini-batches of 32, 20 epochs."""
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X = ((X - X.mean(axis=0)) / X.std(axis=0))[order]
+    training = TrainingSettings(epochs=20, batch_size=32, batches_per_block=1, lookahead=0)
+    return recorded({"a": X[:, :15], "b": X[:, 15:]}, y[order].astype(float), training, guard, privacy)
+
+
+@lru_cache(maxsize=4)
+def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
+    """3000 rows of a9a, binary features only, settings as in a usual run."""
+    sample = a9a_problem().shuffled(7).train.take(np.arange(ROWS))
+    parts = dict(sample.parts)
+    if parties == 3:
+        last = parts.pop("party-1")
+        parts |= {"party-1": columns(last, np.arange(28)), "party-2": columns(last, np.arange(28, 56))}
+    model = ModelSettings(l2=3e-4)
+    names = list(parts)
+    guards = {} if guard is None else dict.fromkeys(names, guard)
+    plan = Plan(
+        TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 1, guards=guards
+    )
+    return record_in_process(plan, Sample(parts, sample.labels, sample.weights))

@@ -1,0 +1,181 @@
+"""Attacks on features: they must work on runs without protection, or passing them means nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fdml.audit.course import course_of
+from fdml.audit.features import attacks
+from fdml.audit.recording import Recording
+from fdml.audit.sight import coalitions, dense, sights, trajectories
+from fdml.audit.trajectory import gram_score, recovered
+from fdml.audit.verdict import Verdict
+from fdml.party.losses import LOSSES
+from fdml.settings import ModelSettings, PrivacySettings, TrainingSettings
+from tests.audit.recorded import NOISE, adult, breast_cancer, recorded
+
+QUICK = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2)
+
+
+def quick(parties: str, **settings: object) -> Recording:
+    chance = np.random.default_rng(1)
+    parts = {name: chance.normal(size=(64, 3)) for name in parties}
+    labels = (sum(values[:, 0] for values in parts.values()) > 0).astype(float)
+    return recorded(parts, labels, QUICK, **settings)
+
+
+def found(test: str, recording: Recording) -> dict[str, Verdict]:
+    return {verdict.view: verdict for verdict in attacks[test](recording)}
+
+
+# What can be followed.
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        QUICK,
+        QUICK.model_copy(update={"passes": 2, "lookahead": 2}),
+        TrainingSettings(epochs=6, batch_size=16, exchanges=2),
+    ],
+)
+@pytest.mark.parametrize("privacy", [PrivacySettings(), PrivacySettings(labels="private")])
+def test_whoever_has_the_features_can_follow_the_training_to_what_was_pushed(training, privacy):
+    if training.exchanges is not None and privacy.labels == "private":
+        pytest.skip("not a run that can be set")
+    chance = np.random.default_rng(1)
+    parts = {name: chance.normal(size=(50, 3)) for name in "abc"}
+    model = ModelSettings(l2=1e-2, precision="double")
+    recording = recorded(parts, (parts["a"][:, 0] > 0).astype(float), training, privacy=privacy, model=model)
+    for target in recording.run.parties:
+        course = course_of(recording, target, recording.plain[target], 0.0)
+        features = dense(recording.truth.features[target])
+        weights, biases = course.follow(features)
+        for lesson in course.lessons:
+            again = features[lesson.start : lesson.stop] @ weights[lesson.pushed_after] + biases[lesson.pushed_after]
+            np.testing.assert_allclose(again, lesson.then, atol=1e-6)
+
+
+def test_the_gram_score_knows_neither_rotation_nor_scale():
+    chance = np.random.default_rng(0)
+    features = chance.normal(size=(80, 5)) + 1.0
+    turned = features @ np.linalg.qr(chance.normal(size=(5, 5)))[0] * 3.0
+    assert gram_score(turned, features) == pytest.approx(1.0)
+    assert abs(gram_score(chance.normal(size=(80, 5)), features)) < 0.02
+
+
+# Who sees what.
+
+
+def test_the_other_of_two_parties_sees_what_was_pushed():
+    recording = quick("ab")
+    views = {sight.view: sight for sight in sights(recording)}
+    assert set(views) == {"server", "party 'a'", "party 'b'"}
+    seen = trajectories(recording, views["party 'a'"].pushed)
+    assert seen.shape == (64, 3, 1)
+    last = recording.schedule.visit(recording.schedule.steps - 1)
+    np.testing.assert_array_equal(seen[last.start : last.stop, 2], recording.plain["b"][recording.schedule.steps - 1])
+
+
+def test_one_of_three_parties_sees_sums_and_two_together_see_the_third():
+    recording = quick("abc")
+    alone = [sight for sight in sights(recording) if sight.view != "server"]
+    assert {sight.kind for sight in alone} == {"sums"}
+    together = {sight.target: sight for sight in coalitions(recording)}
+    np.testing.assert_array_equal(together["c"].pushed[5], recording.plain["c"][5])
+    assert together["c"].own.shape == (64, 6)
+    assert together["c"].view == "all parties but 'c'"
+
+
+def test_a_blind_server_sees_nothing_of_what_was_pushed():
+    recording = quick("ab", privacy=PrivacySettings(server="blind"))
+    sight = next(sight for sight in sights(recording) if sight.view == "server")
+    assert sight.kind == "masked"
+    assert not np.allclose(sight.pushed[0], recording.plain["a"][0])
+    assert found("A5", recording)["server on 'a'"].outcome == "NOT APPLICABLE"
+
+
+def test_gradients_of_private_labels_tell_no_more_of_the_label_partys_predictions_than_it_pushed():
+    recording = quick("ab", guard=NOISE, privacy=PrivacySettings(labels="private"))
+    sight = next(sight for sight in sights(recording) if sight.view == "party 'b'")
+    assert sight.noisy
+    assert sight.pushed is recording.plain["a"]
+
+
+def test_gradients_made_of_exact_predictions_are_found_out():
+    recording = quick("ab", guard=NOISE, privacy=PrivacySettings(labels="private"))
+    exact = np.full((32, 1), 0.25)
+    loss, labels = LOSSES["logistic"], np.zeros(32)
+    leaky = {step: loss.gradient(exact + recording.plain["b"][step], labels) for step in recording.gradients}
+    sight = next(sight for sight in sights(replace(recording, gradients=leaky)) if sight.view == "party 'b'")
+    assert not sight.noisy
+    assert "gradients tell more" in sight.remark
+    np.testing.assert_allclose(np.median(sight.pushed[2]), 0.25, atol=1e-3)
+
+
+# What does not apply.
+
+
+@pytest.mark.parametrize(
+    ("model", "word"), [(ModelSettings(kind="mlp", hidden=(4,)), "mlp"), (ModelSettings(rule="adam"), "adam")]
+)
+def test_the_trajectory_attack_says_what_it_is_not_made_for(model, word):
+    verdicts = attacks["A5"](quick("ab", model=model))
+    assert {verdict.outcome for verdict in verdicts} == {"NOT APPLICABLE"}
+    assert all(word in verdict.reason for verdict in verdicts)
+
+
+def test_attribute_inference_needs_binary_features():
+    assert {verdict.outcome for verdict in attacks["A6"](quick("ab"))} == {"NOT APPLICABLE"}
+
+
+def test_two_parties_are_no_coalition():
+    (verdict,) = attacks["A7"](quick("ab"))
+    assert verdict.outcome == "NOT APPLICABLE"
+
+
+# What the attacks reach.
+
+
+@pytest.mark.slow
+def test_a_linear_run_without_noise_gives_away_its_gram_matrix_and_features():
+    recording = breast_cancer()
+    grams, insiders = found("A5", recording), found("A4", recording)
+    assert min(verdict.score for verdict in grams.values()) > 0.8
+    assert {verdict.outcome for verdict in (*grams.values(), *insiders.values())} == {"FAIL"}
+    assert insiders["party 'a'"].score > 0.75
+    assert insiders["party 'a'"].gain > 0.1
+
+
+@pytest.mark.slow
+def test_noise_of_four_times_the_clip_hides_the_gram_matrix_and_features():
+    recording = breast_cancer(NOISE)
+    verdicts = [*attacks["A5"](recording), *attacks["A4"](recording)]
+    assert {verdict.outcome for verdict in verdicts} == {"PASS"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("guard", "outcome"), [(None, "FAIL"), (NOISE, "PASS")])
+def test_attributes_are_inferred_unless_there_is_noise(guard, outcome):
+    verdicts = found("A6", adult(guard))
+    assert verdicts["party 'party-0'"].outcome == outcome
+    if outcome == "FAIL":
+        assert verdicts["party 'party-0'"].gain > 0.05
+
+
+@pytest.mark.slow
+def test_the_trajectory_attack_works_on_blocks_of_several_batches_and_binary_features():
+    recording = adult()
+    course = course_of(recording, "party-1", recording.plain["party-1"], 0.0)
+    assert gram_score(recovered(course), dense(recording.truth.features["party-1"])) > 0.2
+
+
+@pytest.mark.slow
+def test_all_parties_but_one_together_find_out_what_one_alone_does_not():
+    recording = adult(parties=3)
+    together = {(verdict.view, verdict.title): verdict for verdict in attacks["A7"](recording)}
+    assert len(together) == 9
+    gram = next(v for (view, title), v in together.items() if view == "all parties but 'party-2'" and "A5" in title)
+    assert gram.test == "A7"
+    assert gram.outcome == "FAIL"
