@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
 Values = NDArray[np.float64]
 Maker = Callable[[], Any]
@@ -21,7 +22,16 @@ _ATTRIBUTES = 11
 _FOLDS = 3
 _JUDGED = 5000
 """Unknown rows that a guess is judged by."""
-_STRENGTHS = (0.01, 0.1, 1.0)
+_LINEAR: list[Maker] = [partial(LogisticRegression, C=strength, max_iter=200) for strength in (0.01, 0.3)]
+_TREES: Maker = partial(HistGradientBoostingClassifier, max_iter=30, max_leaf_nodes=8, random_state=0)
+
+
+class _Try(NamedTuple):
+    """A way to guess, and its AUC on the known rows, each guessed by the others."""
+
+    inputs: Values
+    maker: Maker
+    chance: float
 
 
 @dataclass(frozen=True)
@@ -71,27 +81,19 @@ def gains(
         values = features[:, column] == features[:, column].max()
         if min(values[known].sum(), (~values[known]).sum()) < _FOLDS or len(set(values[unknown])) < 2:
             continue
-        without.append(_auc(values, [own], known, unknown))
-        having.append(_auc(values, [own, *aided], known, unknown))
+        with threadpool_limits(limits=1):  # these are small: threads would only wait for each other
+            alone = _best(values[known], [own], known)
+            helped = max(alone, _best(values[known], aided, known), key=lambda each: each.chance)
+            without.append(_judged(alone, values, known, unknown))
+            having.append(_judged(helped, values, known, unknown))
     return Gains(np.array(without), np.array(having))
 
 
-def _auc(
-    values: NDArray[np.bool_], inputs: Sequence[Values], known: NDArray[np.int64], unknown: NDArray[np.int64]
-) -> float:
-    """On unknown rows, of the inputs and the kind of model that do best on known ones."""
-    tries = [(each, maker) for each in inputs if each.shape[1] for maker in _makers()]
-    if not tries:
-        return 0.5
-    best, maker = max(tries, key=lambda each: _validated(each[1], each[0][known], values[known]))
-    guess = maker().fit(best[known], values[known]).predict_proba(best[unknown])[:, 1]
-    return float(roc_auc_score(values[unknown], guess))
-
-
-def _makers() -> list[Maker]:
-    """Of models to be fitted."""
-    linear: list[Maker] = [partial(LogisticRegression, C=strength, max_iter=300) for strength in _STRENGTHS]
-    return [*linear, partial(HistGradientBoostingClassifier, max_iter=40, max_leaf_nodes=8, random_state=0)]
+def _best(values: NDArray[np.bool_], inputs: Sequence[Values], known: NDArray[np.int64]) -> _Try:
+    """The inputs and the kind of model that do best on known rows."""
+    tries = [(each, maker) for each in inputs for maker in _LINEAR] + [(inputs[-1], _TREES)]
+    found = [_Try(each, maker, _validated(maker, each[known], values)) for each, maker in tries]
+    return max(found, key=lambda each: each.chance)
 
 
 def _validated(maker: Maker, inputs: Values, values: NDArray[np.bool_]) -> float:
@@ -100,3 +102,9 @@ def _validated(maker: Maker, inputs: Values, values: NDArray[np.bool_]) -> float
     for rest, fold in folds.split(inputs, values):
         guess[fold] = maker().fit(inputs[rest], values[rest]).predict_proba(inputs[fold])[:, 1]
     return float(roc_auc_score(values, guess))
+
+
+def _judged(chosen: _Try, values: NDArray[np.bool_], known: NDArray[np.int64], unknown: NDArray[np.int64]) -> float:
+    """The AUC on unknown rows."""
+    model = chosen.maker().fit(chosen.inputs[known], values[known])
+    return float(roc_auc_score(values[unknown], model.predict_proba(chosen.inputs[unknown])[:, 1]))

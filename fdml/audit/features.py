@@ -98,10 +98,10 @@ def attributes(recording: Recording, sight: Sight) -> Verdict:
 
 
 def _aids(recording: Recording, sight: Sight, own: Values) -> list[Values]:
-    """Inputs with what the run gives: predictions and their mean, their components, features found without help."""
+    """Inputs with what the run gives: the mean of the predictions, their components, features found without help."""
     seen = trajectories(recording, sight.pushed)
-    flat = standardised(np.hstack([seen.mean(axis=1), seen.reshape(len(seen), -1)]))
-    aids = [np.hstack([own, flat[:, : recording.outputs]]), np.hstack([own, flat]), np.hstack([own, components(seen)])]
+    mean = standardised(seen.mean(axis=1))
+    aids = [np.hstack([own, mean]), np.hstack([own, mean, components(seen)])]
     guess = _recovered(recording, sight)
     return aids if guess is None else [*aids, np.hstack([own, standardised(guess)])]
 

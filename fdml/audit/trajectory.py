@@ -24,6 +24,8 @@ _SMALL = 200_000
 _WORK = 60_000_000
 """Predictions looked at in one fit, over all turns."""
 _MOST_TURNS = 60
+_SMALL_TURNS = 35
+"""Where several starts are tried."""
 _FEWEST_TURNS = 10
 _FIRST_RIDGE, _LAST_RIDGE = 1.0, 1e-4
 
@@ -36,7 +38,8 @@ def recovered(course: Course) -> Values:
     small = seen <= _SMALL
     ranks = {min(rank, most) for rank in (*_RANKS[: 1 if small else 2], *([most] if small else []))}
     commons = _COMMON if small else _COMMON[:1]
-    turns = int(np.clip(_WORK // max(seen, 1), _FEWEST_TURNS, _MOST_TURNS))
+    most_turns = _SMALL_TURNS if small else _MOST_TURNS
+    turns = int(np.clip(_WORK // max(seen, 1), _FEWEST_TURNS, most_turns))
     fits = [_fit(course, _first_guess(course, rank, common), turns) for rank in sorted(ranks) for common in commons]
     return min(fits, key=lambda fit: fit[1])[0]
 

@@ -99,7 +99,7 @@ def run(progress: Progress, seeds: int | None = None, plot: Path | None = None, 
     """Train every case with every kind of model, once per seed."""
     sizes = sizes or Sizes()
     sizes = sizes if seeds is None else replace(sizes, seeds=seeds)
-    found_at = machine()
+    made_on, made_of = machine(), commit()
     problem = a9a_problem()
     if sizes.rows is not None:
         problem = replace(problem, train=problem.train.take(np.arange(sizes.rows)))
@@ -114,8 +114,8 @@ def run(progress: Progress, seeds: int | None = None, plot: Path | None = None, 
         _question(sizes, _crossing(cases, found)),
         [line for model, figures in found.items() for line in _rows(model, cases, figures)],
         {name: gain for model, figures in found.items() for name, gain in _gains(model, cases, figures)},
-        found_at,
-        commit(),
+        made_on,
+        made_of,
     )
 
 

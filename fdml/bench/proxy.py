@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import selectors
 import socket
 import struct
 import threading
@@ -16,7 +17,10 @@ from typing import Any
 
 _CHUNK = 64 * 2**10
 _SLICES = 20
-"""A slowed line passes so many pieces a second."""
+"""A slowed line passes so many pieces a second, or more."""
+_MOST_UNDER_WAY = 8 * 2**20
+"""Bytes of one direction of a connection that may be under way before the sender has to wait: several times what a
+line of 100 Mbit/s and 100 ms holds, so that delay and rate are the only limits."""
 
 
 class Proxy:
@@ -24,7 +28,7 @@ class Proxy:
 
     def __init__(self, target: int) -> None:
         self._target = target
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.SelectorEventLoop(selectors.SelectSelector())  # the others wait in whole milliseconds
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
@@ -118,8 +122,9 @@ class Proxy:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One direction of one connection: read at once, hand over when it is due."""
-        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=256)
+        under_way = _UnderWay()
         delivery = asyncio.create_task(self._deliver(under_way, writer))
+        free_at = 0.0
         try:
             data = b" "
             while data:
@@ -127,29 +132,57 @@ class Proxy:
                 data = await reader.read(_CHUNK)
                 if self.recording is not None:
                     self.recording.append(data)
-                await under_way.put((self._loop.time() + self._delay, data))
+                free_at = max(free_at, self._loop.time())
+                for piece in self._pieces(data):
+                    free_at += len(piece) / self._rate if self._rate else 0.0
+                    await under_way.put(free_at + self._delay, piece)
+            await under_way.put(free_at + self._delay, b"")
             await delivery
         finally:
             delivery.cancel()
 
-    async def _deliver(self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+    async def _deliver(self, under_way: _UnderWay, writer: asyncio.StreamWriter) -> None:
         while True:
-            due, data = await under_way.get()
-            await asyncio.sleep(max(0.0, due - self._loop.time()))
-            if not data:
+            due, piece = await under_way.get()
+            if (early := due - self._loop.time()) > 0.0:
+                await asyncio.sleep(early)
+            if not piece:
                 writer.write_eof()
                 return
-            for piece in self._pieces(data):
-                await self._flowing.wait()
-                writer.write(piece)
-                await writer.drain()
-                if self._rate:
-                    await asyncio.sleep(len(piece) / self._rate)
+            await self._flowing.wait()
+            writer.write(piece)
+            await writer.drain()
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         size = max(1, int(self._rate / _SLICES)) if self._rate else len(data)
         for start in range(0, len(data), size):
             yield data[start : start + size]
+
+
+class _UnderWay:
+    """What one direction of a connection carries just now, with the time at which each piece is due."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def put(self, due: float, piece: bytes) -> None:
+        """Send a piece on its way, once there is room; an empty one is the end."""
+        await self._room.wait()
+        self._bytes += len(piece)
+        if self._bytes >= _MOST_UNDER_WAY:
+            self._room.clear()
+        self._pieces.put_nowait((due, piece))
+
+    async def get(self) -> tuple[float, bytes]:
+        """The next piece and when it is due."""
+        due, piece = await self._pieces.get()
+        self._bytes -= len(piece)
+        if self._bytes < _MOST_UNDER_WAY:
+            self._room.set()
+        return due, piece
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

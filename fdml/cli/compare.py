@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -16,7 +15,7 @@ from fdml.privacy.ledger import Ledger
 from fdml.run import compare as schemes
 from fdml.run.compare import workload
 from fdml.run.sources import contenders, from_data_file, from_run_file
-from fdml.settings import DataSettings, GuardSettings, Kind, Task, TrainingSettings, read_party, read_run
+from fdml.settings import DataSettings, Kind, Task, TrainingSettings
 from fdml.watch.history import METRIC_OF
 from fdml.watch.plots import draw_comparison
 from fdml.watch.terminal import epochs_shown
@@ -62,7 +61,6 @@ def compare(
     check_writable(json, plot)
     if source.suffix == ".toml":
         problem, chosen, first = from_run_file(source)
-        chosen = [replace(each, guards=_guards(source)) for each in chosen]
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_listed(ignore))
         problem = from_data_file(data, groups, _task(task), holdout, seed)
@@ -86,12 +84,6 @@ def compare(
     if plot is not None:
         draw_comparison(curves, metric, plot)
         aside.print(f"plots drawn to {plot}", highlight=False)
-
-
-def _guards(run: Path) -> dict[str, GuardSettings]:
-    """Of the parties that protect anything."""
-    parties = {name: read_party(run.parent / name / "party.toml") for name in read_run(run).parties}
-    return {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
 
 
 def _spent(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:

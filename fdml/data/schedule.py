@@ -77,10 +77,7 @@ class Schedule:
 
     def visit(self, step: int) -> Visit:
         """What a step visits."""
-        epoch, position = divmod(step, self.blocks)
-        block = int(_block_order(self.blocks, self.seed, epoch)[position])
-        start = block * self.block_rows
-        return Visit(epoch, block, start, min(start + self.block_rows, self.rows))
+        return _visit(self.rows, self.block_rows, self.seed, step)
 
     def last_visit(self, block: int, step: int) -> int:
         """The last step up to this one that visits a block; -1 if none does."""
@@ -143,6 +140,15 @@ def schedule_of(rows: int, training: TrainingSettings) -> Schedule:
     )
     plain = schedule_for(rows, training.batch_size, "all", 1, exchanges, training.seed)
     return replace(plain, alone=alone, stretches=tuple(stretches))
+
+
+@lru_cache(maxsize=1024)
+def _visit(rows: int, block_rows: int, seed: int, step: int) -> Visit:
+    blocks = -(-rows // block_rows)
+    epoch, position = divmod(step, blocks)
+    block = int(_block_order(blocks, seed, epoch)[position])
+    start = block * block_rows
+    return Visit(epoch, block, start, min(start + block_rows, rows))
 
 
 @lru_cache(maxsize=8)

@@ -313,9 +313,10 @@ class Worker:
     def _add_loss(self, visit: Visit, scores: Floats) -> None:
         """Of scores as they were released: the sum is told to others."""
         homework = self._homework
-        values = homework.loss.value(scores, homework.labels[visit.start : visit.stop])
+        values = homework.loss.value(scores.astype(np.float32), homework.labels[visit.start : visit.stop])
         first = (self.step - 1) % homework.schedule.blocks == 0
-        self.loss_sum = (0.0 if first else self.loss_sum) + float(values @ homework.weights[visit.start : visit.stop])
+        weighted = np.multiply(values, homework.weights[visit.start : visit.stop], dtype=np.float64)
+        self.loss_sum = (0.0 if first else self.loss_sum) + float(weighted.sum())
 
     def _push_ahead(self) -> Iterator[Push | Stop]:
         schedule = self._homework.schedule

@@ -51,9 +51,9 @@ class Logistic:
     has_odds: ClassVar[bool] = True
 
     def value(self, score: Floats, labels: Floats) -> Floats:
-        """The log loss of each row."""
-        flat = score[:, 0].astype(np.float64)
-        return np.logaddexp(0.0, flat) - labels * flat
+        """The log loss of each row, in the precision of the score."""
+        flat = score[:, 0]
+        return np.log1p(np.exp(-np.abs(flat))) + np.maximum(flat, 0.0) - labels.astype(flat.dtype) * flat
 
     def gradient(self, score: Floats, labels: Floats) -> Floats:
         """Probability minus label."""

@@ -10,10 +10,10 @@ need no correction). It uses no labels and releases nothing.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows, SparseRows, to_scipy
@@ -36,7 +36,8 @@ def read_noisy(others: Values, variance: float, rows: Rows) -> Reading:
     """The expected predictions of the others behind values with noise of this variance."""
     if variance == 0.0 or len(others) < 2:
         return Reading(others, variance)
-    columns = [_read_column(others[:, k], variance, rows) for k in range(others.shape[1])]
+    known = _Features.of(rows)
+    columns = [_read_column(others[:, k], variance, known) for k in range(others.shape[1])]
     return Reading(np.column_stack([each.values for each in columns]), float(np.mean([c.variance for c in columns])))
 
 
@@ -45,40 +46,51 @@ def trust(variance: float) -> float:
     return 1.0 / math.sqrt(1.0 + math.pi * variance / 8.0)
 
 
-def _read_column(noisy: Values, variance: float, rows: Rows) -> Reading:
+def _read_column(noisy: Values, variance: float, known: _Features) -> Reading:
     count = len(noisy)
     centre = float(noisy.mean())
     off = noisy - centre
-    signal = max(float(off @ off) / count - variance, variance * math.sqrt(2.0 / count))
-    fitted, freedom = _fit(rows, off, variance / signal)
+    signal = max(float(np.square(off).mean()) - variance, variance * math.sqrt(2.0 / count))
+    fitted, freedom = known.fit(off, variance / signal)
     left = off - fitted
-    spread = max(float(left @ left) / max(count - freedom, 1.0) - variance, _LEAST)
+    spread = max(float(np.square(left).sum()) / max(count - freedom, 1.0) - variance, _LEAST)
     share = spread / (spread + variance)
     return Reading(centre + fitted + share * left, share * variance)
 
 
-def _fit(rows: Rows, off: Values, doubt: float) -> tuple[Values, float]:
-    """The part of `off` that the features tell (ridge regression), and the degrees of freedom that took."""
-    features, means = _narrowed(rows)
-    count, width = features.shape
-    if width == 0:
-        return np.zeros(count), 1.0
-    gram = np.asarray((features.T @ features).todense()) - count * np.outer(means, means)
-    penalty = doubt * max(float(np.trace(gram)) / count, _LEAST)
-    sizes, directions = np.linalg.eigh(gram)
-    sizes = np.maximum(sizes, 0.0)
-    pull = directions.T @ (features.T @ off - means * off.sum())
-    weights = directions @ (pull / (sizes + penalty))
-    return features @ weights - means @ weights, float(np.sum(sizes / (sizes + penalty))) + 1.0
+@dataclass(frozen=True)
+class _Features:
+    """A party's features as ridge regression needs them: once for all outputs."""
 
+    values: Any
+    """`(rows, features)`, dense or sparse as they are stored."""
+    means: Values
+    sizes: Values
+    """Eigenvalues of the centred features' Gram matrix."""
+    directions: Values
 
-def _narrowed(rows: Rows) -> tuple[sp.csr_array, Values]:
-    """The features that vary most, and their means."""
-    stored = to_scipy(rows) if isinstance(rows, SparseRows) else sp.csr_array(rows.values)
-    features = stored.astype(np.float64)
-    means = np.asarray(features.mean(axis=0)).ravel()
-    if features.shape[1] <= _MOST_FEATURES:
-        return features, means
-    squares = np.asarray(features.power(2).mean(axis=0)).ravel()
-    chosen = np.sort(np.argsort(squares - means**2)[-_MOST_FEATURES:])
-    return sp.csr_array(features[:, chosen]), means[chosen]
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        """Of these rows; of many features those that vary most."""
+        stored: Any = to_scipy(rows) if isinstance(rows, SparseRows) else rows.values
+        values = stored.astype(np.float64)
+        means = np.asarray(values.mean(axis=0)).ravel()
+        if len(means) > _MOST_FEATURES:
+            spread = np.asarray((values * values).mean(axis=0)).ravel() - means**2
+            chosen = np.sort(np.argsort(spread)[-_MOST_FEATURES:])
+            values, means = values[:, chosen], means[chosen]
+        gram: Any = values.T @ values
+        dense = gram.toarray() if isinstance(rows, SparseRows) else gram
+        sizes, directions = np.linalg.eigh(dense - values.shape[0] * np.outer(means, means))
+        return cls(values, means, np.maximum(sizes, 0.0), directions)
+
+    def fit(self, off: Values, doubt: float) -> tuple[Values, float]:
+        """The part of `off` that the features tell, and the degrees of freedom that took."""
+        count = len(off)
+        if not len(self.means):
+            return np.zeros(count), 1.0
+        penalty = doubt * max(float(self.sizes.sum()) / count, _LEAST)
+        pull = self.directions.T @ (self.values.T @ off - self.means * off.sum())
+        weights = self.directions @ (pull / (self.sizes + penalty))
+        freedom = float(np.sum(self.sizes / (self.sizes + penalty))) + 1.0
+        return self.values @ weights - float(self.means @ weights), freedom

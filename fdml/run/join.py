@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fdml.align.keys import GroupKey
 from fdml.align.labels import LabelSet, open_labels, seal_labels
@@ -67,6 +68,7 @@ def join(
     often, as the line's thread would else wait for the training's.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     party, run = read_both(path)
     address = address_of(path, party, run, plain=plain)
     aligner = Aligner(path.parent, party, run, say)

@@ -14,7 +14,17 @@ from fdml.data.table import PartyData, Table
 from fdml.errors import LabelError, SettingsError
 from fdml.run.compare import Contender
 from fdml.run.problem import Problem, pose
-from fdml.settings import DataSettings, Kind, ModelSettings, PartySettings, Task, TrainingSettings, read_party, read_run
+from fdml.settings import (
+    DataSettings,
+    GuardSettings,
+    Kind,
+    ModelSettings,
+    PartySettings,
+    Task,
+    TrainingSettings,
+    read_party,
+    read_run,
+)
 
 MODEL_NAMES: dict[Kind, str] = {"linear": "LR", "fm": "FM", "mlp": "NN", "torch": "torch"}
 
@@ -27,7 +37,8 @@ def from_run_file(path: Path) -> tuple[Problem, list[Contender], int]:
     problem = pose(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
     models = {name: party.model for name, party in parties.items()}
     kinds = dict.fromkeys(MODEL_NAMES[model.kind] for model in models.values())
-    return problem, [Contender("+".join(kinds), run.training, models)], run.training.seed
+    guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
+    return problem, [Contender("+".join(kinds), run.training, models, guards)], run.training.seed
 
 
 def _party_of(run: Path, name: str) -> PartySettings:

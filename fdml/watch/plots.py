@@ -17,6 +17,8 @@ _LOOK: dict[Scheme, tuple[str, str]] = {
     "joint": ("#c53030", "-"),
 }
 _METRIC_NAME = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
+_FEW = 4
+"""A curve of fewer points than these has them marked, or nobody would see it."""
 Measure = Callable[[EpochRecord], float]
 
 
@@ -52,6 +54,8 @@ def _draw(axes: Axes, curves: Sequence[Curve], title: str, across: str, x: Measu
             line,
             color=colour,
             label=curve.scheme,
+            marker="o" if len(curve.records) < _FEW else None,
+            markersize=4,
         )
     axes.set_title(title)
     axes.set_xlabel(across)

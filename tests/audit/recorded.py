@@ -16,7 +16,7 @@ from fdml.run.simulate import Plan
 from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
 
 NOISE = GuardSettings(clip=2, noise="gaussian", sigma=8)
-ROWS = 3000
+ROWS = 2000
 
 
 def recorded(
@@ -53,7 +53,7 @@ def breast_cancer(guard: GuardSettings | None = None, privacy: PrivacySettings |
 
 @lru_cache(maxsize=4)
 def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
-    """3000 rows of a9a, binary features only, settings as in a usual run."""
+    """2000 rows of a9a, binary features only, settings as in a usual run."""
     sample = a9a_problem().shuffled(7).train.take(np.arange(ROWS))
     parts = dict(sample.parts)
     if parties == 3:

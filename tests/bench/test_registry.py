@@ -1,5 +1,8 @@
+import importlib
+import inspect
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +44,23 @@ def test_a_benchmark_is_run_by_its_name_with_the_options_that_were_given():
 def test_an_option_that_a_benchmark_does_not_take_is_refused():
     with pytest.raises(SettingsError, match="'fake' takes no --first; leave it out"):
         run_benchmark("fake", str, first=3)
+
+
+@pytest.mark.usefixtures("fake")
+def test_only_a_benchmark_that_draws_takes_a_plot(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(SettingsError, match="'fake' takes no --plot; leave it out"):
+        run_benchmark("fake", str, plot=Path("out.png"))
+    monkeypatch.setitem(BENCHMARKS, "drawn", Benchmark("fake_benchmark", ("plot",)))
+    heard: list[str] = []
+    assert run_benchmark("drawn", heard.append, seeds=None, plot=Path("out.png")) is REPORT
+    assert "out.png" in heard[0]
+    assert "plot" in BENCHMARKS["noise"].options
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_takes_the_options_it_is_listed_with(name):
+    found = importlib.import_module(BENCHMARKS[name].module)
+    assert set(BENCHMARKS[name].options) <= set(inspect.signature(found.run).parameters)
 
 
 def test_a_missing_torch_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
