@@ -10,10 +10,12 @@ part the parties' processes are stopped at random for a while.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,12 +23,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 
 from fdml.bench.cluster import Cluster, write_run
+from fdml.bench.machine import commit, machine
+from fdml.bench.measure import Progress, Report, row, spread
 from fdml.bench.proxy import Proxy
-from fdml.errors import FdmlError, WaitedTooLong
+from fdml.errors import FdmlError, SettingsError, WaitedTooLong
 from fdml.exchange.messages import Labels
 from fdml.run.join import join
 from fdml.run.scaffold import free_port
@@ -43,10 +48,14 @@ MEGABIT = 125_000
 _WIDTH = 20
 """Features of each party."""
 _HELD_OUT = 0.02
+_LEAST_ROWS = 20_000
 _LOOK_SECONDS = 0.01
-_LABEL_BYTES = 16
 _START_SECONDS = 120.0
 """How long a run may take to begin."""
+_LONGEST = 90.0
+"""Seconds of training after which a run is given up: an epoch is judged at the end of the next one."""
+_PAUSED_EPOCHS = 4
+_PAUSED_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -80,24 +89,43 @@ class Setting:
     """A way to train, as run.toml has it under [training]."""
 
     name: str
-    toml: str = ""
+    lines: str = ""
     epochs: int = 3
 
     @property
     def text(self) -> str:
         """All of run.toml that follows the names."""
         return (
-            f'[training]\nepochs = {self.epochs}\nlearning_rate = "auto"\n{self.toml}\n'
+            f'[training]\nepochs = {self.epochs}\nlearning_rate = "auto"\n{self.lines}\n'
             f'[evaluation]\nholdout = {_HELD_OUT}\nwhen = "epoch"\n'
         )
 
 
+DEFAULT = Setting("16 batches per block (default)")
+_64, _256 = (Setting(f"{count} batches per block", f"batches_per_block = {count}") for count in (64, 256))
+_AHEAD = Setting(f"{_256.name}, lookahead 3", f"{_256.lines}\nlookahead = 3")
+_AHEAD_32, _AHEAD_16 = (
+    Setting(f"{_AHEAD.name}, {bits} bits", f"{_AHEAD.lines}\nvalue_bits = {bits}") for bits in (32, 16)
+)
+_ALL = Setting("all batches in one block, lookahead 0", 'batches_per_block = "all"\nlookahead = 0', epochs=10)
+_TEN = Setting("10 exchanges", "exchanges = 10", epochs=11)
+SWEEP = {
+    LOOPBACK: (DEFAULT, _256, _AHEAD),
+    LINES[1]: (DEFAULT, _256),
+    LINES[2]: (DEFAULT, _64, _256, _AHEAD),
+    FAR: (DEFAULT, _64, _256, _AHEAD, _AHEAD_32, _AHEAD_16, _ALL, _TEN),
+}
+"""What is tried on which line; the first of all is what the others must reach."""
+STALENESS = (0, 1, 4, 16)
+
+
 @dataclass(frozen=True)
 class Pauses:
-    """When the parties' processes are stopped: each for itself, for 50 to 300 ms, about twice in three seconds."""
+    """When the parties' processes are stopped: each for itself, for 50 to 300 ms, about three times in two seconds."""
 
     seed: int
-    gap: float = 1.2
+    gap: float = 0.5
+    """Seconds from one pause to the next, on average."""
     least: float = 0.05
     most: float = 0.3
 
@@ -120,6 +148,8 @@ class Course:
     aucs: Mapping[int, float]
     seconds: Mapping[int, float]
     """To the end of the epoch at the last party."""
+    spent: float
+    """Seconds until the run ended or was given up."""
 
     @property
     def last_auc(self) -> float:
@@ -129,6 +159,109 @@ class Course:
     def seconds_to(self, auc: float) -> float | None:
         """To the end of the first epoch that is good enough; None if none is."""
         return next((self.seconds[epoch] for epoch in sorted(self.aucs) if self.aucs[epoch] >= auc), None)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting on a line, and the seconds it took to the AUC; None if it did not get there."""
+
+    line: Line
+    setting: Setting
+    seconds: float | None
+    spent: float
+    last_auc: float
+
+
+def run(progress: Progress, rows: int = 1_000_000, rounds: int = 3) -> Report:
+    """Try settings on lines, then the best against the slowest line once more, then staleness against pauses."""
+    if rows < _LEAST_ROWS:
+        raise SettingsError(f"{rows} rows are too few to judge anything by; take {_LEAST_ROWS} or more")
+    of_machine, made_by = machine(), commit()
+    with tempfile.TemporaryDirectory(prefix="fdml-network-") as folder:
+        progress(f"{rows:,} rows of {len(PARTIES)} parties")
+        ground = Ground.make(Path(folder) / "all", rows)
+        goal = ground.train(DEFAULT).last_auc - TOLERANCE
+        trials = [
+            _try(ground, setting, line, goal, progress) for line, settings in SWEEP.items() for setting in settings
+        ]
+        results = [_row(trial, goal) for trial in trials]
+        ratios = _beside(ground, trials, goal, rounds, progress)
+        results += _paused(Path(folder), rows, progress)
+    return Report("network", _question(rows, goal, trials), results, ratios, of_machine, made_by)
+
+
+def recommended(trials: Sequence[Trial], line: Line) -> Setting | None:
+    """The fastest setting on a line that reaches the AUC; None if none does."""
+    there = [(each.seconds, each.setting) for each in trials if each.line == line and each.seconds is not None]
+    return min(there, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def _try(ground: Ground, setting: Setting, line: Line, goal: float, progress: Progress) -> Trial:
+    progress(f"{line.name}, {setting.name}")
+    course = ground.train(setting, line, goal=goal)
+    return Trial(line, setting, course.seconds_to(goal), course.spent, course.last_auc)
+
+
+def _beside(
+    ground: Ground, trials: Sequence[Trial], goal: float, rounds: int, progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """How many times as long the slowest line takes as loopback, each with what is best there, in turns."""
+    here, there = recommended(trials, LOOPBACK), recommended(trials, FAR)
+    if here is None or there is None:
+        return {}
+    pairs = [
+        (_try(ground, there, FAR, goal, progress).seconds, _try(ground, here, LOOPBACK, goal, progress).seconds)
+        for _ in range(rounds)
+    ]
+    times = [(far or _LONGEST) / near for far, near in pairs if near is not None]
+    name = f"time to the AUC, {FAR.name} with {there.name} / loopback with {here.name}"
+    return {name: spread(times) | {"at_most": TIMES}} if times else {}
+
+
+def _row(trial: Trial, goal: float) -> dict[str, Any]:
+    reached = trial.seconds is not None
+    unit = "s to the AUC" if reached else "s and not reached"
+    figures = row(f"{trial.line.name}, {trial.setting.name}", [trial.seconds or trial.spent], unit)
+    return figures | {"reached": reached, "goal": goal, "last_auc": trial.last_auc}
+
+
+def _paused(folder: Path, rows: int, progress: Progress) -> list[dict[str, Any]]:
+    """Every staleness with parties that pause; with the paper's literal settings on fewer rows."""
+    results = []
+    kinds = {
+        "16 batches per block": (rows // 5, ""),
+        "one batch per block, lookahead 0": (rows // 20, "batches_per_block = 1\nlookahead = 0\n"),
+    }
+    for kind, (count, lines) in kinds.items():
+        ground = Ground.make(folder / f"{count}", count)
+        progress(f"parties that never pause, {kind}")
+        calm = ground.train(Setting(kind, lines, epochs=_PAUSED_EPOCHS))
+        goal = calm.last_auc - TOLERANCE
+        name = f"parties that never pause, {count:,} rows, {kind}, staleness 0"
+        results.append(row(name, [calm.seconds_to(goal) or _LONGEST], "s to the AUC") | {"goal": goal})
+        for staleness in STALENESS:
+            setting = Setting(kind, f"{lines}staleness = {staleness}", epochs=_PAUSED_EPOCHS)
+            seconds = []
+            for seed in range(_PAUSED_ROUNDS):
+                progress(f"parties that pause, {kind}, staleness {staleness}, seed {seed}")
+                course = ground.train(setting, goal=goal, pauses=Pauses(seed))
+                seconds.append(course.seconds_to(goal) or _LONGEST)
+            name = f"parties that pause, {count:,} rows, {kind}, staleness {staleness}"
+            results.append(row(name, seconds, "s to the AUC") | {"goal": goal, "reached": max(seconds) < _LONGEST})
+    return results
+
+
+def _question(rows: int, goal: float, trials: Sequence[Trial]) -> str:
+    best = {line: recommended(trials, line) for line in SWEEP}
+    advice = "; ".join(f"{line.name}: {'none' if setting is None else setting.name}" for line, setting in best.items())
+    return (
+        f"How long does joint training take to a test AUC of {goal:.4f} (the default settings' on loopback, less "
+        f"{TOLERANCE}) on slow lines, and with parties that pause? {len(PARTIES)} parties with {_WIDTH} dense "
+        f"features, {rows:,} rows, logistic regression; lines but loopback carry 100 Mbit/s in each direction. Seconds "
+        f"from the labels' coming to the server, so their way to the other parties counts; a run is given up after "
+        f"{_LONGEST:g} s. Fastest settings that reach it: {advice}. Pauses: each party's process is stopped for 50 to "
+        f"300 ms about three times in two seconds; the paper's literal settings are slow and get fewer rows."
+    )
 
 
 class _Clocked(Cluster):
@@ -185,15 +318,17 @@ class Ground:
         chance = np.random.default_rng(0)
         X = chance.normal(size=(rows, _WIDTH * len(PARTIES))).astype(np.float32)
         X += 0.5 * chance.normal(size=(rows, 1)).astype(np.float32)
-        score = X @ chance.normal(size=X.shape[1]).astype(np.float32)
-        score *= 1.5 / score.std()
-        labels = (chance.random(rows) < 1.0 / (1.0 + np.exp(-score))).astype(np.int64)
+        score = X @ chance.normal(size=(X.shape[1], 1)).astype(np.float32)
+        chances = 1.0 / (1.0 + np.exp(-1.5 * score[:, 0] / score.std()))
+        labels = (chance.random(rows) < chances).astype(np.int64)
         parts = [np.ascontiguousarray(part) for part in np.split(X, len(PARTIES), axis=1)]
         write_run(home, "", parts, labels, [""] * len(PARTIES))
         return cls(home, rows)
 
-    def train(self, setting: Setting, line: Line = LOOPBACK, longest: float = 60.0, pauses: Pauses | None = None) -> Course:
-        """One run from the start; given up after `longest` seconds of training."""
+    def train(
+        self, setting: Setting, line: Line = LOOPBACK, *, goal: float = math.inf, pauses: Pauses | None = None
+    ) -> Course:
+        """One run from the start, until an AUC is known to be reached, or the end."""
         target = free_port()
         self._clear()
         (self.home / "run.toml").write_text(
@@ -210,10 +345,9 @@ class Ground:
                 for name in ("server", *PARTIES):
                     cluster.start(name)
                 began = self._await_labels(cluster)
-                _attend(cluster, began, longest, [] if pauses is None else pauses.plan(longest))
+                return self._attend(cluster, began, goal, [] if pauses is None else pauses.plan(_LONGEST))
             finally:
                 cluster.stop()
-        return self._course(began)
 
     def _clear(self) -> None:
         for name in ("server", *PARTIES):
@@ -232,28 +366,36 @@ class Ground:
             time.sleep(_LOOK_SECONDS)
         return time.monotonic()
 
+    def _attend(
+        self, cluster: _Clocked, began: float, goal: float, plan: Sequence[tuple[float, int, signal.Signals]]
+    ) -> Course:
+        """Wait until there is nothing more to learn; processes are stopped and woken as planned."""
+        due = 0
+        while cluster.running and (now := time.monotonic() - began) < _LONGEST:
+            while due < len(plan) and plan[due][0] <= now:
+                cluster.signal(PARTIES[plan[due][1]], plan[due][2])
+                due += 1
+            if self._course(began).seconds_to(goal) is not None:
+                break
+            time.sleep(_LOOK_SECONDS)
+        return self._course(began)
+
     def _course(self, began: float) -> Course:
         path = self.home / "p0" / "history.json"
-        history = json.loads(path.read_text()) if path.exists() else []
+        try:
+            history = json.loads(path.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):  # nothing judged yet, or just being written
+            history = []
         ends = [_ends(self.home / name / "epochs") for name in PARTIES]
         done = set.intersection(*map(set, ends))
         seconds = {epoch: max(each[epoch] for each in ends) - began for epoch in done}
-        return Course({each["epoch"]: each["test_metric"] for each in history if each["epoch"] in done}, seconds)
+        aucs = {each["epoch"]: each["test_metric"] for each in history if each["epoch"] in done}
+        return Course(aucs, seconds, time.monotonic() - began)
 
 
 def _ends(path: Path) -> dict[int, float]:
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     return {int(epoch): float(at) for epoch, at in map(str.split, lines)}
-
-
-def _attend(cluster: _Clocked, began: float, longest: float, plan: Sequence[tuple[float, int, signal.Signals]]) -> None:
-    """Wait for the end of a run, or give it up; processes are stopped and woken as planned."""
-    due = 0
-    while cluster.running and (now := time.monotonic() - began) < longest:
-        while due < len(plan) and plan[due][0] <= now:
-            cluster.signal(PARTIES[plan[due][1]], plan[due][2])
-            due += 1
-        time.sleep(_LOOK_SECONDS)
 
 
 @contextmanager
@@ -263,6 +405,7 @@ def proxies(target: int, line: Line) -> Iterator[list[int]]:
         yield [target] * len(PARTIES)
         return
     context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fdml.bench.network"])
     ours, theirs = context.Pipe()
     process = context.Process(target=_carry, args=(target, line, theirs), daemon=True)
     process.start()

@@ -26,6 +26,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "kill": Benchmark("fdml.bench.kill", ("first", "seeds")),
     "protocol": Benchmark("fdml.bench.protocol", ("first", "seeds")),
     "noise": Benchmark("fdml.bench.noise", ("seeds", "plot")),
+    "regret": Benchmark("fdml.bench.regret", ("seeds", "plot")),
+    "network": Benchmark("fdml.bench.network", ("rows",)),
 }
 
 

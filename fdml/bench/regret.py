@@ -86,10 +86,10 @@ class Course:
     """By how many steps the oldest part of the fast party's totals was stale, in the median."""
 
 
-def run(progress: Progress, seeds: int = Sizes.seeds, plot: Path | None = None) -> Report:
+def run(progress: Progress, seeds: int = 3, plot: Path | None = None, epochs: int = 80) -> Report:
     """Try every staleness with every seed."""
     of_machine, made_by = machine(), commit()
-    sizes = Sizes(seeds=seeds)
+    sizes = Sizes(epochs=epochs, seeds=seeds)
     found = try_out(sizes, progress)
     if plot is not None:
         curves = [

@@ -27,10 +27,10 @@ from fdml.data.shuffle import stream
 FACTORS: dict[str, tuple[int, ...]] = {"store": (0, 1, 2, 3), "browser": (4, 5), "guard": (6, 7)}
 """The factors that each party's features are traces of; the first party holds the labels."""
 LINEAR = (0.40, 0.36, 0.09, 0.09, 0.37, 0.10, 0.34, 0.10)
-PRODUCTS = ((2, 3, 0.43), (2, 5, 0.21), (3, 7, 0.21))
+PRODUCTS = ((2, 3, 0.46), (2, 5, 0.24), (3, 7, 0.24))
 """Two factors and the weight of their product."""
 NOISE = 0.25
-INTERCEPT = -4.205
+INTERCEPT = -4.233
 """So that 2.3 % of the rows are positive."""
 
 PEOPLE = 10_600

@@ -216,13 +216,15 @@ class Worker:
         """Learn from the answer to the current step, then push ahead."""
         homework = self._homework
         visit = homework.schedule.visit(self.step)
+        self._check_kind(answer)
+        if isinstance(answer, Total):
+            self._check_fresh(answer)
         sent = self._outbox.take(self.step)
         labels = homework.labels[visit.start : visit.stop]
         released, believed = None, 1.0
         if isinstance(answer, Gradient):
             scores, labels = self._undone(answer, sent)
         else:
-            self._check_fresh(answer)
             total = self._guard.open_total(answer).reshape(sent.codes.shape)
             released = decode(total)
             if homework.lead == homework.party:
@@ -272,12 +274,21 @@ class Worker:
         scores, labels = self._homework.loss.undo(given)
         return (scores - decode(sent.codes) + sent.own).astype(sent.own.dtype), labels
 
+    def _check_kind(self, answer: Total | Gradient) -> None:
+        if isinstance(answer, Gradient) != self._homework.is_taught:
+            wanted = "a gradient" if self._homework.is_taught else "a total"
+            raise MessageRefused(
+                f"step {answer.step} was answered with a {type(answer).__name__} where {wanted} belongs; both sides "
+                f"need the same run.toml",
+                Refusal.INVALID,
+            )
+
     def _check_fresh(self, total: Total) -> None:
         """A server may be late; it may not pass off as new what is older than the run allows."""
         schedule = self._homework.schedule
         block = schedule.visit(total.step).block
         oldest = schedule.last_visit(block, total.step - self._homework.staleness)
-        for made in total.made_at:
+        for made in total.made_at or (total.step + 1,):
             if not oldest <= made <= total.step or (made >= 0 and schedule.visit(made).block != block):
                 raise MessageRefused(
                     f"the total of step {total.step} has a part of step {made}; the run allows none before {oldest}",
@@ -332,7 +343,7 @@ class Worker:
                 self._outbox.put(step, Sent(own, codes, push.release))
                 self.pushed = step
                 yield push
-        if self._spent and not self._told:
+        if self._spent and not self._told and self.pushed + 1 < schedule.steps:
             self._told = True
             yield Stop(self.pushed + 1)
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 _WORD = 8
-_HALF_STEP = 2.0**-54
+_HALF_STEP = 2.0**-53
 """Keeps uniform numbers off 0, where the logarithm ends."""
 
 
@@ -33,10 +33,10 @@ class NoiseKey:
         return encryptor.update(bytes(count))
 
     def uniforms(self, purpose: str, number: int, count: int) -> NDArray[np.float64]:
-        """Numbers strictly between 0 and 1, with 53 random bits each."""
+        """Numbers strictly between 0 and 1, with 52 random bits each."""
         words = np.frombuffer(self.stream(purpose, number, _WORD * count), "<u8")
-        numbers: NDArray[np.float64] = (words >> np.uint64(11)).astype(np.float64)
-        return numbers * 2.0**-53 + _HALF_STEP
+        numbers: NDArray[np.float64] = (words >> np.uint64(12)).astype(np.float64)
+        return numbers * 2.0**-52 + _HALF_STEP
 
     def normals(self, purpose: str, number: int, count: int) -> NDArray[np.float64]:
         """Standard normal numbers (Box and Muller): two uniforms shape each, so none is coarse in the tails."""

@@ -298,7 +298,7 @@ class _Member:
             self._try_out(worker.last_epoch, worker, guard, line, labels)
         blocks = self._plan(labels).schedule(len(labels.train)).blocks
         for epoch in sorted(self._diary.pending):
-            verdict = line.await_verdict(epoch, blocks)
+            verdict = line.await_verdict(epoch, blocks if each_epoch else 0)
             self._judge([] if verdict is None else [verdict], guard, line, labels)
 
     def _try_out(self, epoch: int, worker: Worker, guard: Guard, line: GrpcLine, labels: LabelSet) -> None:

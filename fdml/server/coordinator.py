@@ -97,6 +97,7 @@ class Coordinator:
         return Stopped(self._parties[first], self._stops[first])
 
     def _push(self, sender: str, party: int, step: int, release: Release) -> list[Reply]:
+        check_masked(f"party {sender!r} pushed for step {step}", release, blind=self._blind)
         if step <= self._clocks.pushed[party]:
             _check_repeated(sender, "pushed", step, release, self._digests[party].get(step))
             return []
@@ -237,8 +238,9 @@ class Coordinator:
                 Refusal.GAP,
             )
         values = self._shaped(sender, step, release.values, self._grid)
-        most = self._grid.largest_code(len(self._parties))
-        check_form(f"party {sender!r} pushed for step {step}", release, most, blind=self._blind)
+        if not self._blind:
+            most = self._grid.largest_code(len(self._parties))
+            check_range(f"party {sender!r} pushed for step {step}", release.values, most)
         return Release(values, release.stamp, release.variance)
 
     def _shaped(self, sender: str, step: int, values: Codes, grid: Grid) -> Codes:
@@ -323,16 +325,14 @@ def _check_repeated(sender: str, did: str, step: int, release: Release, known: t
         )
 
 
-def check_form(what: str, release: Release, most: int, *, blind: bool) -> None:
-    """Refuse predictions that are masked where they should not be, or the other way, or past what may travel."""
+def check_masked(what: str, release: Release, *, blind: bool) -> None:
+    """Refuse predictions that are masked where they should not be, or the other way; `what` begins the sentence."""
     if blind != bool(release.stamp):
         has = "masked" if release.stamp else "plain"
         raise MessageRefused(
             f"{what} {has} values; the run's server is {'blind' if blind else 'plain'}: all need the same run.toml",
             Refusal.MISMATCH,
         )
-    if not blind:
-        check_range(what, release.values, most)
 
 
 def check_range(what: str, values: Codes, most: int) -> None:

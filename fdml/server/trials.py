@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fdml.errors import MessageRefused, Refusal
 from fdml.exchange.fixed_point import WIDE, Grid
 from fdml.exchange.messages import Release, Trial, Verdict
-from fdml.server.coordinator import check_form
+from fdml.server.coordinator import check_masked, check_range
 from fdml.server.stored import digest_array, digest_of, release_arrays, release_of
 
 _DIGEST_BYTES = 16
@@ -84,8 +84,10 @@ class Trials:
                 f"the run has {self._size} as {self._grid.dtype}",
                 Refusal.INVALID,
             )
-        most = self._grid.largest_code(len(self._parties))
-        check_form(f"party {sender!r} sent for held-out rows", trial.release, most, blind=self._blind)
+        what = f"party {sender!r} sent for held-out rows"
+        check_masked(what, trial.release, blind=self._blind)
+        if not self._blind:
+            check_range(what, values, self._grid.largest_code(len(self._parties)))
         return Release(values.reshape(-1), trial.release.stamp, trial.release.variance)
 
     def state(self) -> dict[str, NDArray[Any]]:

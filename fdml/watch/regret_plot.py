@@ -31,7 +31,7 @@ def draw_regret(curves: Sequence[RegretCurve], fitted_from: int, path: Path) -> 
     figure = Figure(figsize=(8.5, 5.6), layout="constrained")
     axes = figure.subplots()
     for number, curve in enumerate(curves):
-        _draw(axes, curve, _COLOURS[number % len(_COLOURS)])
+        _draw(axes, curve, _COLOURS[number % len(_COLOURS)], 1.2 * (len(curves) - number))
     _draw_promise(axes, curves[0], fitted_from)
     axes.axvspan(1, fitted_from, color="#8c8c8c", alpha=0.12, linewidth=0)
     axes.set_xlim(1, len(curves[0].averages[0]))
@@ -47,14 +47,14 @@ def draw_regret(curves: Sequence[RegretCurve], fitted_from: int, path: Path) -> 
     figure.savefig(path, dpi=110)
 
 
-def _draw(axes: Axes, curve: RegretCurve, colour: str) -> None:
-    """The mean over the seeds, and a band for its extremes."""
+def _draw(axes: Axes, curve: RegretCurve, colour: str, thickness: float) -> None:
+    """The mean over the seeds, and a band for its extremes. Lines may lie on each other: the first are the thickest."""
     stacked = np.stack(curve.averages)
     at = np.unique(np.geomspace(1, stacked.shape[1], _POINTS).astype(np.int64))
     seen = stacked[:, at - 1]
     axes.fill_between(at, seen.min(axis=0), seen.max(axis=0), color=colour, alpha=0.12, linewidth=0)
     name = f"staleness {curve.staleness}: slope {curve.slope:.2f}"
-    axes.plot(at, seen.mean(axis=0), color=colour, linewidth=1.6, label=name)
+    axes.plot(at, seen.mean(axis=0), color=colour, linewidth=thickness, label=name)
 
 
 def _draw_promise(axes: Axes, curve: RegretCurve, first: int) -> None:

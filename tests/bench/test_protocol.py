@@ -166,7 +166,7 @@ def test_messages_not_sent_again_on_a_new_line_are_found(monkeypatch):
 
 def test_pushes_sent_again_after_their_total_are_found(monkeypatch):
     monkeypatch.setattr(Courier, "_was_answered", lambda self, message: False)
-    assert "was refused on its own line" in found(range(300))
+    assert "was refused on its own line" in found(range(400, 1600))  # one seed in 250 comes to it
 
 
 def test_a_torn_end_of_the_log_left_in_place_is_found(monkeypatch):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fdml.exchange.fixed_point import FRACTION_BITS, LARGEST, LARGEST_CODE, decode, encode
+from fdml.exchange.fixed_point import GRIDS, LARGEST, LARGEST_CODE, WIDE, decode, encode
 
 in_range = arrays(np.float64, st.integers(0, 20), elements=st.floats(-LARGEST, LARGEST))
 on_the_grid = arrays(np.int64, st.integers(0, 20), elements=st.integers(-LARGEST_CODE, LARGEST_CODE))
@@ -40,11 +40,33 @@ def test_sums_of_floats_would_depend_on_it():
     assert sum(floats) != sum([floats[0], floats[2], floats[1]])
 
 
+@pytest.mark.parametrize("bits", GRIDS)
+@given(data=st.data())
+def test_on_every_grid_a_value_comes_back_to_half_a_step_and_its_codes_are_of_its_type(bits, data):
+    grid = GRIDS[bits]
+    most = grid.largest(3)
+    values = data.draw(arrays(np.float64, 6, elements=st.floats(-most, most)))
+    codes = encode(values, grid)
+    assert codes.dtype == grid.dtype == np.dtype(f"int{bits}")
+    assert np.abs(decode(codes) - values).max() <= 2.0 ** -(grid.fraction_bits + 1) * (1 + 1e-4)
+    assert np.abs(codes.astype(np.int64)).max() <= grid.largest_code(3)
+
+
+@pytest.mark.parametrize("bits", GRIDS)
+@pytest.mark.parametrize("parties", [1, 2, 3, 100])
+def test_the_largest_values_of_all_parties_have_a_sum_that_fits(bits, parties):
+    grid = GRIDS[bits]
+    most = grid.largest_code(parties)
+    assert most > 0
+    assert parties * most <= np.iinfo(grid.dtype).max
+    assert grid.largest(parties) == most * 2.0**-grid.fraction_bits
+
+
 def test_two_thousand_parties_can_be_summed_without_overflow():
     assert int(np.iinfo(np.int64).max) >= (2**11 - 1) * LARGEST_CODE
 
 
 @pytest.mark.parametrize(("value", "code"), [(1.0, 2**32), (-0.5, -(2**31)), (2.0**-32, 1), (2.0**-34, 0)])
 def test_the_format_on_the_wire_is_fixed(value, code):
-    assert FRACTION_BITS == 32
+    assert (WIDE.fraction_bits, LARGEST, LARGEST_CODE) == (32, 2.0**20, 2**52)
     assert encode(np.array([value])).tolist() == [code]

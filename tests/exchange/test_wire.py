@@ -11,12 +11,15 @@ from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.messages import (
     Accepted,
     Finished,
+    Gradient,
     Hello,
     Kept,
     Labels,
     Metrics,
     Push,
     Release,
+    Stop,
+    Stopped,
     Total,
     Trial,
     Verdict,
@@ -29,25 +32,34 @@ hashes = st.binary(min_size=32, max_size=32)
 steps = st.integers(0, 2**53)
 epochs = st.integers(0, 2**32 - 1)
 signed = st.integers(-(2**63), 2**63 - 1)
-codes = arrays(np.int64, st.integers(0, 9), elements=signed)
-floats = arrays(np.float64, st.integers(0, 9), elements=st.floats(allow_nan=False, allow_infinity=False))
+wide = arrays(np.int64, st.integers(0, 9), elements=signed)
+codes = wide | arrays(np.int32, st.integers(0, 9)) | arrays(np.int16, st.integers(0, 9))
 numbers = st.floats(allow_nan=False, allow_infinity=False)
+stamps = st.integers(0, 2**64 - 1)
+variances = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(abs)
+releases = st.builds(Release, codes, stamps, variances)
+gradients = st.builds(Gradient, steps, st.builds(Release, wide, stamps))
+figures = st.none() | numbers
 label_sets = st.builds(Labels, st.integers(1, 2**16), st.binary(max_size=200))
 from_party = st.one_of(
     st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 2**32 - 1)),
     label_sets,
-    st.builds(Push, steps, st.builds(Release, codes)),
+    st.builds(Push, steps, releases),
+    gradients,
+    st.builds(Stop, steps),
     st.builds(Kept, steps),
-    st.builds(Trial, epochs, st.builds(Release, codes)),
-    st.builds(Metrics, epochs, numbers, numbers, numbers, numbers),
+    st.builds(Trial, epochs, releases),
+    st.builds(Metrics, epochs, numbers, figures, figures, figures),
     st.builds(Finished, hashes),
 )
 from_server = st.one_of(
     st.builds(Welcome, signed, st.lists(epochs).map(tuple)),
     label_sets,
     st.builds(Accepted, steps),
-    st.builds(Total, steps, codes, st.lists(signed, min_size=1).map(tuple)),
-    st.builds(Verdict, epochs, codes),
+    st.builds(Total, steps, codes, st.lists(signed, min_size=1).map(tuple), st.lists(stamps).map(tuple), variances),
+    gradients,
+    st.builds(Verdict, epochs, codes, st.lists(stamps).map(tuple), variances),
+    st.builds(Stopped, st.text(st.characters(exclude_categories=["Cs"])), steps),
     st.builds(Waiting, st.lists(st.text(st.characters(exclude_categories=["Cs"]))).map(tuple)),
 )
 SIDES = {"party": (encode_from_party, decode_from_party), "server": (encode_from_server, decode_from_server)}
@@ -81,7 +93,9 @@ def test_the_same_message_is_the_same_bytes(message):
 def test_the_bytes_are_fixed():
     """A change here is a new protocol version."""
     push = Push(3, Release(np.array([[1], [-2]])))
-    assert encode_from_party(push).hex() == "1a14080312100100000000000000feffffffffffffff"
+    assert encode_from_party(push).hex() == "1a16080312100100000000000000feffffffffffffff2808"
+    narrow = Push(3, Release(np.array([[1], [-2]], np.int16), 5, 0.25))
+    assert encode_from_party(narrow).hex() == "1a1c080312040100feff19050000000000000021000000000000d03f2802"
     assert encode_from_party(Kept(300)).hex() == "220308ac02"
     assert encode_from_server(Welcome(-1)).hex() == "0a020801"
 
@@ -162,10 +176,29 @@ BAD = {
     "a field of another type": (b"\x22\x02\x0a\x00", "a kept message with unknown fields"),
     "text": (b"GET / HTTP/1.1\r\n", "16 bytes that are no message of this protocol"),
     "predictions of half a number": (
-        envelope(push=pb.Push(step=1, codes=b"1234")),
+        envelope(push=pb.Push(step=1, codes=b"1234", width=8)),
         "predictions of 4 bytes, which is no whole number of int64",
     ),
-    "held-out predictions of half a number": (envelope(trial=pb.Trial(epoch=1, codes=b"123456789")), "of 9 bytes"),
+    "narrow predictions of half a number": (
+        envelope(push=pb.Push(step=1, codes=b"123", width=2)),
+        "predictions of 3 bytes, which is no whole number of int16",
+    ),
+    "held-out predictions of half a number": (
+        envelope(trial=pb.Trial(epoch=1, codes=b"123456789", width=4)),
+        "of 9 bytes",
+    ),
+    "gradients of half a number": (
+        envelope(gradient=pb.Gradient(step=1, codes=b"1234", stamp=5)),
+        "predictions of 4 bytes, which is no whole number of int64",
+    ),
+    "predictions of no width": (envelope(push=pb.Push(step=1, codes=b"12345678")), "of 0 bytes each; it takes 8, 4, 2"),
+    "predictions of a width that no type has": (
+        envelope(trial=pb.Trial(epoch=1, codes=b"123", width=3)),
+        "of 3 bytes each",
+    ),
+    "noise below none": (envelope(push=pb.Push(step=1, width=8, variance=-1.0)), "noise of variance -1.0"),
+    "noise without end": (envelope(trial=pb.Trial(epoch=1, width=8, variance=np.inf)), "noise of variance inf"),
+    "noise that is no number": (envelope(push=pb.Push(step=1, width=8, variance=np.nan)), "noise of variance nan"),
     "labels without outputs": (envelope(labels=pb.Labels()), "labels for 0 outputs"),
     "too many outputs": (envelope(labels=pb.Labels(outputs=2**16 + 1)), "labels for 65537 outputs"),
     "a short run hash": (

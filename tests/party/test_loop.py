@@ -601,11 +601,7 @@ def test_every_use_of_a_row_in_noisy_training_is_counted():
         (0, ["stop 0"]),
         (1, ["learn", "stop 0"]),
         (3, ["learn", "learn", "send 0", "receive 0", "stop 1"]),
-        pytest.param(
-            4,
-            ["learn", "learn", "send 0", "receive 0", "learn", "learn", "send 1", "receive 1"],
-            marks=pytest.mark.xfail(strict=True, reason="it says Stop past the last step, which the server refuses"),
-        ),
+        (4, ["learn", "learn", "send 0", "receive 0", "learn", "learn", "send 1", "receive 1"]),
     ],
 )
 def test_learning_ends_where_noisy_training_would_overspend(uses, calls):
@@ -771,7 +767,6 @@ def test_at_staleness_0_every_part_is_of_that_very_step(made):
     assert worker.step == 4
 
 
-@pytest.mark.xfail(strict=True, reason="the push is taken from the outbox before the total is looked at")
 def test_a_refused_total_leaves_the_worker_as_it_was():
     worker, _ = new_worker(lookahead=1)
     post = Post()
@@ -782,7 +777,6 @@ def test_a_refused_total_leaves_the_worker_as_it_was():
     assert bits(worker) == before
 
 
-@pytest.mark.xfail(strict=True, reason="the worker goes by the type of the answer, not by what it may be answered")
 @pytest.mark.parametrize("taught", [False, True])
 def test_an_answer_of_the_wrong_kind_is_refused(taught):
     """Of a gradient where labels are shared, or a total where they are private, only nonsense could be learned."""
