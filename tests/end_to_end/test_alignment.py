@@ -10,10 +10,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from fdml.bench.proxy import Proxy
 from fdml.run.labels import learn_code
 from fdml.run.scaffold import write_keys
 from tests.end_to_end.cluster import Cluster, Started, free_port, running, until
-from fdml.bench.proxy import Proxy
 
 pytestmark = pytest.mark.slow
 PEOPLE, DAY = 300, datetime.date(2026, 1, 1)

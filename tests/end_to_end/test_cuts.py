@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.end_to_end.cluster import Cluster, until
 from fdml.bench.proxy import Proxy
+from tests.end_to_end.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 PARTIES = ("ann", "bob", "cyd")
