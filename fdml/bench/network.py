@@ -18,11 +18,12 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -110,12 +111,12 @@ _AHEAD_32, _AHEAD_16 = (
 _ALL = Setting("all batches in one block, lookahead 0", 'batches_per_block = "all"\nlookahead = 0', epochs=10)
 _TEN = Setting("10 exchanges", "exchanges = 10", epochs=11)
 SWEEP = {
-    LOOPBACK: (DEFAULT, _256, _AHEAD),
+    LOOPBACK: (_256, _AHEAD),
     LINES[1]: (DEFAULT, _256),
     LINES[2]: (DEFAULT, _64, _256, _AHEAD),
     FAR: (DEFAULT, _64, _256, _AHEAD, _AHEAD_32, _AHEAD_16, _ALL, _TEN),
 }
-"""What is tried on which line; the first of all is what the others must reach."""
+"""What is tried on which line, after the default on loopback, which says what must be reached."""
 STALENESS = (0, 1, 4, 16)
 
 
@@ -156,9 +157,14 @@ class Course:
         """Of the last epoch that was judged."""
         return self.aucs[max(self.aucs)] if self.aucs else 0.0
 
-    def seconds_to(self, auc: float) -> float | None:
-        """To the end of the first epoch that is good enough; None if none is."""
-        return next((self.seconds[epoch] for epoch in sorted(self.aucs) if self.aucs[epoch] >= auc), None)
+    @property
+    def per_epoch(self) -> float:
+        """Seconds of an epoch, on average."""
+        return self.seconds[max(self.seconds)] / max(self.seconds) if self.seconds else self.spent
+
+    def epoch_of(self, auc: float) -> int | None:
+        """The first epoch that is good enough; None if none is."""
+        return next((epoch for epoch in sorted(self.aucs) if self.aucs[epoch] >= auc), None)
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,12 @@ class Trial:
     spent: float
     last_auc: float
 
+    @classmethod
+    def of(cls, line: Line, setting: Setting, course: Course, goal: float) -> Trial:
+        """What a run's course means."""
+        epoch = course.epoch_of(goal)
+        return cls(line, setting, None if epoch is None else course.seconds[epoch], course.spent, course.last_auc)
+
 
 def run(progress: Progress, rows: int = 1_000_000, rounds: int = 3) -> Report:
     """Try settings on lines, then the best against the slowest line once more, then staleness against pauses."""
@@ -180,10 +192,11 @@ def run(progress: Progress, rows: int = 1_000_000, rounds: int = 3) -> Report:
     with tempfile.TemporaryDirectory(prefix="fdml-network-") as folder:
         progress(f"{rows:,} rows of {len(PARTIES)} parties")
         ground = Ground.make(Path(folder) / "all", rows)
-        goal = ground.train(DEFAULT).last_auc - TOLERANCE
-        trials = [
-            _try(ground, setting, line, goal, progress) for line, settings in SWEEP.items() for setting in settings
-        ]
+        first = ground.train(DEFAULT)
+        goal = first.last_auc - TOLERANCE
+        trials = [Trial.of(LOOPBACK, DEFAULT, first, goal)]
+        for line, settings in SWEEP.items():
+            trials += [_try(ground, setting, line, goal, progress) for setting in settings]
         results = [_row(trial, goal) for trial in trials]
         ratios = _beside(ground, trials, goal, rounds, progress)
         results += _paused(Path(folder), rows, progress)
@@ -199,7 +212,7 @@ def recommended(trials: Sequence[Trial], line: Line) -> Setting | None:
 def _try(ground: Ground, setting: Setting, line: Line, goal: float, progress: Progress) -> Trial:
     progress(f"{line.name}, {setting.name}")
     course = ground.train(setting, line, goal=goal)
-    return Trial(line, setting, course.seconds_to(goal), course.spent, course.last_auc)
+    return Trial.of(line, setting, course, goal)
 
 
 def _beside(
@@ -233,22 +246,28 @@ def _paused(folder: Path, rows: int, progress: Progress) -> list[dict[str, Any]]
         "one batch per block, lookahead 0": (rows // 20, "batches_per_block = 1\nlookahead = 0\n"),
     }
     for kind, (count, lines) in kinds.items():
-        ground = Ground.make(folder / f"{count}", count)
-        progress(f"parties that never pause, {kind}")
+        ground, where = Ground.make(folder / f"{count}", count), f"{count:,} rows, {kind}"
+        progress(f"no pauses, {where}")
         calm = ground.train(Setting(kind, lines, epochs=_PAUSED_EPOCHS))
         goal = calm.last_auc - TOLERANCE
-        name = f"parties that never pause, {count:,} rows, {kind}, staleness 0"
-        results.append(row(name, [calm.seconds_to(goal) or _LONGEST], "s to the AUC") | {"goal": goal})
+        results.append(_courses_row(f"no pauses, {where}, staleness 0", [calm], goal))
         for staleness in STALENESS:
             setting = Setting(kind, f"{lines}staleness = {staleness}", epochs=_PAUSED_EPOCHS)
-            seconds = []
-            for seed in range(_PAUSED_ROUNDS):
-                progress(f"parties that pause, {kind}, staleness {staleness}, seed {seed}")
-                course = ground.train(setting, goal=goal, pauses=Pauses(seed))
-                seconds.append(course.seconds_to(goal) or _LONGEST)
-            name = f"parties that pause, {count:,} rows, {kind}, staleness {staleness}"
-            results.append(row(name, seconds, "s to the AUC") | {"goal": goal, "reached": max(seconds) < _LONGEST})
+            name = f"pauses, {where}, staleness {staleness}"
+            progress(name)
+            courses = [ground.train(setting, goal=goal, pauses=Pauses(seed)) for seed in range(_PAUSED_ROUNDS)]
+            results.append(_courses_row(name, courses, goal))
     return results
+
+
+def _courses_row(name: str, courses: Sequence[Course], goal: float) -> dict[str, Any]:
+    epochs = [course.epoch_of(goal) for course in courses]
+    seconds = [
+        course.spent if epoch is None else course.seconds[epoch] for course, epoch in zip(courses, epochs, strict=True)
+    ]
+    unit = "s and not reached" if None in epochs else "s to the AUC"
+    facts = {"goal": goal, "epochs": epochs, "seconds_per_epoch": mean(course.per_epoch for course in courses)}
+    return row(name, seconds, unit) | facts
 
 
 def _question(rows: int, goal: float, trials: Sequence[Trial]) -> str:
@@ -375,7 +394,7 @@ class Ground:
             while due < len(plan) and plan[due][0] <= now:
                 cluster.signal(PARTIES[plan[due][1]], plan[due][2])
                 due += 1
-            if self._course(began).seconds_to(goal) is not None:
+            if self._course(began).epoch_of(goal) is not None:
                 break
             time.sleep(_LOOK_SECONDS)
         return self._course(began)
@@ -409,6 +428,7 @@ def proxies(target: int, line: Line) -> Iterator[list[int]]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_carry, args=(target, line, theirs), daemon=True)
     process.start()
+    theirs.close()
     try:
         yield ours.recv()
     finally:
@@ -422,4 +442,5 @@ def _carry(target: int, line: Line, told: Connection[list[int], None]) -> None:
         proxy.delay(line.round_trip / 2)
         proxy.slow(line.rate)
     told.send([proxy.port for proxy in made])
-    signal.pause()
+    with suppress(EOFError):  # who asked for them is gone
+        told.recv()

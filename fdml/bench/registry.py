@@ -28,6 +28,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "noise": Benchmark("fdml.bench.noise", ("seeds", "plot")),
     "regret": Benchmark("fdml.bench.regret", ("seeds", "plot")),
     "network": Benchmark("fdml.bench.network", ("rows",)),
+    "speed": Benchmark("fdml.bench.speed", ("rows",)),
+    "growth": Benchmark("fdml.bench.growth", ("rows",)),
 }
 
 

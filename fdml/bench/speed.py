@@ -32,7 +32,7 @@ from fdml.party.models import Compiled, build_compiled
 from fdml.run.keeping import forget_training
 from fdml.run.scaffold import free_port, write_keys
 from fdml.server.host import Charter, Host
-from fdml.settings import Kind, ModelSettings, read_run, run_hash
+from fdml.settings import Kind, ModelSettings, Task, read_run, run_hash
 
 SPLITS = {"20/20/20": (20, 20, 20), "48/7/5": (48, 7, 5)}
 """Non-zeros of a row at each party."""
@@ -112,7 +112,7 @@ def make_data(rows: int, split: str) -> Data:
     return Data(parts, (score + chance.logistic(size=rows) > 0).astype(np.int64))
 
 
-def write_run(home: Path, data: Data, kind: Kind, epochs: int, **training: object) -> None:
+def write_run(home: Path, data: Data, kind: Kind, epochs: int, task: Task = "binary", **training: object) -> None:
     """A run of processes over this data, rows matched by position."""
     names = [f"p{number}" for number in range(len(data.parts))]
     chosen = {"epochs": epochs, "batches_per_block": _PER_BLOCK, "value_bits": 16, "learning_rate": _RATE} | training
@@ -120,6 +120,7 @@ def write_run(home: Path, data: Data, kind: Kind, epochs: int, **training: objec
     home.mkdir(parents=True)
     (home / "run.toml").write_text(
         f'name = "speed"\nserver = "127.0.0.1:{free_port()}"\nparties = {names!r}\nlabel_party = "p0"\n'
+        f'task = "{task}"\n'
         f"[training]\n{lines}\n[evaluation]\nholdout = {_HELD_OUT}\n"
     )
     write_keys(home, "speed", names)

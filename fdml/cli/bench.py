@@ -16,12 +16,13 @@ from fdml.cli.output import aside, check_writable, say, shown, write_json
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise).")
+        int | None,
+        typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise, regret)."),
     ] = None,
     first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1000, help="How many rows (blocks).")] = None,
+    rows: Annotated[int | None, typer.Option(min=1000, help="How many rows (blocks, network, speed, growth).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figures to this PNG file (noise).")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figures to this PNG file (noise, regret).")] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json, plot)

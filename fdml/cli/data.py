@@ -32,7 +32,7 @@ def data(
     """Make data to train on, with settings and keys: a run that works as it is.
 
     app-store is a twin of the paper's data, which is not public: a store, a browser and a guard that know the same
-    users, with 7,000, 1,000 and 700 sparse features. Five million rows take 2.6 GB and a few minutes.
+    users, with 7,000, 1,000 and 700 sparse features. Five million rows take 2.7 GB and a minute or two.
     """
     if kind not in KINDS:
         raise SettingsError(f"there is no data {kind!r} to make; it can be {' or '.join(KINDS)}")

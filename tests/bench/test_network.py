@@ -114,9 +114,11 @@ def test_pauses_are_the_same_for_the_same_seed_and_every_stop_is_undone():
 
 def test_the_time_counts_to_the_first_epoch_that_is_good_enough():
     course = Course({1: 0.7, 2: 0.8, 3: 0.81}, {1: 1.0, 2: 2.5, 3: 4.0}, 4.5)
-    assert course.seconds_to(0.79) == 2.5
-    assert course.seconds_to(0.9) is None
-    assert course.last_auc == 0.81
+    assert course.epoch_of(0.79) == 2
+    assert Trial.of(FAR, DEFAULT, course, 0.79) == Trial(FAR, DEFAULT, 2.5, 4.5, 0.81)
+    assert course.epoch_of(0.9) is None
+    assert Trial.of(FAR, DEFAULT, course, 0.9).seconds is None
+    assert course.per_epoch == pytest.approx(4.0 / 3)
     assert Course({}, {}, 1.0).last_auc == 0.0
 
 
@@ -165,5 +167,5 @@ def test_a_line_takes_time_but_changes_nothing_else(ground):
 @pytest.mark.slow
 def test_a_run_ends_when_its_goal_is_reached(ground):
     course = ground.train(Setting(DEFAULT.name, epochs=2000), goal=0.6)
-    assert course.seconds_to(0.6) is not None
+    assert course.epoch_of(0.6) is not None
     assert max(course.aucs) < 2000

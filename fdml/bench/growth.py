@@ -1,0 +1,197 @@
+"""How do time, memory and traffic grow with rows, parties, non-zeros and outputs?
+
+Every point is a run of processes over TLS with durability on. Seconds are of an
+epoch after the first; memory is the largest resident size of each process, bytes
+are those that crossed the server's lines, both by the process's own count. The
+exponent is the slope of a straight line through the points on log axes.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fdml.bench.machine import commit, machine
+from fdml.bench.measure import Progress, Report
+from fdml.bench.speed import Data, write_run
+from fdml.data.disk import FolderDisk
+from fdml.errors import FdmlError
+from fdml.run.join import join
+from fdml.run.serve import serve
+from fdml.server.host import Charter, Host
+from fdml.settings import read_run, run_hash
+from fdml.watch.events import Event
+
+_MEBIBYTE = 2**20
+_EPOCHS = 3
+_DEADLINE = 900.0
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one run is made of."""
+
+    rows: int = 200_000
+    parties: int = 3
+    entries: int = 20
+    """Non-zeros of a row at each party."""
+    outputs: int = 1
+    width: int = 2_000
+    """Features of each party."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one run took."""
+
+    size: Size
+    seconds: float
+    """Of an epoch."""
+    server_seconds: float
+    """CPU time of the server per step."""
+    party_memory: float
+    """MiB of the largest party."""
+    server_memory: float
+    sent: float
+    """Bytes that a party sent in an epoch."""
+
+
+def run(progress: Progress, rows: int = 5_000_000) -> Report:
+    """Vary one thing at a time; `rows` is the largest number of rows."""
+    base = Size()
+    counts = [count for count in (100_000, 500_000, 1_000_000, 5_000_000) if count <= rows]
+    series: dict[str, list[Size]] = {
+        "rows": [replace(base, rows=count) for count in counts],
+        "parties": [replace(base, parties=count) for count in (2, 3, 5, 10)],
+        "entries": [replace(base, entries=count) for count in (5, 20, 80)],
+        "outputs": [replace(base, outputs=count) for count in (1, 3, 10)],
+    }
+    results: list[dict[str, Any]] = []
+    ratios: dict[str, dict[str, Any]] = {}
+    for what, sizes in series.items():
+        points = []
+        for size in sizes:
+            progress(f"{what}: {getattr(size, what):,}")
+            points.append(measure(size))
+            results += _rows(what, points[-1])
+        across = [getattr(point.size, what) for point in points]
+        for name in ("seconds", "server_seconds", "party_memory", "server_memory", "sent"):
+            slope = exponent(across, [getattr(point, name) for point in points])
+            title = f"exponent of {name.replace('_', ' ')} against {what}"
+            ratios[title] = {"median": slope, "min": slope, "max": slope}
+    question = (
+        f"How do time, memory and traffic grow? Where nothing else is said: {base.rows:,} rows, {base.parties} "
+        f"parties, {base.entries} non-zeros of {base.width:,} features at each, LR, one run per point."
+    )
+    return Report("growth", question, results, ratios, machine(), commit())
+
+
+def exponent(across: Sequence[float], up: Sequence[float]) -> float:
+    """The slope of the best straight line on log axes."""
+    return float(np.polyfit(np.log(across), np.log(up), 1)[0])
+
+
+def measure(size: Size) -> Point:
+    """One run of processes of this size."""
+    with tempfile.TemporaryDirectory(prefix="fdml-growth-") as folder:
+        home = Path(folder) / "run"
+        write_run(home, _data(size), "linear", _EPOCHS, task="multiclass" if size.outputs > 1 else "binary")
+        settings = read_run(home / "run.toml")
+        _live_together(home, ("server", *settings.parties))
+        host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
+        told = {name: json.loads((home / f"{name}.json").read_text()) for name in ("server", *settings.parties)}
+        steps = 0 if host.coordinator is None else host.coordinator.schedule.steps
+        log = (home / "server" / "state" / "journal").stat().st_size
+        shutil.rmtree(home)
+    seconds = (host.history[_EPOCHS].seconds - host.history[1].seconds) / (_EPOCHS - 1)
+    return Point(
+        size,
+        seconds,
+        told["server"]["cpu"] / max(steps, 1),
+        max(each["memory"] for name, each in told.items() if name != "server"),
+        told["server"]["memory"],
+        log / (_EPOCHS * size.parties),
+    )
+
+
+def _data(size: Size) -> Data:
+    chance = np.random.default_rng(_SEED)
+    step = size.width // size.entries
+    parts, score = [], np.zeros((size.rows, size.outputs))
+    for _ in range(size.parties):
+        places = chance.integers(0, step, (size.rows, size.entries))
+        columns = (np.arange(size.entries) * step + places).astype(np.int32)
+        weights = chance.normal(size=(size.width, size.outputs)) / np.sqrt(size.entries)
+        for at in range(size.entries):
+            score += weights[columns[:, at]]
+        pointers = np.arange(size.rows + 1, dtype=np.int64) * size.entries
+        values = np.ones(size.rows * size.entries, np.float32)
+        parts.append(sp.csr_array((values, columns.reshape(-1), pointers), shape=(size.rows, size.width)))
+    labels = score.argmax(axis=1) if size.outputs > 1 else (score[:, 0] > 0).astype(np.int64)
+    return Data(parts, labels.astype(np.int64))
+
+
+def _live_together(home: Path, names: Sequence[str]) -> None:
+    context = multiprocessing.get_context("forkserver")
+    processes = [context.Process(target=_live, args=(home, name), daemon=True) for name in names]
+    try:
+        for process in processes:
+            process.start()
+        for name, process in zip(names, processes, strict=True):
+            process.join(_DEADLINE)
+            if process.exitcode != 0:
+                how = "did not end in time" if process.exitcode is None else f"ended with {process.exitcode}"
+                raise FdmlError(f"{name} in {home} {how}; it has {_DEADLINE:g} s")
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _live(home: Path, name: str) -> None:
+    """One process of the run; it leaves what it took in a file."""
+    before = _cpu()
+    if name == "server":
+        serve(home / "run.toml", say=_nothing)
+    else:
+        join(home / name / "party.toml", listener=_ignore, say=_nothing)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEBIBYTE
+    (home / f"{name}.json").write_text(json.dumps({"cpu": _cpu() - before, "memory": memory}))
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _nothing(_: str) -> None:
+    """Nobody listens."""
+
+
+def _ignore(_: Event) -> None:
+    """Nobody listens."""
+
+
+def _rows(what: str, point: Point) -> list[dict[str, Any]]:
+    name = f"{getattr(point.size, what):,} {what}"
+    figures = {
+        "an epoch": (point.seconds, "seconds"),
+        "server, per step": (1e3 * point.server_seconds, "ms of CPU"),
+        "largest party": (point.party_memory, "MiB"),
+        "server": (point.server_memory, "MiB"),
+        "a party's traffic up in an epoch": (point.sent / _MEBIBYTE, "MiB"),
+    }
+    return [
+        {"contender": f"{name}: {figure}", "median": value, "min": value, "max": value, "unit": unit}
+        for figure, (value, unit) in figures.items()
+    ]
