@@ -183,8 +183,8 @@ class Worker:
 
     @property
     def last_epoch(self) -> int:
-        """The number under which all parties predict the held-out rows when training has ended."""
-        return max(1, self._end // self._homework.schedule.blocks)
+        """The number under which all parties predict the held-out rows at the end, also where that comes early."""
+        return self._homework.schedule.epochs
 
     @property
     def spent(self) -> str:

@@ -45,6 +45,7 @@ from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read
 from fdml.watch.events import EpochDone, Event, Listener
 
 _SWITCH_SECONDS = 0.0005
+_HISTORY = "history.json"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def join(
         aligner.forget()
         forget_training(disk)
         forget_releases(disk)
+        (path.parent / _HISTORY).unlink(missing_ok=True)
     aligned = aligner.aligned(address)
     for remark in aligned.found.report.remarks():
         say(remark)
@@ -116,6 +118,29 @@ def check_loopback(address: str) -> None:
         raise SettingsError(f"plain lines are for loopback only, and {address!r} is not; leave --plain out")
 
 
+class History:
+    """What the label party has found, epoch by epoch, in a file of its own that survives any crash."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        self._found = {each["epoch"]: Metrics(**each) for each in known}
+
+    @property
+    def last(self) -> Metrics | None:
+        """Of the last epoch that was judged."""
+        return self._found[max(self._found)] if self._found else None
+
+    def add(self, found: Metrics) -> None:
+        """Write down one epoch; the file is replaced as a whole."""
+        self._found[found.epoch] = found
+        rows = [asdict(self._found[epoch]) for epoch in sorted(self._found)]
+        beside = self._path.with_name(f".{self._path.name}.partial")
+        beside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        beside.chmod(0o600)
+        beside.replace(self._path)
+
+
 class _Member:
     """One party's part in a run."""
 
@@ -139,6 +164,7 @@ class _Member:
         self._listener = listener
         self._say = say
         self._diary = Diary()
+        self._history = History(path.parent / _HISTORY)
         self._began: float | None = None
         """When the first total of this start came, less the seconds of earlier starts."""
         self._reading = AS_IT_IS
@@ -200,7 +226,7 @@ class _Member:
                 plain=address.credentials is None,
             )
             self._say(f"what this run showed of this party: {statement.write(self._model_path.parent)}")
-            for last in self._diary.history[-1:]:
+            if (last := self._history.last) is not None:
                 self._say(f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}")
             return self._finish(worker, line, done + 1)
         finally:
@@ -322,15 +348,12 @@ class _Member:
 
     def _note(self, found: Metrics, variance: float) -> None:
         """Keep the label party's own copy of what was found: of private labels it is the only one."""
-        if variance > 0.0 and not self._diary.history:
+        if variance > 0.0 and self._history.last is None:
             self._say(
                 f"the held-out predictions carry noise of {math.sqrt(variance):.3g} in all: their metrics are those of "
                 f'the noisy sums, worse than the model; guard.evaluation = "exact" would release them as they are'
             )
-        self._diary.history.append(found)
-        path = self._model_path.parent / "history.json"
-        path.write_text(json.dumps([asdict(each) for each in self._diary.history], indent=1) + "\n", encoding="utf-8")
-        path.chmod(0o600)
+        self._history.add(found)
 
     @property
     def _trials(self) -> int:

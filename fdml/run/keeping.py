@@ -6,7 +6,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fdml.data.disk import Disk
 from fdml.data.generations import Generations
 from fdml.errors import StateDamaged
-from fdml.exchange.messages import FromParty, Metrics
+from fdml.exchange.messages import FromParty
 from fdml.exchange.wire import decode_from_party, encode_from_party
 from fdml.party.loop import Worker
 
@@ -35,8 +35,6 @@ class Diary:
     """Gradients, trials and metrics that the server may not have yet: a restart would not make them again."""
     trials: int = 0
     """How often the held-out rows were predicted for others."""
-    history: list[Metrics] = field(default_factory=list)
-    """What the label party has found so far."""
 
 
 class Keeper:
@@ -77,7 +75,6 @@ class Keeper:
         diary.seconds = facts["seconds"]
         diary.pending = {int(epoch): tuple(figures) for epoch, figures in facts["pending"].items()}
         diary.trials = facts["trials"]
-        diary.history = [Metrics(**each) for each in facts["history"]]
         diary.letters = [
             decode_from_party(arrays.pop(key).tobytes())
             for key in sorted((key for key in arrays if key.startswith(_LETTER)), key=_number)
@@ -93,13 +90,11 @@ class Keeper:
         return self._kept[0]
 
     def _save(self, worker: Worker, diary: Diary) -> None:
-        history = [asdict(each) for each in diary.history]
         facts = {
             "run": self._facts,
             "seconds": diary.seconds,
             "pending": diary.pending,
             "trials": diary.trials,
-            "history": history,
         }
         letters = {
             f"{_LETTER}{number}": np.frombuffer(encode_from_party(letter), np.uint8)
