@@ -25,14 +25,17 @@ check: .venv/dev.done
 bench: .venv/dev.done
 	$(BIN)/fdml bench kernels --json benchmarks/kernels.json
 
-.venv/run.done: pyproject.toml constraints.txt
+.venv/made.done:
 	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/run.done: .venv/made.done pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-.venv/dev.done: .venv/run.done
+.venv/dev.done: .venv/made.done pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[torch,dev]"
-	touch $@
+	touch $@ .venv/run.done
 
 clean:
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -536,7 +536,7 @@ def checked(tmp_path_factory, text):
     said, _, code = mypy.run(
         [
             "--config-file", str(root / "pyproject.toml"),
-            "--cache-dir", str(tmp_path_factory.getbasetemp().parent / "mypy"),
+            "--cache-dir", str(root / ".mypy_cache"),
             "--python-executable", sys.executable,
             "--follow-imports", "silent",
             str(path),
