@@ -15,6 +15,8 @@ from fdml.party.losses import LOSSES
 from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
 from tests.audit.recorded import NOISE, adult, breast_cancer, recorded
 
+pytestmark = pytest.mark.slow
+
 LOUD = GuardSettings(clip=2, noise="gaussian", sigma=16)
 QUICK = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2)
 

@@ -23,6 +23,8 @@ from fdml.run.simulate import Plan
 from fdml.settings import ModelSettings, PrivacySettings, TrainingSettings
 from tests.audit.recorded import NOISE, recorded
 
+pytestmark = pytest.mark.slow
+
 TRAINING = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2)
 
 

@@ -28,6 +28,8 @@ from fdml.bench.network import (
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings, read_run
 
+pytestmark = pytest.mark.slow
+
 TRIES = 4
 """A busy machine delays what it likes; the best of a few tries shows what the proxy does."""
 

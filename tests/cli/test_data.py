@@ -15,6 +15,8 @@ from fdml.run.scaffold import free_port
 from fdml.run.sources import from_run_file
 from fdml.settings import read_party, read_run
 
+pytestmark = pytest.mark.slow
+
 app = typer.Typer(callback=lambda: None)
 app.command("data")(data)
 

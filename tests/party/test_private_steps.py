@@ -16,6 +16,8 @@ from fdml.settings import ModelSettings
 from tests.party.lessons import DTYPES, OUTPUTS_OF, Shape, random_features, random_lesson, set_parameters, stored
 from tests.party.plain_models import plain_private_learn, plain_twin
 
+pytestmark = pytest.mark.slow
+
 KEY = NoiseKey(b"a secret of this run")
 COMPILED = ["linear", "mlp"]
 KINDS = [*COMPILED, "torch"]
