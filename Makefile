@@ -10,7 +10,7 @@ demo: .venv/run.done
 
 # The end-to-end tests keep deadlines, so they have the machine to themselves.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
 	$(BIN)/python -m pytest tests/end_to_end
 
 quick: .venv/dev.done
