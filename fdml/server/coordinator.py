@@ -93,7 +93,7 @@ class Coordinator:
         """Who ended the training early, if anyone did."""
         if not self._stops:
             return None
-        first = min(self._stops, key=lambda party: self._stops[party])
+        first = min(self._stops, key=lambda party: (self._stops[party], party))
         return Stopped(self._parties[first], self._stops[first])
 
     def _push(self, sender: str, party: int, step: int, release: Release) -> list[Reply]:
