@@ -94,16 +94,16 @@ def running(home: Path, parties: Sequence[str]) -> Iterator[Cluster]:
 
 def _live(home: Path, name: str) -> None:
     if name == "server":
-        serve(home / "run.toml", say=_nothing)
+        serve(home / "run.toml", say=nothing)
     else:
-        join(home / name / "party.toml", listener=_ignore, say=_nothing)
+        join(home / name / "party.toml", listener=ignore, say=nothing)
 
 
-def _nothing(_: str) -> None:
+def nothing(_: str) -> None:
     """Nobody listens."""
 
 
-def _ignore(_: Event) -> None:
+def ignore(_: Event) -> None:
     """Nobody listens."""
 
 

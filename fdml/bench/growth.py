@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fdml.bench.cluster import ignore, nothing
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
 from fdml.bench.speed import Data, write_run
@@ -30,7 +31,6 @@ from fdml.run.join import join
 from fdml.run.serve import serve
 from fdml.server.host import Charter, Host
 from fdml.settings import read_run, run_hash
-from fdml.watch.events import Event
 
 _MEBIBYTE = 2**20
 _EPOCHS = 3
@@ -162,9 +162,9 @@ def _live(home: Path, name: str) -> None:
     """One process of the run; it leaves what it took in a file."""
     before = _cpu()
     if name == "server":
-        serve(home / "run.toml", say=_nothing)
+        serve(home / "run.toml", say=nothing)
     else:
-        join(home / name / "party.toml", listener=_ignore, say=_nothing)
+        join(home / name / "party.toml", listener=ignore, say=nothing)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEBIBYTE
     (home / f"{name}.json").write_text(json.dumps({"cpu": _cpu() - before, "memory": memory}))
 
@@ -172,14 +172,6 @@ def _live(home: Path, name: str) -> None:
 def _cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def _nothing(_: str) -> None:
-    """Nobody listens."""
-
-
-def _ignore(_: Event) -> None:
-    """Nobody listens."""
 
 
 def _rows(what: str, point: Point) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fdml.bench.cluster import Cluster, write_run
+from fdml.bench.cluster import Cluster, nothing, write_run
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
 from fdml.bench.proxy import Proxy
@@ -309,7 +309,7 @@ class _Clocked(Cluster):
 
 def _live(home: Path, name: str) -> None:
     if name == "server":
-        serve(home / "run.toml", say=_nothing)
+        serve(home / "run.toml", say=nothing)
         return
 
     def note(event: Event) -> None:
@@ -317,11 +317,7 @@ def _live(home: Path, name: str) -> None:
             with (home / name / "epochs").open("a") as file:
                 file.write(f"{event.epoch} {time.monotonic()}\n")
 
-    join(home / name / "party.toml", listener=note, say=_nothing)
-
-
-def _nothing(_: str) -> None:
-    """Nobody listens."""
+    join(home / name / "party.toml", listener=note, say=nothing)
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ class _Member:
                 self._party.guard,
                 guard.ledger,
                 schedule,
-                self._trials,
+                self._diary.trials,
                 plain=address.credentials is None,
             )
             self._say(f"what this run showed of this party: {statement.write(self._model_path.parent)}")
@@ -354,11 +354,6 @@ class _Member:
                 f'the noisy sums, worse than the model; guard.evaluation = "exact" would release them as they are'
             )
         self._history.add(found)
-
-    @property
-    def _trials(self) -> int:
-        """How often each held-out row was released."""
-        return self._diary.trials
 
     def _finish(self, worker: Worker, line: GrpcLine, resumed_at: int) -> Joined:
         state = worker.model.state()

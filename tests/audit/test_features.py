@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 LOUD = GuardSettings(clip=2, noise="gaussian", sigma=16)
 QUICK = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2)
+LONGER = QUICK.model_copy(update={"passes": 2, "lookahead": 2})
 
 
 def quick(parties: str, **settings: object) -> Recording:
@@ -36,17 +37,16 @@ def found(test: str, recording: Recording) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize(
-    "training",
+    ("training", "privacy"),
     [
-        QUICK,
-        QUICK.model_copy(update={"passes": 2, "lookahead": 2}),
-        TrainingSettings(epochs=6, batch_size=16, exchanges=2),
+        (QUICK, PrivacySettings()),
+        (QUICK, PrivacySettings(labels="private")),
+        (LONGER, PrivacySettings()),
+        (LONGER, PrivacySettings(labels="private")),
+        (TrainingSettings(epochs=6, batch_size=16, exchanges=2), PrivacySettings()),
     ],
 )
-@pytest.mark.parametrize("privacy", [PrivacySettings(), PrivacySettings(labels="private")])
 def test_whoever_has_the_features_can_follow_the_training_to_what_was_pushed(training, privacy):
-    if training.exchanges is not None and privacy.labels == "private":
-        pytest.skip("not a run that can be set")
     chance = np.random.default_rng(1)
     parts = {name: chance.normal(size=(50, 3)) for name in "abc"}
     model = ModelSettings(l2=1e-2, precision="double")
