@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import grpc
 
-from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable, WaitedTooLong
+from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable, SettingsError, WaitedTooLong
 from fdml.exchange import wire_pb2 as pb
 from fdml.exchange.certificates import Credentials, host_name
 from fdml.exchange.courier import Courier
@@ -87,6 +87,12 @@ def is_loopback(target: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_loopback(address: str) -> None:
+    """Raise unless the address cannot be reached from outside this machine."""
+    if not is_loopback(address):
+        raise SettingsError(f"plain lines are for loopback only, and {address!r} is not; leave --plain out")
 
 
 def alive(patience: float) -> list[tuple[str, int | str]]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from fdml.party.losses import LOSSES, Floats
 from fdml.run.problem import Sample
@@ -30,6 +29,8 @@ AS_IT_IS = Calibration(1.0, np.zeros(1))
 
 def calibrate(loss: Loss, score: Floats, sample: Sample) -> Calibration:
     """The scale and offset with the least loss on these rows."""
+    from scipy.optimize import minimize  # noqa: PLC0415 - a fifth of a party's start, and few runs need it
+
     kind, outputs = LOSSES[loss], score.shape[1]
     share = sample.weights / sample.weights.sum()
 

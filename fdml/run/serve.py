@@ -13,8 +13,8 @@ from fdml.data.disk import FolderDisk
 from fdml.data.shuffle import permutation
 from fdml.errors import SettingsError, StateDamaged
 from fdml.exchange.certificates import Credentials, Identity, own_credentials
+from fdml.exchange.grpc_line import check_loopback
 from fdml.exchange.messages import Metrics
-from fdml.run.join import check_loopback
 from fdml.server.board import Board
 from fdml.server.grpc_server import GrpcServer
 from fdml.server.host import Charter, Host

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from fdml.errors import SettingsError
 from fdml.exchange.certificates import read_credentials
-from fdml.exchange.grpc_line import Address, ask_status
+from fdml.exchange.grpc_line import Address, ask_status, check_loopback
 from fdml.exchange.wire_pb2 import RunStatus
-from fdml.run.join import check_loopback
 from fdml.settings import RunSettings, read_party, read_run
 
 

@@ -149,6 +149,29 @@ def test_a_party_killed_after_its_budget_was_spent_says_so_again(tmp_path):
         cluster["ann"].expect(0, "the privacy budget of party 'bob' is spent")
 
 
+def weigh(cluster: Cluster, *weights: float) -> None:
+    """Give the label party's rows these weights in turn."""
+    path, own = cluster.home / "ann" / "data.csv", cluster.home / "ann" / "party.toml"
+    head, *rows = path.read_text().splitlines()
+    weighed = [f"{row},{weights[at % len(weights)]}" for at, row in enumerate(rows)]
+    path.write_text("\n".join([f"{head},weight", *weighed]) + "\n")
+    own.write_text(own.read_text() + 'weight = "weight"\n')
+
+
+def test_shared_labels_take_a_byte_a_row_and_weights_travel_only_where_they_differ(tmp_path):
+    hashes, sizes = [], []
+    for number, weights in enumerate([(), (2.0,), (1.0, 2.0, 0.5)]):
+        with running(tmp_path / f"{number}") as cluster:
+            if weights:
+                weigh(cluster, *weights)
+            cluster.start()
+            cluster.finish()
+            hashes.append(cluster.model_hashes())
+            sizes += [len(message.sealed) for _, message in messages(cluster) if isinstance(message, Labels)]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert sizes == [Labels.sealed_size("binary", 1, 400, weighted=weighted) for weighted in (False, False, True)]
+
+
 def test_private_labels_stay_with_the_label_party(tmp_path):
     cluster = whole_run(tmp_path / "run", PRIVATE, parties=("ann", "bob", "cyd"), rows=2000, training={"epochs": 6})
     said = [message for _, message in messages(cluster)]
@@ -198,7 +221,8 @@ def test_few_exchanges_release_each_row_so_often_and_survive_a_kill(tmp_path):
                 cluster.join("bob")
             cluster.finish()
             hashes.append(cluster.model_hashes())
-            assert sum(isinstance(m, Push) for s, m in messages(cluster) if s == "bob") == 2
+            pushed = [message for sender, message in messages(cluster) if sender == "bob" and isinstance(message, Push)]
+            assert len({(each.step, each.release.values.tobytes()) for each in pushed}) == 2, "sent again as they were"
             told = json.loads((cluster.home / "bob" / "privacy.json").read_text())["spent"][0]
             assert (told["releases"], round(told["epsilon"], 3)) == (2, 8.0)
     assert hashes[0] == hashes[1]

@@ -528,33 +528,30 @@ WRONG = {
 }
 
 
-def checked(tmp_path_factory, text):
-    """What mypy says of a snippet, beside the project's own settings and cache."""
-    path = tmp_path_factory.mktemp("snippet") / "leaving.py"
-    path.write_text(text, encoding="utf-8")
+@pytest.mark.slow
+def test_types_let_nothing_but_what_passed_the_guard_onto_a_channel(tmp_path, monkeypatch):
     root = Path(fdml.__file__).parents[1]
-    said, _, code = mypy.run(
+    monkeypatch.chdir(root)
+    texts = {"right": RIGHT}
+    for number, (before, after, _) in enumerate(WRONG.values()):
+        assert before in RIGHT
+        texts[f"wrong{number}"] = RIGHT.replace(before, after)
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    said, _, _ = mypy.run(
         [
             "--config-file", str(root / "pyproject.toml"),
             "--cache-dir", str(root / ".mypy_cache"),
             "--python-executable", sys.executable,
             "--follow-imports", "silent",
-            str(path),
+            *(str(tmp_path / f"{name}.py") for name in texts),
         ]
     )  # fmt: skip
-    return said, code
-
-
-@pytest.mark.slow
-def test_types_let_nothing_but_what_passed_the_guard_onto_a_channel(tmp_path_factory, monkeypatch):
-    monkeypatch.chdir(Path(fdml.__file__).parents[1])
-    assert checked(tmp_path_factory, RIGHT) == ("Success: no issues found in 1 source file\n", 0)
-    for what, (before, after, message) in WRONG.items():
-        assert before in RIGHT
-        said, code = checked(tmp_path_factory, RIGHT.replace(before, after))
-        assert code == 1, what
+    assert f"Found {len(WRONG)} errors in {len(WRONG)} files" in said
+    for number, (what, (_, _, message)) in enumerate(WRONG.items()):
         begin, _, end = message.partition("[.*]")
-        assert any(begin in line and end in line for line in said.splitlines()), (what, said)
+        lines = [line for line in said.splitlines() if f"wrong{number}.py" in line]
+        assert any(begin in line and end in line for line in lines), (what, said)
 
 
 def test_a_guard_has_no_other_way_out():

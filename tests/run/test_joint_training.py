@@ -63,8 +63,8 @@ def test_another_seed_gives_another_run(a9a_of):
     assert not np.array_equal(first.models["p0"].parameters, second.models["p0"].parameters)
 
 
-def auc(problem, model, **training):
-    outcome = train_on(problem, model, epochs=12, **training)
+def auc(problem, model, epochs=8, **training):
+    outcome = train_on(problem, model, epochs=epochs, **training)
     return metric("binary", outcome.score(problem.test.parts), problem.test)
 
 
@@ -100,7 +100,7 @@ def test_with_echo_large_blocks_lose_nothing(a9a_of, batch_by_batch, kind, parti
 @pytest.mark.slow
 def test_without_echo_four_neural_parties_diverge(a9a_of):
     with pytest.raises(TrainingDiverged, match="raise echo"):
-        auc(a9a_of(4), model_for("mlp", 4), batches_per_block=64, lookahead=1, echo=1.0)
+        auc(a9a_of(4), model_for("mlp", 4), epochs=12, batches_per_block=64, lookahead=1, echo=1.0)
 
 
 @pytest.mark.slow
