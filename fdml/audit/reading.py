@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,70 +15,50 @@ from fdml.audit.tape import Tape, any_masks
 from fdml.data.disk import FolderDisk
 from fdml.data.journal import Journal
 from fdml.data.rows import width
-from fdml.errors import AlignmentError, DataError, FdmlError
+from fdml.errors import DataError, FdmlError
 from fdml.exchange.messages import FromParty, Gradient, Kept, Push, Stop, Stopped, Total
 from fdml.exchange.wire import decode_from_party
 from fdml.exchange.wire_pb2 import Record
 from fdml.party.loop import Worker
-from fdml.party.models import Model
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
-from fdml.run.aligning import Aligned, Aligner
 from fdml.run.guarding import guard_for, mechanism_of, seeded_key, steps_for, stored_key
-from fdml.run.labels import learn_code
-from fdml.run.problem import Sample, mean_one
+from fdml.run.homes import plan_of, problem_of, read_homes, trained
+from fdml.run.problem import Sample
 from fdml.run.simulate import Plan, homework_for, warm_up
-from fdml.run.store import read_archive
 from fdml.server.coordinator import Coordinator
-from fdml.settings import PartySettings, PrivacySettings, RunSettings, Task, loss_for, read_party, read_run
+from fdml.settings import PrivacySettings, RunSettings, Task, read_run
 
 _SECRET = bytes(32)
 """Masks of a run in one process hide nothing from the one who runs it."""
-
-
-@dataclass(frozen=True)
-class _Home:
-    """One party of a finished run, as its folder tells."""
-
-    folder: Path
-    settings: PartySettings
-    aligned: Aligned
 
 
 def read_recording(run_toml: Path) -> Recording:
     """The recording of a finished run whose parties all have their folders beside its run.toml."""
     run = read_run(run_toml)
     messages = list(_logged(run_toml.parent / "server" / "state"))
-    homes = {home.settings.party: home for home in _homes(run_toml, run)}
+    homes = read_homes(run_toml, run)
     lead = homes[run.label_party]
     tape = Tape(run, any_masks(lead.aligned.found.key.derive("masks"), run.parties))
     for sender, message in messages:
         tape.take(sender, message)
-    (labels, held_out), (weights, _) = lead.aligned.labels(), lead.aligned.weights()
-    code = learn_code(run.task, labels, weights)
-    plan = Plan(
-        run.training,
-        {name: home.settings.model for name, home in homes.items()},
-        run.label_party,
-        loss_for(run.task, run.loss),
-        code.outputs,
-        guards={name: home.settings.guard for name, home in homes.items()},
-    )
-    numbers, schedule = code.numbers(labels), plan.schedule(len(labels))
+    problem = problem_of(run, homes)
+    plan = plan_of(run, homes, problem)
+    train, outputs = problem.train, problem.code.outputs
+    schedule = plan.schedule(len(train))
     disk = FolderDisk(lead.folder / "state")
-    shown = _shown(run.privacy, numbers, code.outputs, lambda: stored_key(disk))
     truth = Truth(
-        features={name: home.aligned.train for name, home in homes.items()},
-        labels=numbers,
-        shown_labels=shown,
-        held_out={name: home.aligned.held_out for name, home in homes.items()},
-        held_out_labels=code.numbers(held_out),
-        models={name: _model(plan, home) for name, home in homes.items()},
-        weights=mean_one(weights, len(numbers)),
+        features=train.parts,
+        labels=train.labels,
+        shown_labels=_shown(run.privacy, train.labels, outputs, lambda: stored_key(disk)),
+        held_out=problem.test.parts,
+        held_out_labels=problem.test.labels,
+        models={name: trained(plan, home) for name, home in homes.items()},
+        weights=train.weights,
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return tape.recording(schedule, code.outputs, plan.echo, mechanisms, truth, plan.models)
+    return tape.recording(schedule, outputs, plan.echo, mechanisms, truth, plan.models)
 
 
 def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
@@ -94,32 +73,6 @@ def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
                 f"snapshot and is gone; audit a run of fewer rows or epochs, whose log stays below 256 MB"
             )
         yield record.sender, decode_from_party(record.message)
-
-
-def _homes(run_toml: Path, run: RunSettings) -> Iterator[_Home]:
-    for name in run.parties:
-        folder = run_toml.parent / name
-        settings = read_party(folder / "party.toml")
-        if settings.party != name:
-            raise DataError(f"{folder / 'party.toml'} is of party {settings.party!r}; it should be of {name!r}")
-        yield _Home(folder, settings, _aligned(Aligner(folder, settings, run, lambda _: None), name))
-
-
-def _aligned(aligner: Aligner, name: str) -> Aligned:
-    found = aligner._stored()
-    if found is None:
-        raise AlignmentError(f"party {name!r} has not aligned its rows; run `fdml simulate` first")
-    return aligner._opened(found)
-
-
-def _model(plan: Plan, home: _Home) -> Model:
-    name = home.settings.party
-    path = home.folder / "model.npz"
-    if not path.is_file():
-        raise DataError(f"party {name!r} has not finished: there is no {str(path)!r}; let the run end first")
-    model = plan.model(name, width(home.aligned.train))
-    model.restore(read_archive(path)[1][name])
-    return model
 
 
 def _shown(

@@ -6,12 +6,15 @@ a fraction of a second; each is a process of its own that can be killed.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import resource
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -26,16 +29,30 @@ from fdml.watch.events import Event
 
 _DEADLINE = 120.0
 """Seconds a whole run may take."""
+_USAGE = "usage.json"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one process of a run took, from its start to its end."""
+
+    cpu: float
+    """Seconds, of all its threads."""
+    memory: float
+    """MiB, the largest resident size, with what it shares or has mapped from files."""
+    traffic: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """At the server: bytes that came from each party and that went to it."""
 
 
 class Cluster:
     """Server and parties of one run, each a process forked from one that has everything imported."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, seconds: float = _DEADLINE) -> None:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["fdml.bench.cluster"])
         self._home = home
-        self._deadline = time.monotonic() + _DEADLINE
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
         self._members: dict[str, ForkServerProcess] = {}
 
     def start(self, name: str) -> None:
@@ -55,9 +72,19 @@ class Cluster:
     def await_training(self) -> None:
         """Wait until pushes reach the server's log."""
         log = self._home / "server" / "state" / "journal"
-        while not (log.exists() and log.stat().st_size > 2**17):
+        while not (log.exists() and log.stat().st_size > 2**16):
             self._left()
             time.sleep(0.005)
+
+    def cpu(self, name: str) -> float | None:
+        """Seconds of CPU a process has had, to the microsecond; None once it has ended."""
+        process = self._members[name]
+        if process.pid is None or not process.is_alive():
+            return None
+        with suppress(FileNotFoundError, ProcessLookupError):  # it, or one of its threads, ends as we look
+            tasks = Path(f"/proc/{process.pid}/task").iterdir()
+            return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        return None
 
     def finish(self) -> None:
         """Wait for the end of all; a process that failed is an error."""
@@ -76,14 +103,14 @@ class Cluster:
         left = self._deadline - time.monotonic()
         if left <= 0:
             waiting = [name for name, process in self._members.items() if process.is_alive()]
-            raise WaitedTooLong(f"the run in {self._home} did not end within {_DEADLINE:g} s; {waiting} still run")
+            raise WaitedTooLong(f"the run in {self._home} did not end within {self._seconds:g} s; {waiting} still run")
         return left
 
 
 @contextmanager
-def running(home: Path, parties: Sequence[str]) -> Iterator[Cluster]:
-    """All processes of a run; whatever still runs at the end is killed."""
-    cluster = Cluster(home)
+def running(home: Path, parties: Sequence[str], seconds: float = _DEADLINE) -> Iterator[Cluster]:
+    """All processes of a run, which have so many seconds; whatever still runs at the end is killed."""
+    cluster = Cluster(home, seconds)
     try:
         for name in ("server", *parties):
             cluster.start(name)
@@ -93,10 +120,19 @@ def running(home: Path, parties: Sequence[str]) -> Iterator[Cluster]:
 
 
 def _live(home: Path, name: str) -> None:
+    traffic: Mapping[str, tuple[int, int]] = {}
     if name == "server":
-        serve(home / "run.toml", say=nothing)
+        traffic = serve(home / "run.toml", say=nothing).traffic
     else:
         join(home / name / "party.toml", listener=ignore, say=nothing)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    usage = Usage(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, traffic)
+    (home / name / _USAGE).write_text(json.dumps(asdict(usage)))
+
+
+def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
+    """What each process of a finished run took."""
+    return {name: Usage(**json.loads((home / name / _USAGE).read_text())) for name in ("server", *parties)}
 
 
 def nothing(_: str) -> None:

@@ -3,16 +3,15 @@
 Every point is a run of processes over TLS with durability on. Seconds are of an
 epoch after the first; memory is the largest resident size of each process, bytes
 are those that crossed the server's lines, both by the process's own count. The
-exponent is the slope of a straight line through the points on log axes.
+server's time per step is what it had of the CPU while its log grew by so many
+steps, so neither its start nor the alignment counts. The exponent is the slope of
+a straight line through the points on log axes.
 """
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import resource
-import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,19 +20,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fdml.bench.cluster import ignore, nothing
+from fdml.bench.cluster import Cluster, running, usages
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
-from fdml.bench.speed import Data, write_run
+from fdml.bench.sparse_run import Data, write_run
 from fdml.data.disk import FolderDisk
-from fdml.errors import FdmlError
-from fdml.run.join import join
-from fdml.run.serve import serve
+from fdml.errors import StateDamaged
 from fdml.server.host import Charter, Host
 from fdml.settings import read_run, run_hash
 
 _MEBIBYTE = 2**20
-_EPOCHS = 3
+_VISITS = 4_000_000
+"""So many rows are visited, in `_FEWEST` epochs or more, that small runs last long enough to be timed."""
+_FEWEST = 3
+_LOOK_SECONDS = 0.01
 _DEADLINE = 900.0
 _SEED = 7
 
@@ -50,6 +50,11 @@ class Size:
     width: int = 2_000
     """Features of each party."""
 
+    @property
+    def epochs(self) -> int:
+        """How often the rows are passed over."""
+        return max(_FEWEST, _VISITS // (self.rows * self.outputs))
+
 
 @dataclass(frozen=True)
 class Point:
@@ -64,7 +69,7 @@ class Point:
     """MiB of the largest party."""
     server_memory: float
     sent: float
-    """Bytes that a party sent in an epoch."""
+    """Bytes that a party sent in an epoch, alignment and labels spread over all."""
 
 
 def run(progress: Progress, rows: int = 5_000_000) -> Report:
@@ -106,23 +111,36 @@ def measure(size: Size) -> Point:
     """One run of processes of this size."""
     with tempfile.TemporaryDirectory(prefix="fdml-growth-") as folder:
         home = Path(folder) / "run"
-        write_run(home, _data(size), "linear", _EPOCHS, task="multiclass" if size.outputs > 1 else "binary")
+        write_run(home, _data(size), "linear", size.epochs, task="multiclass" if size.outputs > 1 else "binary")
         settings = read_run(home / "run.toml")
-        _live_together(home, ("server", *settings.parties))
+        with running(home, settings.parties, _DEADLINE) as cluster:
+            per_byte = _server_time(cluster, home / "server" / "state" / "journal")
+            cluster.finish()
         host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
-        told = {name: json.loads((home / f"{name}.json").read_text()) for name in ("server", *settings.parties)}
-        steps = 0 if host.coordinator is None else host.coordinator.schedule.steps
-        log = (home / "server" / "state" / "journal").stat().st_size
-        shutil.rmtree(home)
-    seconds = (host.history[_EPOCHS].seconds - host.history[1].seconds) / (_EPOCHS - 1)
+        used = usages(home, settings.parties)
+    if host.coordinator is None:
+        raise StateDamaged(f"the server's log of {size} holds no training")
+    sent = max(came for came, _ in used["server"].traffic.values()) / size.epochs
     return Point(
         size,
-        seconds,
-        told["server"]["cpu"] / max(steps, 1),
-        max(each["memory"] for name, each in told.items() if name != "server"),
-        told["server"]["memory"],
-        log / (_EPOCHS * size.parties),
+        (host.history[size.epochs].seconds - host.history[1].seconds) / (size.epochs - 1),
+        per_byte * sent * size.parties / host.coordinator.schedule.blocks,
+        max(each.memory for name, each in used.items() if name != "server"),
+        used["server"].memory,
+        sent,
     )
+
+
+def _server_time(cluster: Cluster, log: Path) -> float:
+    """Seconds of CPU the server takes for each byte of pushes, from the first quarter of its log to the end."""
+    seen: list[tuple[float, int]] = []
+    while (cpu := cluster.cpu("server")) is not None:
+        seen.append((cpu, log.stat().st_size if log.exists() else 0))
+        time.sleep(_LOOK_SECONDS)
+    whole = seen[-1][1]
+    began = next(at for at, (_, size) in enumerate(seen) if size > whole / 4)
+    ended = next(at for at, (_, size) in enumerate(seen) if size > 0.99 * whole)
+    return (seen[ended][0] - seen[began][0]) / (seen[ended][1] - seen[began][1])
 
 
 def _data(size: Size) -> Data:
@@ -140,38 +158,6 @@ def _data(size: Size) -> Data:
         parts.append(sp.csr_array((values, columns.reshape(-1), pointers), shape=(size.rows, size.width)))
     labels = score.argmax(axis=1) if size.outputs > 1 else (score[:, 0] > 0).astype(np.int64)
     return Data(parts, labels.astype(np.int64))
-
-
-def _live_together(home: Path, names: Sequence[str]) -> None:
-    context = multiprocessing.get_context("forkserver")
-    processes = [context.Process(target=_live, args=(home, name), daemon=True) for name in names]
-    try:
-        for process in processes:
-            process.start()
-        for name, process in zip(names, processes, strict=True):
-            process.join(_DEADLINE)
-            if process.exitcode != 0:
-                how = "did not end in time" if process.exitcode is None else f"ended with {process.exitcode}"
-                raise FdmlError(f"{name} in {home} {how}; it has {_DEADLINE:g} s")
-    finally:
-        for process in processes:
-            process.kill()
-
-
-def _live(home: Path, name: str) -> None:
-    """One process of the run; it leaves what it took in a file."""
-    before = _cpu()
-    if name == "server":
-        serve(home / "run.toml", say=nothing)
-    else:
-        join(home / name / "party.toml", listener=ignore, say=nothing)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEBIBYTE
-    (home / f"{name}.json").write_text(json.dumps({"cpu": _cpu() - before, "memory": memory}))
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def _rows(what: str, point: Point) -> list[dict[str, Any]]:

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.linear_model import SGDClassifier
 
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, Timing, Work, fastest, measure, ratio
-from fdml.bench.torch_twins import Batch, Trainer, batches_of, one_thread
-from fdml.data.rows import SparseRows, row_count
+from fdml.bench.rivals import ScikitLearn, torch_work
+from fdml.bench.torch_twins import Trainer, batches_of, one_thread
+from fdml.data.rows import SparseRows
 from fdml.data.schedule import Schedule, schedule_for
 from fdml.party.kernels import LOGISTIC, Lesson
 from fdml.party.models import Compiled, build_compiled
@@ -137,7 +135,7 @@ def _contenders(sizes: Sizes, rows: SparseRows, labels: NDArray[np.float64]) -> 
         contenders[f"fdml {kind}"] = _ours(model, rows, lessons)
         for name, sparse in (("sparse", True), ("dense", False)):
             twin = trainer_of(model, kind, sizes, sparse=sparse)
-            contenders[f"torch {kind}, {name} gradients"] = _torch(twin, batches, sizes.torch_batches)
+            contenders[f"torch {kind}, {name} gradients"] = torch_work(twin, batches, sizes.torch_batches)
     contenders[_WHOLE_STEP] = _whole_steps(model_of("linear", sizes), rows, labels, schedule)
     contenders["scikit-learn linear, shuffled"] = _sklearn(rows, labels, sizes, shuffle=True)
     contenders["scikit-learn linear, in order"] = _sklearn(rows, labels, sizes, shuffle=False)
@@ -164,36 +162,9 @@ def _whole_steps(model: Compiled, rows: SparseRows, labels: NDArray[np.float64],
     return work
 
 
-def _torch(trainer: Trainer, batches: Sequence[Batch], count: int) -> Work:
-    endless = cycle(batches)
-
-    def work() -> float:
-        trainer.learn(list(islice(endless, count)))
-        return count
-
-    return work
-
-
 def _sklearn(rows: SparseRows, labels: NDArray[np.float64], sizes: Sizes, *, shuffle: bool) -> Work:
-    """One pass of updates row by row, with the index type it needs, so that it copies nothing."""
-    shape = (row_count(rows), rows.width)
-    matrix: sp.csr_matrix = sp.csr_matrix((rows.values, rows.indices, rows.indptr.astype(np.int32)), shape=shape)
-    classifier = SGDClassifier(
-        loss="log_loss",
-        penalty="l2",
-        alpha=_L2,
-        learning_rate="constant",
-        eta0=_RATE,
-        shuffle=shuffle,
-        tol=None,
-        random_state=_SEED,
-    )
-
-    def work() -> float:
-        classifier.partial_fit(matrix, labels, classes=(0.0, 1.0))
-        return sizes.rows / sizes.batch_size
-
-    return work
+    rival = ScikitLearn(rows, labels, rate=_RATE, l2=_L2, shuffle=shuffle)
+    return lambda: rival.epoch() / sizes.batch_size
 
 
 def _ratios(timings: dict[str, Timing]) -> dict[str, dict[str, Any]]:

@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "regret": Benchmark("fdml.bench.regret", ("seeds", "plot")),
     "network": Benchmark("fdml.bench.network", ("rows",)),
     "speed": Benchmark("fdml.bench.speed", ("rows",)),
+    "app-store": Benchmark("fdml.bench.app_store", ("rows", "plot")),
     "growth": Benchmark("fdml.bench.growth", ("rows",)),
 }
 

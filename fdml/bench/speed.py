@@ -11,28 +11,27 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from fdml.bench.cluster import running
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
+from fdml.bench.rivals import ScikitLearn, batches_in_order, torch_work
+from fdml.bench.solo import Solo
+from fdml.bench.sparse_run import HELD_OUT, L2, PER_BLOCK, RATE, Data, forget, write_run
+from fdml.bench.torch_twins import Trainer, one_thread
 from fdml.data.disk import FolderDisk
 from fdml.data.rows import SparseRows, as_rows
-from fdml.data.schedule import Schedule, schedule_for
-from fdml.party.kernels import LOGISTIC, Lesson, no_lesson
-from fdml.party.models import Compiled, build_compiled
-from fdml.run.keeping import forget_training
-from fdml.run.scaffold import free_port, write_keys
+from fdml.run.problem import Sample
+from fdml.run.simulate import Plan
 from fdml.server.host import Charter, Host
-from fdml.settings import Kind, ModelSettings, Task, read_run, run_hash
+from fdml.settings import Kind, ModelSettings, TrainingSettings, read_run, run_hash
 
 SPLITS = {"20/20/20": (20, 20, 20), "48/7/5": (48, 7, 5)}
 """Non-zeros of a row at each party."""
@@ -46,23 +45,17 @@ _TARGETS = {
 }
 """What is aimed at, and what is accepted with a profile."""
 _BATCH = 100
-_PER_BLOCK = 256
-_HELD_OUT = 0.005
-_RATE = 0.1
-_L2 = 1e-5
 _SEED = 7
-
-
-@dataclass(frozen=True)
-class Data:
-    """One split: each party's rows, and the labels."""
-
-    parts: Sequence[sp.csr_array]
-    labels: NDArray[np.int64]
+_MANY = 1_000
+"""More epochs than anyone trains here: the step size stays the same."""
+_TORCH_BATCHES = 500
+_POOLED, _JOINT, _SKLEARN, _TORCH = "pooled kernel", "joint", "SGDClassifier", "torch"
+_RIVAL_TARGETS = {_SKLEARN: 1.5, _TORCH: 20.0}
+"""How many times as long as joint training each must take."""
 
 
 def run(progress: Progress, rows: int = 1_000_000, rounds: int = 5) -> Report:
-    """Alternate pooled and joint for both models and both splits."""
+    """Alternate pooled and joint for both models and both splits, and for LR the rivals."""
     results: list[dict[str, Any]] = []
     ratios: dict[str, dict[str, Any]] = {}
     found = machine()
@@ -70,27 +63,39 @@ def run(progress: Progress, rows: int = 1_000_000, rounds: int = 5) -> Report:
         for split in SPLITS:
             progress(f"making {rows:,} rows, {split}")
             data = make_data(rows, split)
+            pooled = pooled_sample(data)
             for model, kind in _MODELS.items():
                 home = Path(folder) / f"{model}-{split.replace('/', '-')}"
                 write_run(home, data, kind, epochs=6 if model == "LR" else 3)
-                pooled, joint = _alternate(home, data, kind, rounds, partial(_told, progress, f"{model} {split}"))
+                seconds = _alternate(home, pooled, kind, rounds, partial(_told, progress, f"{model} {split}"))
                 shutil.rmtree(home)
-                name = f"{model}, {split}"
-                trained = round(rows * (1 - _HELD_OUT))
-                results.append(row(f"{name}, pooled kernel", [trained / each for each in pooled], "rows per second"))
-                results.append(row(f"{name}, joint", [trained / each for each in joint], "rows per second"))
-                goal, accepted = _TARGETS[model, split]
-                ratios[f"{model} joint/pooled time, {split}"] = {
-                    **spread([a / b for a, b in zip(joint, pooled, strict=True)]),
-                    "goal": goal,
-                    "accepted": accepted,
-                }
+                results += [
+                    row(f"{model}, {split}, {name}", [len(pooled) / each for each in spent], "rows per second")
+                    for name, spent in seconds.items()
+                ]
+                ratios |= _ratios(model, split, seconds)
     question = (
         f"How long does an epoch of joint training take beside pooled training with the same kernels? {rows:,} rows x "
-        f"60 non-zeros, 3 parties and a server over TLS with durability on, {_PER_BLOCK} batches per block, "
-        f"predictions of 16 bits."
+        f"60 non-zeros, 3 parties and a server over TLS with durability on, {PER_BLOCK} batches per block, "
+        f"predictions of 16 bits; for LR also beside scikit-learn's SGDClassifier and torch's EmbeddingBag, pooled."
     )
     return Report("speed", question, results, ratios, found, commit())
+
+
+def _ratios(model: str, split: str, seconds: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
+    goal, accepted = _TARGETS[model, split]
+    found = {
+        f"{model} joint/pooled time, {split}": _times(seconds[_JOINT], seconds[_POOLED])
+        | {"goal": goal, "accepted": accepted}
+    }
+    for rival, target in _RIVAL_TARGETS.items():
+        if rival in seconds:
+            found[f"{model} {rival}/joint time, {split}"] = _times(seconds[rival], seconds[_JOINT]) | {"target": target}
+    return found
+
+
+def _times(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
+    return spread([a / b for a, b in zip(above, below, strict=True)])
 
 
 def _told(progress: Progress, what: str, text: str) -> None:
@@ -112,70 +117,59 @@ def make_data(rows: int, split: str) -> Data:
     return Data(parts, (score + chance.logistic(size=rows) > 0).astype(np.int64))
 
 
-def write_run(home: Path, data: Data, kind: Kind, epochs: int, task: Task = "binary", **training: object) -> None:
-    """A run of processes over this data, rows matched by position."""
-    names = [f"p{number}" for number in range(len(data.parts))]
-    chosen = {"epochs": epochs, "batches_per_block": _PER_BLOCK, "value_bits": 16, "learning_rate": _RATE} | training
-    lines = "\n".join(f"{name} = {value}" for name, value in chosen.items())
-    home.mkdir(parents=True)
-    (home / "run.toml").write_text(
-        f'name = "speed"\nserver = "127.0.0.1:{free_port()}"\nparties = {names!r}\nlabel_party = "p0"\n'
-        f'task = "{task}"\n'
-        f"[training]\n{lines}\n[evaluation]\nholdout = {_HELD_OUT}\n"
-    )
-    write_keys(home, "speed", names)
-    for number, (name, part) in enumerate(zip(names, data.parts, strict=True)):
-        arrays: dict[str, Any] = {"indptr": part.indptr, "indices": part.indices, "data": part.data}
-        arrays |= {"format": np.array(b"csr"), "shape": np.array(part.shape)}
-        if number == 0:
-            arrays["y"] = data.labels
-        np.savez(home / name / "data.npz", **arrays)
-        (home / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.npz"\n[model]\nkind = "{kind}"\nl2 = {_L2}\n'
-        )
-
-
-def _alternate(home: Path, data: Data, kind: Kind, rounds: int, progress: Progress) -> tuple[list[float], list[float]]:
-    """Seconds per epoch of pooled and joint, round by round."""
-    rows, labels = _pooled(data)
-    pooled, joint = [], []
+def _alternate(home: Path, pooled: Sample, kind: Kind, rounds: int, progress: Progress) -> dict[str, list[float]]:
+    """Seconds per epoch of all contenders, round by round."""
+    contenders: dict[str, Callable[[], float]] = {
+        _POOLED: solo_for(pooled, kind).epoch,
+        _JOINT: lambda: joint_epoch(home),
+    }
+    if kind == "linear":
+        contenders |= rivals_for(pooled)
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         progress(f"round {turn} of {rounds}" if turn else "warm-up")
-        pooled.append(pooled_epoch(rows, labels, kind))
-        joint.append(joint_epoch(home))
-    return pooled[1:], joint[1:]
+        for name, work in contenders.items():
+            spent = work()
+            if turn:
+                seconds[name].append(spent)
+    return seconds
 
 
-def _pooled(data: Data) -> tuple[SparseRows, NDArray[np.float64]]:
+def pooled_sample(data: Data) -> Sample:
     """The rows that are trained on, all features in one place."""
-    count = round(len(data.labels) * (1 - _HELD_OUT))
+    count = round(len(data.labels) * (1 - HELD_OUT))
     whole = as_rows(sp.csr_array(sp.hstack(list(data.parts), format="csr"))[:count])
-    if not isinstance(whole, SparseRows):
-        raise TypeError(f"sparse rows are stored as {type(whole).__name__}")
-    return whole, data.labels[:count].astype(np.float64)
+    return Sample({"pooled": whole}, data.labels[:count].astype(np.float64), np.ones(count))
 
 
-def pooled_epoch(rows: SparseRows, labels: NDArray[np.float64], kind: Kind) -> float:
-    """Seconds of one pass of updates over all rows, as a pooled trainer would make it."""
-    schedule = schedule_for(len(labels), _BATCH, _PER_BLOCK, 1, 2, _SEED)
-    model = build_compiled(ModelSettings(kind=kind, l2=_L2), rows.width, 1, bias=True, key=(_SEED, "pooled"))
-    model.learn(rows, no_lesson(1, model.dtype))
-    for step in range(schedule.blocks):
-        _learn(model, rows, labels, schedule, step)
-    began = time.perf_counter()
-    for step in range(schedule.blocks, 2 * schedule.blocks):
-        _learn(model, rows, labels, schedule, step)
-    return time.perf_counter() - began
+def solo_for(pooled: Sample, kind: Kind) -> Solo:
+    """A pooled trainer with the settings of the joint run."""
+    training = TrainingSettings(epochs=_MANY, batches_per_block=PER_BLOCK, learning_rate=RATE, decay="constant")
+    return Solo(Plan(training, {"pooled": ModelSettings(kind=kind, l2=L2)}, "pooled", "logistic", 1), pooled)
 
 
-def _learn(model: Compiled, rows: SparseRows, labels: NDArray[np.float64], schedule: Schedule, step: int) -> None:
-    visit = schedule.visit(step)
-    edges = schedule.edges(visit)
-    nothing = np.zeros((visit.size, 1), np.float32)
-    rates = np.full(len(edges) - 1, _RATE)
-    mine, weights = labels[visit.start : visit.stop], np.ones(visit.size)
-    order = schedule.order(visit, 0)
-    model.learn(rows, Lesson(visit.start, order, edges, rates, nothing, nothing, 1.0, mine, weights, LOGISTIC))
+def rivals_for(pooled: Sample) -> dict[str, Callable[[], float]]:
+    """Logistic regression of others, pooled; torch is timed on a part of the batches."""
+    rows, count = pooled.parts["pooled"], len(pooled)
+    if not isinstance(rows, SparseRows):
+        raise TypeError(f"sparse rows are stored as {type(rows).__name__}")
+    classifier = ScikitLearn(rows, pooled.labels, rate=RATE, l2=L2)
+    start = np.zeros(rows.width + 1, np.float32)
+    trainer = Trainer("linear", start, rows.width, sparse=True, rate=RATE, l2=L2)
+    work = torch_work(trainer, batches_in_order(rows, pooled.labels, _BATCH, _TORCH_BATCHES), _TORCH_BATCHES)
+
+    def torch_epoch() -> float:
+        with one_thread():
+            began = time.perf_counter()
+            batches = work()
+            return (time.perf_counter() - began) / batches * -(-count // _BATCH)
+
+    def scikit_learn_epoch() -> float:
+        began = time.perf_counter()
+        classifier.epoch()
+        return time.perf_counter() - began
+
+    return {_SKLEARN: scikit_learn_epoch, _TORCH: torch_epoch}
 
 
 def joint_epoch(home: Path) -> float:
@@ -186,12 +180,3 @@ def joint_epoch(home: Path) -> float:
         cluster.finish()
     history = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state")).history
     return (history[settings.training.epochs].seconds - history[1].seconds) / (settings.training.epochs - 1)
-
-
-def forget(home: Path, parties: Sequence[str]) -> None:
-    """Keep the alignment and forget the training, at every side."""
-    for party in parties:
-        forget_training(FolderDisk(home / party / "state"))
-    server = FolderDisk(home / "server" / "state")
-    for name in ("journal", "snapshot.0", "snapshot.1"):
-        server.remove(name)

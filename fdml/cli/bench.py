@@ -20,9 +20,13 @@ def bench(
         typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise, regret)."),
     ] = None,
     first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1000, help="How many rows (blocks, network, speed, growth).")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1000, help="How many rows (app-store, blocks, growth, network, speed).")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figures to this PNG file (noise, regret).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the figures to this PNG file (app-store, noise, regret).")
+    ] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json, plot)

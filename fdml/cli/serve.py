@@ -30,12 +30,15 @@ def serve(
     """
     check_writable(json)
     with stoppable(f"fdml serve {run}"):
-        host, board = runs.serve(
+        served = runs.serve(
             run, fresh=fresh, plain=plain, listen=listen, say=lambda line: aside.print(line, highlight=False)
         )
+    host, board = served.host, served.board
     records = runs.history(host)
     for each in records[-1:]:
         say(f"all parties have finished: {figures(each.test_loss, each.test_metric)}")
+    for party, (came, went) in served.traffic.items():
+        aside.print(f"{party}: {came / 1e6:.1f} MB came, {went / 1e6:.1f} MB went", highlight=False)
     shared = None if board.shared is None else board.shared.train
     alignment = {"rows": board.rows, "shared_rows": shared, "train_rows": host.rows}
     write_json(json, {"alignment": alignment, "history": [asdict(each) for each in records]})

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from fdml.data.app_store import PARTIES
+from fdml.settings import Kind
 
 NAME = "app-store"
 
-_RUN = """# The app store's twin: LR as it is; for the NN see the comments, here and in each party.toml.
+_RUN = """# The app store's twin{remark}.
 name = "{name}"
-server = "127.0.0.1:7443"
+server = "{server}"
 parties = [{parties}]
 label_party = "{label_party}"
 task = "binary"
 
 [training]
-epochs = 5                   # NN: 10
+epochs = {epochs}
 batch_size = 100
 batches_per_block = 256
-learning_rate = 0.1          # NN: 1.0
+value_bits = 16
+learning_rate = {rate}
 patience = 600.0             # millions of rows take their time to be read
 """
 
@@ -32,16 +35,36 @@ path = "train.npz"           # its array `ids` has two columns, user_id and app_
 test_path = "test.npz"
 
 [model]
-kind = "linear"              # NN: "mlp"
-hidden = [64]                # of the NN
+kind = "{kind}"
+hidden = [64]                # of an "mlp"
 l2 = 1e-3
 """
 
 
-def write_settings(folder: Path) -> None:
+class Choice(NamedTuple):
+    """What a kind of model is trained with."""
+
+    epochs: int
+    rate: float
+
+
+CHOICES: dict[Kind, Choice] = {"linear": Choice(5, 0.1), "mlp": Choice(10, 1.0)}
+
+
+def write_settings(folder: Path, kind: Kind = "linear", server: str = "127.0.0.1:7443") -> None:
     """Write `run.toml`, and `party.toml` into every party's folder, which is there already."""
-    parties = ", ".join(f'"{party}"' for party in PARTIES)
-    text = _RUN.format(name=NAME, parties=parties, label_party=PARTIES[0])
+    parties, chosen = ", ".join(f'"{party}"' for party in PARTIES), CHOICES[kind]
+    other = CHOICES["mlp"]
+    remark = f"; for an NN: {other.epochs} epochs, learning rate {other.rate:g}, and kind mlp in each party.toml"
+    text = _RUN.format(
+        name=NAME,
+        parties=parties,
+        label_party=PARTIES[0],
+        server=server,
+        epochs=chosen.epochs,
+        rate=chosen.rate,
+        remark=remark if kind == "linear" else "",
+    )
     (folder / "run.toml").write_text(text, encoding="utf-8")
     for party in PARTIES:
-        (folder / party / "party.toml").write_text(_PARTY.format(party=party), encoding="utf-8")
+        (folder / party / "party.toml").write_text(_PARTY.format(party=party, kind=kind), encoding="utf-8")

@@ -71,15 +71,16 @@ def history(problem: Problem, outcome: Outcome) -> list[EpochRecord]:
             outcome.models[name].restore(state)
         last_one = snapshot is outcome.snapshots[-1]
         reading = outcome.calibration if last_one else AS_IT_IS
-        records.append(_record(problem, outcome.models, reading, snapshot.epoch, snapshot.seconds))
+        records.append(record_of(problem, outcome.models, reading, snapshot.epoch, snapshot.seconds))
     for name, state in last.items():
         outcome.models[name].restore(state)
     return records
 
 
-def _record(
+def record_of(
     problem: Problem, models: Mapping[str, Model], reading: Calibration, epoch: int, seconds: float
 ) -> EpochRecord:
+    """The figures of these models as they are."""
     trained = reading.apply(joint_score(models, problem.train.parts))
     tested = reading.apply(joint_score(models, problem.test.parts))
     return EpochRecord(

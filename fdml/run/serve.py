@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fdml.data.disk import FolderDisk
@@ -21,9 +22,19 @@ from fdml.server.host import Charter, Host
 from fdml.settings import RunSettings, read_run, run_hash
 
 
+@dataclass(frozen=True)
+class Served:
+    """What a server knows at the end of its run."""
+
+    host: Host
+    board: Board
+    traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Bytes that came from each party and that went to it, since this process was started."""
+
+
 def serve(
     path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, say: Callable[[str], None]
-) -> tuple[Host, Board]:
+) -> Served:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
     `listen` is for servers that do not stand at the address by which the parties reach them.
@@ -41,12 +52,13 @@ def serve(
         board = Board.open(settings.parties, settings.align, disk)
         if host.finished:
             say(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
-            return host, board
+            return Served(host, board)
         if host.rows:
             say(f"going on with a run of {host.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        _listen(GrpcServer(host, board, settings, plain=plain, say=say), settings, address, credentials, say)
-    return host, board
+        server = GrpcServer(host, board, settings, plain=plain, say=say)
+        _listen(server, settings, address, credentials, say)
+    return Served(host, board, server.traffic)
 
 
 def _listen(

@@ -97,6 +97,12 @@ class GrpcServer:
         self._say_aloud = say
         self._said: set[str] = set()
 
+    @property
+    def traffic(self) -> dict[str, tuple[int, int]]:
+        """Bytes that came from each party and that went to it."""
+        came, went = self._standing.bytes_in, self._standing.bytes_out
+        return {party: (came[party], went[party]) for party in self._settings.parties}
+
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens."""
         server = grpc.aio.server(

@@ -5,8 +5,9 @@ import pytest
 
 from fdml.bench import growth
 from fdml.bench.growth import Size, exponent
-from fdml.bench.speed import SPLITS, joint_epoch, make_data, pooled_epoch, write_run
-from fdml.bench.speed import _pooled as pooled_rows
+from fdml.bench.sparse_run import write_run
+from fdml.bench.speed import SPLITS, joint_epoch, make_data, pooled_sample, rivals_for, solo_for
+from fdml.data.rows import width
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -18,10 +19,18 @@ def test_every_row_has_its_non_zeros_at_each_party(split):
 
 
 def test_pooled_training_learns_from_every_row_in_the_time_it_gives():
-    rows, labels = pooled_rows(make_data(3000, "48/7/5"))
-    assert rows.width == 8700
-    assert len(labels) == 2985
-    assert 0 < pooled_epoch(rows, labels, "linear") < 5
+    pooled = pooled_sample(make_data(3000, "48/7/5"))
+    assert width(pooled.parts["pooled"]) == 8700
+    assert len(pooled) == 2985
+    solo = solo_for(pooled, "linear")
+    assert 0 < solo.epoch() < 5
+    right = (solo.model.predict(pooled.parts["pooled"])[:, 0] > 0) == pooled.labels
+    assert right.mean() > 0.7
+
+
+def test_the_rivals_are_timed_over_as_many_rows():
+    rivals = rivals_for(pooled_sample(make_data(3000, "20/20/20")))
+    assert all(0 < work() < 30 for work in rivals.values())
 
 
 @pytest.mark.slow
