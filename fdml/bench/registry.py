@@ -30,6 +30,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "network": Benchmark("fdml.bench.network", ("rows",)),
     "speed": Benchmark("fdml.bench.speed", ("rows",)),
     "app-store": Benchmark("fdml.bench.app_store", ("rows", "plot")),
+    "a9a": Benchmark("fdml.bench.a9a"),
     "growth": Benchmark("fdml.bench.growth", ("rows",)),
 }
 

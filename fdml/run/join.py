@@ -24,7 +24,7 @@ from fdml.errors import LabelError, ServerUnreachable, SettingsError
 from fdml.exchange.certificates import Identity, own_credentials
 from fdml.exchange.courier import Courier
 from fdml.exchange.fixed_point import GRIDS, decode
-from fdml.exchange.grpc_line import Address, GrpcLine, is_loopback
+from fdml.exchange.grpc_line import Address, GrpcLine, check_loopback
 from fdml.exchange.messages import Hello, Labels, Metrics, Verdict
 from fdml.party.loop import Worker, train
 from fdml.party.models import State
@@ -112,12 +112,6 @@ def address_of(path: Path, party: PartySettings, run: RunSettings, *, plain: boo
     return Address(target, run.name, party.party, credentials)
 
 
-def check_loopback(address: str) -> None:
-    """Raise unless the address cannot be reached from outside this machine."""
-    if not is_loopback(address):
-        raise SettingsError(f"plain lines are for loopback only, and {address!r} is not; leave --plain out")
-
-
 class History:
     """What the label party has found, epoch by epoch, in a file of its own that survives any crash."""
 
@@ -166,7 +160,7 @@ class _Member:
         self._diary = Diary()
         self._history = History(path.parent / _HISTORY)
         self._began: float | None = None
-        """When the first total of this start came, less the seconds of earlier starts."""
+        """When this start began to train, less the seconds of earlier starts; the wait for the first total is none."""
         self._reading = AS_IT_IS
         """How the joint score is to be read at the end."""
 
@@ -258,7 +252,7 @@ class _Member:
             mean_one(weights, len(held_out)),
         )
         if not self._private:
-            line.give_labels(seal_labels(found.key, labels))
+            line.give_labels(seal_labels(found.key, labels, self._run.task))
             return labels
         if train_weights is not None:
             raise LabelError("weights could disclose private labels; leave data.weight out")
@@ -298,10 +292,11 @@ class _Member:
 
     def _train(self, worker: Worker, guard: Guard, line: GrpcLine, labels: LabelSet) -> None:
         each_epoch = when_judged(self._run) == "epoch"
+        started = time.monotonic()
 
         def hear(event: Event) -> None:
             if self._began is None:
-                self._began = time.monotonic() - self._diary.seconds
+                self._began = started + line.waited - self._diary.seconds
             self._diary.seconds = time.monotonic() - self._began
             if isinstance(event, EpochDone) and each_epoch:
                 self._try_out(event.epoch, worker, guard, line, labels)

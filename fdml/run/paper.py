@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def write_a9a_run(folder: Path, problem: Problem, contender: Contender, seed: in
     folder.mkdir()
     (folder / "run.toml").write_text(
         f'name = "demo"\nserver = "{server}"\nparties = [{listed}]\nlabel_party = "{PARTIES[0]}"\n'
-        f"[training]\nepochs = {training.epochs}\nseed = {training.seed}\n"
+        f"[training]\n{_toml(training.model_dump(exclude_defaults=True) | {'seed': seed})}\n"
     )
     write_keys(folder, "demo", PARTIES)
     for name in PARTIES:
@@ -70,6 +70,10 @@ def write_a9a_run(folder: Path, problem: Problem, contender: Contender, seed: in
         )
         for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
             _write_rows(folder / name / file, sample, name, seed)
+
+
+def _toml(settings: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name} = {value!r}" for name, value in settings.items())
 
 
 def joint_by_processes(
