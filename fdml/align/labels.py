@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.align.keys import GroupKey
 from fdml.errors import AlignmentError, LabelError
-from fdml.exchange.messages import Labels
+from fdml.exchange.messages import WEIGHT_TYPE, Labels, label_type
 from fdml.settings import Task
 
 _PURPOSE = "labels"
@@ -26,25 +27,34 @@ class LabelSet:
     held_out_weights: NDArray[np.float64]
 
 
-def seal_labels(key: GroupKey, labels: LabelSet) -> Labels:
+def seal_labels(key: GroupKey, labels: LabelSet, task: Task) -> Labels:
     """As they travel. The same labels are sealed to the same bytes, so they may be sent again after a crash."""
-    _, *columns = astuple(labels)
-    values = np.concatenate(columns).astype("<f8")
-    return Labels(labels.outputs, key.seal(_PURPOSE, values.tobytes()))
+    _check("this party has", task, labels)
+    numbers = np.concatenate([labels.train, labels.held_out]).astype(label_type(task, labels.outputs))
+    weights = np.concatenate([labels.train_weights, labels.held_out_weights]).astype(WEIGHT_TYPE)
+    told = b"" if (weights == 1.0).all() else weights.tobytes()
+    return Labels(labels.outputs, key.seal(_PURPOSE, numbers.tobytes() + told))
 
 
 def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: Task, label_party: str) -> LabelSet:
     """What a party takes from the label party, or an error that names it."""
-    plain = key.open(_PURPOSE, labels.sealed)
-    if len(plain) != 16 * (rows + held_out):
+    plain, every = key.open(_PURPOSE, labels.sealed), rows + held_out
+    kind = label_type(task, labels.outputs)
+    end = kind.itemsize * every
+    if len(plain) not in (end, end + WEIGHT_TYPE.itemsize * every):
         raise AlignmentError(
-            f"label party {label_party!r} sent {len(plain) // 16} labels for {rows} rows and {held_out} held out; "
-            f"run `fdml align --fresh` at every party"
+            f"label party {label_party!r} sent {len(plain)} bytes of labels; {rows} rows and {held_out} held out have "
+            f"{end} or, with weights, {end + WEIGHT_TYPE.itemsize * every}; run `fdml align --fresh` at every party"
         )
-    values = np.frombuffer(plain, "<f8").astype(np.float64)  # a copy: kernels compile anew for read-only arrays
-    given = LabelSet(labels.outputs, *np.split(values, np.cumsum([rows, held_out, rows])))
+    numbers = _values(plain[:end], kind)
+    weights = _values(plain[end:], WEIGHT_TYPE) if len(plain) > end else np.ones(every)
+    given = LabelSet(labels.outputs, *np.split(numbers, [rows]), *np.split(weights, [rows]))
     _check(f"label party {label_party!r} sent", task, given)
     return given
+
+
+def _values(raw: bytes, kind: np.dtype[Any]) -> NDArray[np.float64]:
+    return np.frombuffer(raw, kind).astype(np.float64)  # a copy: kernels compile anew for read-only arrays
 
 
 def _check(what: str, task: Task, labels: LabelSet) -> None:

@@ -125,7 +125,7 @@ def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int 
     host = Host.open(charter, disk)
     for name in names:
         host.take(name, Hello(charter.run_hash, bytes(32), rows, 0, 1))
-    host.take("p0", Labels(1, bytes(Labels.sealed_size(rows))))
+    host.take("p0", Labels(1, bytes(Labels.sealed_size(settings.task, 1, rows))))
     if host.coordinator is None:
         raise AssertionError("labels begin the training")
     for step in range(2 * host.coordinator.schedule.blocks):

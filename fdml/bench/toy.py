@@ -151,7 +151,8 @@ class Case:
         """The label party's; what would be sealed begins with the numbers themselves."""
         if self.lead is not None:
             return Labels(1)
-        return Labels(1, self._numbers.tobytes().ljust(Labels.sealed_size(self.rows + self.held_out)))
+        size = Labels.sealed_size(self.settings.task, 1, self.rows + self.held_out)
+        return Labels(1, self._numbers.tobytes().ljust(size))
 
     @property
     def _numbers(self) -> NDArray[np.float64]:

@@ -6,12 +6,17 @@ No message names its sender: who sent it is known from the line it came by.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from fdml.exchange.fixed_point import Codes
+from fdml.settings import Task
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Changes whenever the meaning of a message does."""
-_LABEL_BYTES = 8
+WEIGHT_TYPE = np.dtype("<f8")
+"""Of a row's weight on its way."""
 _SEAL_BYTES = 28
 """What sealing adds: a nonce of 12 bytes and a tag of 16."""
 
@@ -43,21 +48,30 @@ class Hello:
     protocol: int = PROTOCOL
 
 
+def label_type(task: Task, outputs: int) -> np.dtype[Any]:
+    """Of a label on its way: a target, or the number of a class, of which there are at most 2**16."""
+    if task == "regression":
+        return np.dtype("<f8")
+    return np.dtype("u1" if outputs <= 2**8 else "<u2")
+
+
 @dataclass(frozen=True)
 class Labels:
     """The label party's labels and weights, where the run shares them: for the other parties, by way of the server.
 
-    They are sealed under the key that only the parties have; the server knows how many they are and no more. Where
-    labels are private there is nothing sealed: only how many outputs there are.
+    They are sealed under the key that only the parties have; the server knows how many they are, and from their size
+    whether there are weights: those of all rows follow the labels of all rows, and are left out where all are 1.
+    Where labels are private there is nothing sealed: only how many outputs there are.
     """
 
     outputs: int
     sealed: bytes = b""
 
     @staticmethod
-    def sealed_size(rows: int) -> int:
-        """How many bytes the labels and weights of so many rows have when they are sealed."""
-        return 2 * _LABEL_BYTES * rows + _SEAL_BYTES
+    def sealed_size(task: Task, outputs: int, rows: int, *, weighted: bool = False) -> int:
+        """How many bytes the labels of so many rows, and their weights if they have some, are when they are sealed."""
+        row = label_type(task, outputs).itemsize + (WEIGHT_TYPE.itemsize if weighted else 0)
+        return row * rows + _SEAL_BYTES
 
 
 @dataclass(frozen=True)

@@ -219,10 +219,13 @@ class Host:
             raise MessageRefused(
                 f"party {sender!r} sent labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID
             )
-        size = 0 if self._charter.settings.privacy.labels == "private" else Labels.sealed_size(rows)
-        if len(labels.sealed) != size:
+        sizes = [0]
+        if self._charter.settings.privacy.labels == "shared":
+            sizes = [Labels.sealed_size(task, labels.outputs, rows, weighted=weighted) for weighted in (False, True)]
+        if len(labels.sealed) not in sizes:
             raise MessageRefused(
-                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have {size}",
+                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
+                f"{' or, with weights, '.join(map(str, sizes))}",
                 Refusal.INVALID,
             )
 

@@ -8,7 +8,8 @@ from fdml.settings import TrainingSettings
 CEILING = 512 * 2**20
 """Bytes that no message may exceed, whatever the run: gRPC must know before anyone has said how many rows there are.
 
-Labels take 16 bytes a row, so a run has at most 33 million rows.
+Labels take at most 16 bytes a row and tokens of ids 16, so a run may have 33 million rows; 16 million where ids are
+blinded (32 bytes).
 """
 HELLO = 1024
 """Bytes of a party's first message: it is the same few fields in every run."""

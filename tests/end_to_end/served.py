@@ -167,8 +167,8 @@ def raw_channel(target: str, credentials: Credentials | None) -> grpc.Channel:
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(credentials.authority, *keys), options)
 
 
-def labels() -> Labels:
-    return Labels(1, bytes(Labels.sealed_size(ROWS + HELD_OUT)))
+def labels(rows: int = ROWS + HELD_OUT) -> Labels:
+    return Labels(1, bytes(Labels.sealed_size("binary", 1, rows)))
 
 
 def push(step: int, rows: int = BLOCK, value: float = 0.25) -> Push:

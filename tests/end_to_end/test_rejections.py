@@ -112,7 +112,8 @@ SAID = {
     "random bytes": (lambda run: [os.urandom(40) + b"\xff"], Refusal.INVALID, "no message"),
     "an empty message": (lambda run: [b""], Refusal.INVALID, "without content"),
     "a push before hello": (lambda run: [push(0)], Refusal.INVALID, "hello first"),
-    "labels before hello": (lambda run: [labels()], Refusal.TOO_LARGE, "bytes"),
+    "labels before hello": (lambda run: [labels()], Refusal.INVALID, "hello first"),
+    "labels larger than a hello before it": (lambda run: [labels(HELLO)], Refusal.TOO_LARGE, "bytes"),
     "another run.toml": (lambda run: [run.hello(9, run_hash=b"x" * 32)], Refusal.MISMATCH, "run.toml with hash"),
     "other rows": (
         lambda run: [run.hello(9, alignment_hash=b"x" * 32)],
@@ -215,10 +216,11 @@ def test_the_limit_follows_from_the_run():
 
 def test_labels_right_after_hello_are_not_too_large(tmp_path):
     with served(tmp_path) as run, RawLine(run.target, run.credentials("bob")) as bob:
-        bob.say(run.hello()).hear(Welcome)
+        hello, given = run.hello(rows=HELLO, held_out=0), labels(HELLO)
+        bob.say(hello).hear(Welcome)
         with RawLine(run.target, run.credentials("ann")) as ann:
-            ann.say(run.hello(), labels())
-            assert bob.hear(Labels) == labels()
+            ann.say(hello, given)
+            assert bob.hear(Labels) == given
         assert run.refused() == {}
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fdml.exchange import wire_pb2 as pb
-from fdml.exchange.messages import FromParty, FromServer, Release, Reply, Total
+from fdml.exchange.messages import FromParty, FromServer, Labels, Release, Reply, Total, label_type
 
 
 def total(step, *made_at):
@@ -19,6 +19,26 @@ def test_the_lag_is_that_of_the_oldest_part():
 
 def test_a_part_that_never_came_counts_from_before_step_0():
     assert total(2, 2, -1).lag == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "width"),
+    [
+        ("binary", 1, 1),
+        ("multiclass", 2, 1),
+        ("multiclass", 256, 1),
+        ("multiclass", 257, 2),
+        ("multiclass", 2**16, 2),
+        ("regression", 1, 8),
+    ],
+)
+def test_a_label_takes_as_few_bytes_as_its_task_allows_and_a_weight_eight(task, outputs, width):
+    assert label_type(task, outputs).itemsize == width
+    if task != "regression":
+        assert np.iinfo(label_type(task, outputs)).max >= max(outputs, 2) - 1
+    sealing = Labels.sealed_size(task, outputs, 0)
+    assert Labels.sealed_size(task, outputs, 1000) == 1000 * width + sealing
+    assert Labels.sealed_size(task, outputs, 1000, weighted=True) == 1000 * (width + 8) + sealing
 
 
 FIELDS = {

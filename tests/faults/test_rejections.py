@@ -143,6 +143,8 @@ TABLE = {
     "labels too short": bad_labels(sealed=labels().sealed[:-1]),
     "labels too long": bad_labels(sealed=labels().sealed + b"x"),
     "labels that are empty": bad_labels(sealed=b""),
+    "labels as wide as targets": bad_labels(task="regression"),
+    "labels with weights of some rows": bad_labels(sealed=labels(weighted=True).sealed[:-8]),
     "labels for too many outputs": bad_labels(outputs=2),
     "a hash too short": said("guard", hello(9, run_hash=b"short"), ANY, INVALID),
     "a model hash too long": said("guard", Finished(b"m" * 33), ANY, INVALID),
@@ -166,6 +168,7 @@ TABLE = {
     "old step with other bytes": said("guard", Push(0, Release(np.zeros(4, np.int64))), (MIDDLE,), CONFLICT),
     "old step cut short": said("guard", Push(0, Release(np.zeros(0, np.int64))), (MIDDLE,), CONFLICT),
     "other labels than before": said("store", labels(sealed=bytes(len(labels().sealed))), (LABELLED, MIDDLE), CONFLICT),
+    "weights that were not there before": said("store", labels(weighted=True), (LABELLED, MIDDLE), CONFLICT),
     "other held-out predictions than before": said(
         "guard", Trial(1, Release(trial("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
     ),

@@ -48,9 +48,9 @@ def hello(incarnation=1, done=-1, **other):
     return replace(Hello(RUN_HASH, ALIGNMENT, ROWS, HELD_OUT, incarnation, done), **other)
 
 
-def labels(**other):
-    given = Labels(1, bytes(at % 251 for at in range(Labels.sealed_size(ROWS + HELD_OUT))))
-    return replace(given, **other)
+def labels(outputs=1, *, task="binary", weighted=False, **other):
+    size = Labels.sealed_size(task, outputs, ROWS + HELD_OUT, weighted=weighted)
+    return replace(Labels(outputs, bytes(at % 251 for at in range(size))), **other)
 
 
 def codes(size, *key):

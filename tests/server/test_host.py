@@ -10,8 +10,10 @@ from fdml.errors import MessageRefused, Refusal, StateDamaged
 from fdml.exchange.messages import Finished, Hello, Kept, Labels, Metrics, Push, Total, Trial, Verdict, Welcome
 from fdml.exchange.wire import decode_from_server
 from fdml.server.host import Charter, Host
+from fdml.settings import PrivacySettings
 from tests.data.memory_disk import MemoryDisk, PowerCut
 from tests.server.hosting import (
+    HELD_OUT,
     PARTIES,
     ROWS,
     STEPS,
@@ -277,7 +279,7 @@ def test_a_power_cut_between_snapshot_and_new_log_applies_nothing_twice():
 def rotated(stop=30):
     """A disk with two snapshots, the host that wrote them, and the log as it was before the last of them."""
     disk, logs = MemoryDisk(), []
-    host = new_host(disk, rotate_bytes=1000)
+    host = new_host(disk, rotate_bytes=800)
     for sender, message in SCRIPTS[0][:stop]:
         logs.append(disk.files.get("journal", b""))
         say(host, sender, message)
@@ -302,7 +304,7 @@ def test_a_damaged_snapshot_is_no_loss_while_the_log_before_it_is_there():
     whole = new_host()
     play(whole, SCRIPTS[0][:30])
     disk = MemoryDisk()
-    play(new_host(disk, rotate_bytes=1000), SCRIPTS[0][:29])
+    play(new_host(disk, rotate_bytes=800), SCRIPTS[0][:29])
     assert "snapshot.0" in disk.files
     host = new_host(disk, rotate_bytes=1)
     disk.writes_left = 2
@@ -465,13 +467,50 @@ def test_a_finished_party_cannot_finish_with_another_model():
     assert say(host, "guard", Finished(b"\2" * 32)) == []
 
 
-@pytest.mark.parametrize(("task", "outputs"), [("multiclass", 4), ("multiclass", 2), ("regression", 1), ("binary", 1)])
-def test_labels_of_every_task_are_taken(task, outputs):
+TASKS = [("binary", 1), ("multiclass", 2), ("multiclass", 256), ("multiclass", 257), ("regression", 1)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("task", "outputs"), TASKS)
+def test_labels_of_every_task_are_taken_with_weights_or_without(task, outputs, weighted):
     host = new_host(task=task)
     say(host, "store", hello())
-    say(host, "store", labels(outputs=outputs))
+    say(host, "store", labels(outputs, task=task, weighted=weighted))
     assert host.coordinator is not None
     assert host.outputs == outputs
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "given"),
+    [
+        ("binary", 1, labels(task="regression")),
+        ("regression", 1, labels()),
+        ("multiclass", 256, labels(257, task="multiclass")),
+        ("multiclass", 257, labels(256, task="multiclass")),
+    ],
+)
+def test_labels_of_another_width_than_the_task_has_are_refused(task, outputs, given):
+    host = new_host(task=task)
+    say(host, "store", hello())
+    plain, weighted = (len(labels(outputs, task=task, weighted=each).sealed) for each in (False, True))
+    rows = ROWS + HELD_OUT
+    expected = f"sent {len(given.sealed)} bytes of sealed labels; {rows} rows have {plain} or, with weights, {weighted}"
+    with pytest.raises(MessageRefused, match=expected) as refused:
+        say(host, "store", replace(given, outputs=outputs))
+    assert refused.value.refusal is Refusal.INVALID
+    assert host.coordinator is None
+
+
+def test_where_labels_are_private_nothing_sealed_is_taken():
+    charter = charter_of()
+    private = charter.settings.model_copy(update={"privacy": PrivacySettings(labels="private")})
+    host = Host.open(replace(charter, settings=private), MemoryDisk())
+    say(host, "store", hello())
+    with pytest.raises(MessageRefused, match=r"14 rows have 0$") as refused:
+        say(host, "store", labels())
+    assert refused.value.refusal is Refusal.INVALID
+    say(host, "store", labels(sealed=b""))
+    assert host.coordinator is not None
 
 
 @pytest.mark.parametrize(("task", "outputs"), [("multiclass", 1), ("regression", 2), ("binary", 2)])
