@@ -3,7 +3,9 @@
 Every party computes the same schedule for itself. Blocks are fixed runs of
 consecutive rows; an epoch visits each block once in a new order, and every pass
 over a block re-orders the rows inside it, so memory is read in sequence while
-the stream of batches stays random.
+the stream of batches stays random. A block larger than a processor's cache is
+re-ordered by short runs of rows, or most of the time would go into fetching them;
+neighbours are no more alike than others, as alignment has shuffled all rows.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from numpy.typing import NDArray
 from fdml.data.shuffle import permutation
 from fdml.errors import SettingsError
 from fdml.settings import TrainingSettings
+
+_LARGE = 5_000
+"""From so many rows on a block is re-ordered by runs."""
+_RUN = 16
+"""Rows of a run."""
 
 
 class Visit(NamedTuple):
@@ -95,7 +102,12 @@ class Schedule:
 
     def order(self, visit: Visit, turn: int) -> NDArray[np.int64]:
         """The order of the block's rows, counted from its start, in pass number `turn`."""
-        return permutation(visit.size, self.seed, "rows", visit.epoch, visit.block, turn)
+        run = _RUN if self.block_rows >= _LARGE else 1
+        runs = permutation(-(-visit.size // run), self.seed, "rows", visit.epoch, visit.block, turn)
+        if run == 1:
+            return runs
+        order = (run * runs[:, None] + np.arange(run)).reshape(-1)
+        return order if visit.size % run == 0 else order[order < visit.size]
 
     def edges(self, visit: Visit) -> NDArray[np.int64]:
         """Where each batch begins and ends in the block's order; the last may be short."""

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.extending import overload
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
@@ -28,6 +30,10 @@ _SMALLEST_SCALE = 1e-3
 _ADAM_BETA2 = 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
+LINE = 16
+"""Entries in a cache line of 64 bytes."""
+_READ, _KEEP_CLOSE, _DATA = 0, 3, 1
+"""What `llvm.prefetch` is told after the address."""
 LONGEST = 1e30
 """Where steps are private, a row longer than this, or with a longer gradient, teaches nothing: it might overflow."""
 
@@ -153,6 +159,43 @@ def _entry(rows: Any, row: int, place: int) -> Any:
     if "indptr" in rows.fields:
         return lambda rows, row, place: (np.uint32(rows.indices[place]), rows.values[place])
     return lambda rows, row, place: (place, rows.values[row, place])
+
+
+@intrinsic
+def fetch_line(_typing: Any, array: Any, place: Any) -> Any:
+    """Have the cache line of array[place] fetched; changes no value, and harms nothing out of bounds."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(prefetch, [address, number(_READ), number(_KEEP_CLOSE), number(_DATA)])
+        return context.get_dummy_value()
+
+    return types.void(array, place), emit
+
+
+def fetch(rows: Any, row: int) -> None:
+    """Have a row's entries fetched, as a block is visited in an order the processor cannot guess.
+
+    Dense rows are long stretches, which it fetches by itself.
+    """
+    raise NotImplementedError
+
+
+@overload(fetch, inline="always", strict=False)
+def _fetch(rows: Any, row: int) -> Any:
+    if "indptr" not in rows.fields:
+        return lambda rows, row: None
+
+    def fetch_entries(rows: Any, row: int) -> None:
+        for place in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1]), np.uint64(LINE)):
+            fetch_line(rows.indices, place)  # type: ignore[call-arg]
+            fetch_line(rows.values, place)
+
+    return fetch_entries
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]

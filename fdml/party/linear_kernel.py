@@ -6,9 +6,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import types
-from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from fdml.party.kernels import (
@@ -21,6 +18,7 @@ from fdml.party.kernels import (
     end_update,
     entries,
     entry,
+    fetch,
     kernel,
     loss_gradient,
     shortening,
@@ -29,47 +27,6 @@ from fdml.party.kernels import (
 
 _AHEAD = 6
 """How many rows ahead of its use a row is fetched to the cache."""
-_LINE = 16
-"""Entries in a cache line of 64 bytes."""
-_READ, _KEEP_CLOSE, _DATA = 0, 3, 1
-"""What `llvm.prefetch` is told after the address."""
-
-
-@intrinsic
-def _fetch_line(_typing: Any, array: Any, place: Any) -> Any:
-    """Have the cache line of array[place] fetched; changes no value, and harms nothing out of bounds."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(prefetch, [address, number(_READ), number(_KEEP_CLOSE), number(_DATA)])
-        return context.get_dummy_value()
-
-    return types.void(array, place), emit
-
-
-def _fetch(rows: Any, row: int) -> None:
-    """Have a row's entries fetched, as a block is visited in an order the processor cannot guess.
-
-    Dense rows are long stretches, which it fetches by itself.
-    """
-    raise NotImplementedError
-
-
-@overload(_fetch, inline="always", strict=False)
-def _fetch_overload(rows: Any, row: int) -> Any:  # noqa: ARG001 (numba goes by the names)
-    if "indptr" not in rows.fields:
-        return lambda rows, row: None  # noqa: ARG005
-
-    def fetch(rows: Any, row: int) -> None:
-        for place in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1]), np.uint64(_LINE)):
-            _fetch_line(rows.indices, place)  # type: ignore[call-arg]
-            _fetch_line(rows.values, place)
-
-    return fetch
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -92,7 +49,7 @@ def _predict_rows(
     for place in range(begin, end):
         row, seat = start + order[place], place - begin
         if place + _AHEAD < len(order):
-            _fetch(rows, start + order[place + _AHEAD])
+            fetch(rows, start + order[place + _AHEAD])
         if outputs == 1:
             total = theta.dtype.type(0.0)
             for where in entries(rows, row):

@@ -12,9 +12,11 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from fdml.party.kernels import (
+    LINE,
     SGD,
     Floats,
     Lesson,
@@ -24,13 +26,39 @@ from fdml.party.kernels import (
     end_update,
     entries,
     entry,
+    fetch,
+    fetch_line,
     kernel,
-    row_gradient,
+    loss_gradient,
     shortening,
     square_norm,
 )
 
 Sizes = NDArray[np.int64]
+_ROWS_AHEAD, _WEIGHTS_AHEAD = 6, 2
+"""How many rows ahead of its use a row is fetched to the cache, and then the weights of its features."""
+
+
+def _fetch_weights(rows: Any, row: int, theta: Floats, size: int) -> None:
+    """Have the weights of a row's features fetched; all of them together are larger than a core's cache.
+
+    Those of a dense row are one long stretch, which the processor fetches by itself.
+    """
+    raise NotImplementedError
+
+
+@overload(_fetch_weights, inline="always", strict=False)
+def _fetch_weights_overload(rows: Any, row: int, theta: Any, size: int) -> Any:  # noqa: ARG001 (numba goes by the names)
+    if "indptr" not in rows.fields:
+        return lambda rows, row, theta, size: None  # noqa: ARG005
+
+    def fetch_of_entries(rows: Any, row: int, theta: Any, size: int) -> None:
+        for place in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1])):
+            base = np.uint64(np.uint32(rows.indices[place])) * np.uint64(size)
+            for unit in range(np.uint64(0), np.uint64(size), np.uint64(LINE)):
+                fetch_line(theta, base + unit)  # type: ignore[call-arg]
+
+    return fetch_of_entries
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -70,12 +98,15 @@ def _predict_row(
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _finish(layer: Floats, theta: Floats, bias_at: int, scale: float, hidden: bool) -> None:
     """Scale the weighted sums, add the biases if there are any, and bend hidden units."""
-    biased = bias_at < len(theta)
-    for u in range(len(layer)):
-        layer[u] *= scale
-        if biased:
-            layer[u] += theta[bias_at + u]
-        if hidden:
+    if bias_at < len(theta):
+        biases = theta[bias_at : bias_at + len(layer)]
+        for u in range(len(layer)):
+            layer[u] = layer[u] * scale + biases[u]
+    else:
+        for u in range(len(layer)):
+            layer[u] *= scale
+    if hidden:
+        for u in range(len(layer)):
             layer[u] = max(layer[u], theta.dtype.type(0.0))
 
 
@@ -84,6 +115,8 @@ def predict(rows: Any, start: int, recipe: Recipe, memory: Memory, sizes: Sizes,
     """Write the predictions of the rows from `start` on to `out`."""
     units = np.empty(sizes.sum(), memory.theta.dtype)
     for row in range(len(out)):
+        if row + _WEIGHTS_AHEAD < len(out):
+            _fetch_weights(rows, start + row + _WEIGHTS_AHEAD, memory.theta, sizes[0])
         _predict_row(rows, start + row, memory.theta, recipe.decayed, memory.clock[0], sizes, width, units)
         out[row] = units[len(units) - sizes[-1] :]
 
@@ -162,7 +195,7 @@ def train(
     kind = theta.dtype.type
     target = theta if recipe.rule == SGD else memory.gradient
     every, outputs = sizes.sum(), sizes[-1]
-    score = np.empty(outputs, theta.dtype)
+    score, gradient = np.empty(outputs, theta.dtype), np.empty(outputs, theta.dtype)
     units = np.empty((lesson.edges[1], every), theta.dtype)
     errors = np.empty_like(units)
     for batch in range(len(lesson.rates)):
@@ -170,9 +203,18 @@ def train(
         scale = memory.clock[0]
         for place in range(begin, end):
             row, seat = lesson.order[place], place - begin
+            if place + _ROWS_AHEAD < len(lesson.order):
+                fetch(rows, lesson.start + lesson.order[place + _ROWS_AHEAD])
+                _fetch_weights(rows, lesson.start + lesson.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
             _predict_row(rows, lesson.start + row, theta, decayed, scale, sizes, width, units[seat])
-            out = errors[seat, every - outputs :]
-            row_gradient(lesson, row, end - begin, units[seat, every - outputs :], score, out)
+            # `row_gradient` written out, as handing it the lesson for every row takes time.
+            for k in range(outputs):
+                own = units[seat, every - outputs + k]
+                score[k] = lesson.scores[row, k] + lesson.echo * (own - lesson.own_then[row, k])
+            loss_gradient(lesson.loss, score, lesson.labels[row], gradient)
+            share = lesson.weights[row] / (end - begin)
+            for k in range(outputs):
+                errors[seat, every - outputs + k] = gradient[k] * share
         _send_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
         if clip is not None:
             batch_order, limit = lesson.order[begin:end], clip / (end - begin)
@@ -181,6 +223,8 @@ def train(
         weight_factor, bias_factor = begin_update(recipe, memory, rate)
         for place in range(begin, end):
             row, seat = lesson.start + lesson.order[place], place - begin
+            if place + _WEIGHTS_AHEAD < end:
+                _fetch_weights(rows, lesson.start + lesson.order[place + _WEIGHTS_AHEAD], target, sizes[0])
             if clip is not None and not kept[seat]:
                 continue
             error = errors[seat, : sizes[0]]

@@ -91,6 +91,24 @@ def test_the_rows_of_a_single_block_are_reordered_in_every_epoch():
     assert stream_of(7, 0, batches_per_block="all") != stream_of(7, 1, batches_per_block="all")
 
 
+@pytest.mark.parametrize("rows", [5_000, 12_345, 20_003])
+def test_large_blocks_are_reordered_by_short_runs_and_lose_no_row(rows):
+    schedule = schedule_for(rows, 100, "all", 1, 2, 7)
+    orders = [schedule.order(schedule.visit(step), 0) for step in range(2)]
+    assert all(np.array_equal(np.sort(order), np.arange(rows)) for order in orders)
+    assert not np.array_equal(*orders)
+    followed = [np.mean(np.diff(order) == 1) for order in orders]
+    assert all(0.9 < share < 0.95 for share in followed), "15 of 16 rows follow their neighbour"
+    first = orders[0][:100]
+    assert np.ptp(first) > rows / 2, "a batch has rows from all over the block"
+
+
+def test_blocks_that_fit_a_cache_are_reordered_row_by_row():
+    schedule = schedule_for(20_000, 100, 16, 1, 1, 7)
+    order = schedule.order(schedule.visit(0), 0)
+    assert np.mean(np.diff(order) == 1) < 0.01
+
+
 def test_the_order_of_the_blocks_differs_between_epochs():
     schedule = schedule_for(100, 5, 2, 1, 3, 7)
     orders = {tuple(schedule.visit(10 * epoch + at).block for at in range(10)) for epoch in range(3)}
