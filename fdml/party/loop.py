@@ -226,8 +226,10 @@ class Worker:
             scores, labels = self._undone(answer, sent)
         else:
             total = self._guard.open_total(answer).reshape(sent.codes.shape)
-            released = decode(total)
-            if homework.lead == homework.party:
+            leads = homework.lead == homework.party
+            if leads or homework.watch_loss:
+                released = decode(total)
+            if leads and released is not None:
                 yield self._guard.gradient(self.step, homework.loss.gradient(released, labels))
             others = decode(total - sent.codes)
             scores, believed = self._scores(others, answer.variance - sent.release.variance, sent.own)
