@@ -8,10 +8,10 @@ demo: .venv/run.done
 	mkdir -p out
 	$(BIN)/fdml demo --json out/demo.json --plot out/demo.png
 
-# The end-to-end tests keep deadlines, so they have the machine to themselves.
+# The end-to-end tests keep deadlines, so nothing else runs beside them.
 test: check
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
-	$(BIN)/python -m pytest tests/end_to_end
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/end_to_end
 
 quick: .venv/dev.done
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"

@@ -30,7 +30,7 @@ from fdml.bench.rivals import ScikitLearn, batches_in_order, torch_work
 from fdml.bench.solo import train_solo
 from fdml.bench.torch_twins import Trainer, one_thread
 from fdml.data.app_store import PARTIES, AppStore
-from fdml.data.app_store_settings import NAME, write_settings
+from fdml.data.app_store_settings import CHOICES, NAME, write_settings
 from fdml.data.disk import FolderDisk
 from fdml.data.rows import SparseRows
 from fdml.errors import FdmlError
@@ -98,9 +98,10 @@ def run(progress: Progress, rows: int = 500_000, plot: Path | None = None) -> Re
 def _question(rows: int) -> str:
     return (
         f"How good and how fast is joint training on the app store's twin, {rows:,} rows of {len(PARTIES)} parties, a "
-        f"tenth held out? Joint: a server and the parties as processes over TLS, durable, 256 batches of 100 rows per "
-        f"block, predictions of 16 bits. Figures of the last epoch; seconds per epoch are spread over the epochs. "
-        f"As good as pooled: within {CLOSE['LR']:g} of its last AUC for LR, {CLOSE['NN']:g} for the NN."
+        f"tenth held out? Joint: a server and the parties as processes over TLS, durable, "
+        f"{CHOICES['linear'].per_block} batches of 100 rows per block for LR and {CHOICES['mlp'].per_block} for the "
+        f"NN, predictions of 16 bits. Figures of the last epoch; seconds per epoch are spread over the epochs. As good "
+        f"as pooled: within {CLOSE['LR']:g} of its last AUC for LR, {CLOSE['NN']:g} for the NN."
     )
 
 

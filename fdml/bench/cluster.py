@@ -49,7 +49,7 @@ class Cluster:
 
     def __init__(self, home: Path, seconds: float = _DEADLINE) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["fdml.bench.cluster"])
+        self._context.set_forkserver_preload(["fdml.bench.cluster", "fdml.bench.warm"])
         self._home = home
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds

@@ -76,8 +76,9 @@ def run(progress: Progress, rows: int = 1_000_000, rounds: int = 5) -> Report:
                 ratios |= _ratios(model, split, seconds)
     question = (
         f"How long does an epoch of joint training take beside pooled training with the same kernels? {rows:,} rows x "
-        f"60 non-zeros, 3 parties and a server over TLS with durability on, {PER_BLOCK} batches per block, "
-        f"predictions of 16 bits; for LR also beside scikit-learn's SGDClassifier and torch's EmbeddingBag, pooled."
+        f"60 non-zeros, 3 parties and a server over TLS with durability on, {PER_BLOCK['linear']} batches per block "
+        f"for LR and {PER_BLOCK['mlp']} for the NN, predictions of 16 bits; for LR also beside scikit-learn's "
+        f"SGDClassifier and torch's EmbeddingBag, pooled."
     )
     return Report("speed", question, results, ratios, found, commit())
 
@@ -144,7 +145,7 @@ def pooled_sample(data: Data) -> Sample:
 
 def solo_for(pooled: Sample, kind: Kind) -> Solo:
     """A pooled trainer with the settings of the joint run."""
-    training = TrainingSettings(epochs=_MANY, batches_per_block=PER_BLOCK, learning_rate=RATE, decay="constant")
+    training = TrainingSettings(epochs=_MANY, batches_per_block=PER_BLOCK[kind], learning_rate=RATE, decay="constant")
     return Solo(Plan(training, {"pooled": ModelSettings(kind=kind, l2=L2)}, "pooled", "logistic", 1), pooled)
 
 

@@ -20,7 +20,7 @@ task = "binary"
 [training]
 epochs = {epochs}
 batch_size = 100
-batches_per_block = 256
+batches_per_block = {per_block}
 value_bits = 16
 learning_rate = {rate}
 patience = 600.0             # millions of rows take their time to be read
@@ -46,16 +46,20 @@ class Choice(NamedTuple):
 
     epochs: int
     rate: float
+    per_block: int
 
 
-CHOICES: dict[Kind, Choice] = {"linear": Choice(5, 0.1), "mlp": Choice(10, 1.0)}
+CHOICES: dict[Kind, Choice] = {"linear": Choice(5, 0.1, 1024), "mlp": Choice(10, 1.0, 256)}
 
 
 def write_settings(folder: Path, kind: Kind = "linear", server: str = "127.0.0.1:7443") -> None:
     """Write `run.toml`, and `party.toml` into every party's folder, which is there already."""
     parties, chosen = ", ".join(f'"{party}"' for party in PARTIES), CHOICES[kind]
     other = CHOICES["mlp"]
-    remark = f"; for an NN: {other.epochs} epochs, learning rate {other.rate:g}, and kind mlp in each party.toml"
+    remark = (
+        f"; for an NN: {other.epochs} epochs, learning rate {other.rate:g}, {other.per_block} batches per block, and "
+        f"kind mlp in each party.toml"
+    )
     text = _RUN.format(
         name=NAME,
         parties=parties,
@@ -63,6 +67,7 @@ def write_settings(folder: Path, kind: Kind = "linear", server: str = "127.0.0.1
         server=server,
         epochs=chosen.epochs,
         rate=chosen.rate,
+        per_block=chosen.per_block,
         remark=remark if kind == "linear" else "",
     )
     (folder / "run.toml").write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ from fdml.run.scaffold import write_keys
 
 app_for([])  # imports all commands, before anything is forked
 _FORK = multiprocessing.get_context("forkserver")
-_FORK.set_forkserver_preload(["tests.end_to_end.cluster"])
+_FORK.set_forkserver_preload(["tests.end_to_end.cluster", "fdml.bench.warm"])
 FDML = [sys.executable, "-m", "fdml"]
 _DEADLINE = 60.0
 
