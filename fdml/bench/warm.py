@@ -7,7 +7,7 @@ forked processes then share.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import scipy.sparse as sp
 
 from fdml.data.rows import as_rows

@@ -49,7 +49,7 @@ class Choice(NamedTuple):
     per_block: int
 
 
-CHOICES: dict[Kind, Choice] = {"linear": Choice(5, 0.1, 1024), "mlp": Choice(10, 1.0, 256)}
+CHOICES: dict[Kind, Choice] = {"linear": Choice(10, 0.1, 1024), "mlp": Choice(10, 1.0, 256)}
 
 
 def write_settings(folder: Path, kind: Kind = "linear", server: str = "127.0.0.1:7443") -> None:
