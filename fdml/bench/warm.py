@@ -6,8 +6,9 @@ forked processes then share.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
 import scipy.sparse as sp
 
 from fdml.data.rows import as_rows
@@ -18,6 +19,6 @@ from fdml.settings import ModelSettings
 _DENSE = np.zeros((1, 1), np.float32)
 _ROWS = (as_rows(_DENSE), as_rows(sp.csr_array(_DENSE)))
 
-pd.DataFrame(_DENSE)
+import_module("pandas")
 for _rows in _ROWS:
     warm_up(build_compiled(ModelSettings(), 1, 1, bias=True, key=("warm",)), _rows, 1)
