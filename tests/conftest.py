@@ -16,7 +16,7 @@ from fdml.run.problem import Problem, pose
 from fdml.run.simulate import Outcome, Plan, simulate
 from fdml.settings import ModelSettings, TrainingSettings
 
-settings.register_profile("fdml", deadline=None)  # a busy machine is no failure
+settings.register_profile("fdml", deadline=None, max_examples=50)  # a busy machine is no failure
 settings.load_profile("fdml")
 
 Dealer = Callable[[Sequence[Sequence[int]]], Problem]

@@ -146,13 +146,14 @@ def test_nan_in_features_names_column_and_row_and_the_way_out(people):
     lines = (people / "people.csv").read_text().splitlines()
     lines[3] = lines[3].replace(lines[3].split(",")[2], "nan")
     (people / "people.csv").write_text("\n".join(lines) + "\n")
-    run = fdml("compare", "people.csv", "--label", "rich", cwd=people)
+    run = forked("compare", "people.csv", "--label", "rich", cwd=people)
     assert run.returncode == 1
     assert "'hours'" in run.stderr
     assert "row 3" in run.stderr
     assert 'data.missing = "mean"' in run.stderr
     assert (
-        fdml("compare", "people.csv", "--label", "rich", "--missing", "mean", "--epochs", 1, cwd=people).returncode == 0
+        forked("compare", "people.csv", "--label", "rich", "--missing", "mean", "--epochs", 1, cwd=people).returncode
+        == 0
     )
 
 
