@@ -71,6 +71,8 @@ class Joint:
     seconds: Mapping[int, float]
     """Since training began, by epoch."""
     usage: Mapping[str, Usage]
+    memory: float
+    """MiB that all processes had together at most, what they share counted once."""
 
 
 def run(progress: Progress, rows: int = 500_000, plot: Path | None = None) -> Report:
@@ -177,8 +179,7 @@ class _Bench:
     def _tell_usage(self, joint: Joint, epochs: int) -> None:
         for who, usage in joint.usage.items():
             self.results.append(row(f"{self._name}, joint: peak memory of {who}", [usage.memory], "MiB"))
-        whole = sum(usage.memory for usage in joint.usage.values())
-        self.results.append(row(f"{self._name}, joint: peak memory of all together at most", [whole], "MiB"))
+        self.results.append(row(f"{self._name}, joint: peak memory of all together", [joint.memory], "MiB"))
         for party, (came, went) in joint.usage["server"].traffic.items():
             self.results += [
                 row(f"{self._name}, joint: {party} sent in {epochs} epochs", [came / _MEGABYTE], "MB"),
@@ -215,9 +216,9 @@ def run_processes(home: Path, kind: Kind) -> Joint:
     write_settings(home, kind, f"127.0.0.1:{free_port()}")
     settings = read_run(home / "run.toml")
     with running(home, PARTIES, _SECONDS) as cluster:
-        cluster.finish()
+        memory = cluster.finish_watched()
     host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
-    return Joint({epoch: each.seconds for epoch, each in host.history.items()}, usages(home, PARTIES))
+    return Joint({epoch: each.seconds for epoch, each in host.history.items()}, usages(home, PARTIES), memory)
 
 
 def joint_records(
