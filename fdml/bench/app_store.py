@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.bench.cluster import Usage, running, usages
+from fdml.bench.cluster import Together, Usage, running, usages
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
 from fdml.bench.rivals import ScikitLearn, batches_in_order, torch_work
@@ -71,8 +71,8 @@ class Joint:
     seconds: Mapping[int, float]
     """Since training began, by epoch."""
     usage: Mapping[str, Usage]
-    memory: float
-    """MiB that all processes had together at most, what they share counted once."""
+    memory: Together
+    """That all processes had at most."""
 
 
 def run(progress: Progress, rows: int = 500_000, plot: Path | None = None) -> Report:
@@ -179,7 +179,10 @@ class _Bench:
     def _tell_usage(self, joint: Joint, epochs: int) -> None:
         for who, usage in joint.usage.items():
             self.results.append(row(f"{self._name}, joint: peak memory of {who}", [usage.memory], "MiB"))
-        self.results.append(row(f"{self._name}, joint: peak memory of all together", [joint.memory], "MiB"))
+        self.results += [
+            row(f"{self._name}, joint: peak memory of all together", [joint.memory.own], "MiB"),
+            row(f"{self._name}, joint: the same with mapped files", [joint.memory.resident], "MiB"),
+        ]
         for party, (came, went) in joint.usage["server"].traffic.items():
             self.results += [
                 row(f"{self._name}, joint: {party} sent in {epochs} epochs", [came / _MEGABYTE], "MB"),

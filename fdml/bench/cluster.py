@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,15 @@ class Usage:
     """MiB, the largest resident size, with what it shares or has mapped from files."""
     traffic: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """At the server: bytes that came from each party and that went to it."""
+
+
+class Together(NamedTuple):
+    """Memory of processes together, in MiB."""
+
+    own: float
+    """What they have allocated."""
+    resident: float
+    """With the pages of mapped files, which the system may drop at any time."""
 
 
 class Cluster:
@@ -94,15 +104,17 @@ class Cluster:
             if process.exitcode != 0:
                 raise FdmlError(f"{name} in {self._home} ended with exit code {process.exitcode}")
 
-    def finish_watched(self) -> float:
-        """As `finish`; gives the most memory that all had together, in MiB, what they share counted once."""
-        most = 0.0
+    def finish_watched(self) -> Together:
+        """As `finish`; gives the most memory that all had together, what they share counted once."""
+        own, resident = 0.0, 0.0
         while any(process.is_alive() for process in self._members.values()):
             self._left()
-            most = max(most, sum(_memory(process.pid) for process in self._members.values()))
+            found = [_memory(process.pid) for process in self._members.values()]
+            own = max(own, sum(each.own for each in found))
+            resident = max(resident, sum(each.resident for each in found))
             time.sleep(_LOOK_SECONDS)
         self.finish()
-        return most
+        return Together(own, resident)
 
     def stop(self) -> None:
         """End whatever still runs."""
@@ -118,12 +130,13 @@ class Cluster:
         return left
 
 
-def _memory(pid: int | None) -> float:
-    """MiB of a process, its share of what it has in common with others; 0 once it has ended."""
+def _memory(pid: int | None) -> Together:
+    """Of one process, its share of what it has in common with others; nothing once it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-    return 0.0
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+        kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        return Together(kilobytes["Pss_Anon"] / 1024, kilobytes["Pss"] / 1024)
+    return Together(0.0, 0.0)
 
 
 @contextmanager

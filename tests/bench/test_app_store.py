@@ -43,7 +43,8 @@ def test_the_processes_tell_their_seconds_bytes_and_memory(trained):
     assert set(joint.usage) == {"server", *PARTIES}
     assert all(50 < usage.memory < 2000 and usage.cpu > 0 for usage in joint.usage.values())
     largest = max(usage.memory for usage in joint.usage.values())
-    assert largest / 2 < joint.memory < sum(usage.memory for usage in joint.usage.values())
+    assert 100 < joint.memory.own < joint.memory.resident
+    assert largest / 2 < joint.memory.resident < sum(usage.memory for usage in joint.usage.values())
     least = 2 * ROWS * 0.9 * CHOICES["linear"].epochs
     assert all(least < came < 10 * least and went > least for came, went in joint.usage["server"].traffic.values())
     assert usages(home, PARTIES) == joint.usage
