@@ -20,12 +20,11 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fdml.bench.cluster import running
+from fdml.bench.cluster import finished_host, running
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
 from fdml.bench.sparse_run import forget
 from fdml.bench.torch_twins import one_thread
-from fdml.data.disk import FolderDisk
 from fdml.data.rows import DenseRows, to_scipy
 from fdml.data.shuffle import permutation
 from fdml.run.compare import Contender
@@ -33,8 +32,7 @@ from fdml.run.evaluate import auc
 from fdml.run.paper import PARTIES, a9a_problem, contenders, write_a9a_run
 from fdml.run.problem import Problem, Sample
 from fdml.run.scaffold import free_port
-from fdml.server.host import Charter, Host
-from fdml.settings import TrainingSettings, read_run, run_hash
+from fdml.settings import TrainingSettings
 
 GOAL = 0.900
 _HALF = 0.5
@@ -108,8 +106,7 @@ def train_joint(home: Path) -> Course:
     forget(home, PARTIES)
     with running(home, PARTIES) as cluster:
         cluster.finish()
-    settings = read_run(home / "run.toml")
-    history = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state")).history
+    history = finished_host(home).history
     told = [history[epoch] for epoch in sorted(history)]
     return Course([each.seconds for each in told], [each.test_metric or 0.0 for each in told])
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,27 +20,22 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fdml.bench.cluster import Together, Usage, running, usages
+from fdml.bench.cluster import Together, Usage, finished_host, running, usages
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
-from fdml.bench.rivals import ScikitLearn, batches_in_order, torch_work
+from fdml.bench.rivals import TORCH_BATCHES, ScikitLearn, TorchPooled
 from fdml.bench.solo import train_solo
-from fdml.bench.torch_twins import Trainer, one_thread
 from fdml.data.app_store import PARTIES, AppStore
 from fdml.data.app_store_settings import CHOICES, NAME, write_settings
-from fdml.data.disk import FolderDisk
 from fdml.data.rows import SparseRows
 from fdml.errors import FdmlError
-from fdml.party.models import build_compiled
 from fdml.run.evaluate import auc, history
 from fdml.run.homes import Home, plan_of, problem_of, read_homes, trained
 from fdml.run.problem import Problem
 from fdml.run.scaffold import free_port, write_keys
 from fdml.run.simulate import Plan, simulate
-from fdml.server.host import Charter, Host
-from fdml.settings import Kind, ModelSettings, RunSettings, TrainingSettings, read_run, run_hash
+from fdml.settings import Kind, ModelSettings, RunSettings, TrainingSettings, read_run
 from fdml.watch.history import Curve, EpochRecord, Scheme
 from fdml.watch.plots import draw_comparison
 
@@ -58,7 +52,7 @@ PAPER_AUC: dict[tuple[str, Scheme], float] = {
 CLOSE = {"LR": 0.003, "NN": 0.01}
 """How far below pooled AUC is as good as pooled."""
 _NEAR_PAPER = 0.015
-_TORCH_BATCHES = 500
+_TORCH_ROUNDS = 5
 _SECONDS = 3600.0
 """A whole joint run may take so long."""
 _MEGABYTE = 1e6
@@ -199,7 +193,7 @@ class _Bench:
         if model.kind == "linear":
             self._say("SGDClassifier")
             rival = ScikitLearn(rows, pooled.train.labels, rate=rate, l2=model.l2)
-            seconds = [_timed(rival) for _ in range(training.epochs)]
+            seconds = [rival.epoch() for _ in range(training.epochs)]
             reached = auc(pooled.test.labels, rival.score(held_out), pooled.test.weights)
             self.results += [
                 row("LR, SGDClassifier pooled: test AUC", [reached], ""),
@@ -207,8 +201,9 @@ class _Bench:
             ]
             self.ratios["LR: SGDClassifier pooled/joint time of an epoch"] = spread([each / joint for each in seconds])
         self._say("torch")
-        seconds = torch_epochs(rows, pooled.train.labels, model, training)
-        self.results.append(row(f"{self._name}, torch pooled: an epoch, from {_TORCH_BATCHES} batches", seconds, "s"))
+        torch = TorchPooled(model, rows, pooled.train.labels, rate=rate, batch=training.batch_size)
+        seconds = [torch.epoch() for _ in range(_TORCH_ROUNDS)]
+        self.results.append(row(f"{self._name}, torch pooled: an epoch, from {TORCH_BATCHES} batches", seconds, "s"))
         self.ratios[f"{self._name}: torch pooled/joint time of an epoch"] = spread([each / joint for each in seconds])
 
 
@@ -217,10 +212,9 @@ def run_processes(home: Path, kind: Kind) -> Joint:
     for name in ("server", *PARTIES):
         shutil.rmtree(home / name / "state", ignore_errors=True)
     write_settings(home, kind, f"127.0.0.1:{free_port()}")
-    settings = read_run(home / "run.toml")
     with running(home, PARTIES, _SECONDS) as cluster:
         memory = cluster.finish_watched()
-    host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
+    host = finished_host(home)
     return Joint({epoch: each.seconds for epoch, each in host.history.items()}, usages(home, PARTIES), memory)
 
 
@@ -246,27 +240,3 @@ def epoch_seconds(records: Sequence[EpochRecord]) -> list[float]:
     """Seconds of each epoch."""
     ends = [0.0, *(record.seconds for record in records)]
     return [after - before for before, after in pairwise(ends)]
-
-
-def _timed(rival: ScikitLearn) -> float:
-    began = time.perf_counter()
-    rival.epoch()
-    return time.perf_counter() - began
-
-
-def torch_epochs(
-    rows: SparseRows, labels: NDArray[np.float64], model: ModelSettings, training: TrainingSettings
-) -> list[float]:
-    """Seconds of an epoch in torch on one thread, five times, from a part of its batches."""
-    start = build_compiled(model, rows.width, 1, bias=True, key=(training.seed, "torch")).parameters
-    trainer = Trainer(model.kind, start, rows.width, sparse=True, rate=float(training.learning_rate), l2=model.l2)
-    batches = batches_in_order(rows, labels, training.batch_size, _TORCH_BATCHES)
-    work = torch_work(trainer, batches, len(batches))
-    per_epoch = -(-len(labels) // training.batch_size)
-    seconds = []
-    with one_thread():
-        for _ in range(5):
-            began = time.perf_counter()
-            count = work()
-            seconds.append((time.perf_counter() - began) / count * per_epoch)
-    return seconds

@@ -22,10 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fdml.data.disk import FolderDisk
 from fdml.errors import FdmlError, WaitedTooLong
 from fdml.run.join import join
 from fdml.run.scaffold import free_port, write_keys
 from fdml.run.serve import serve
+from fdml.server.host import Charter, Host
+from fdml.settings import read_run, run_hash
 from fdml.watch.events import Event
 
 _DEADLINE = 120.0
@@ -165,6 +168,12 @@ def _live(home: Path, name: str) -> None:
 def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
     """What each process of a finished run took."""
     return {name: Usage(**json.loads((home / name / _USAGE).read_text())) for name in ("server", *parties)}
+
+
+def finished_host(home: Path) -> Host:
+    """The server of a run as its state tells."""
+    settings = read_run(home / "run.toml")
+    return Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
 
 
 def nothing(_: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.bench.cluster import running, write_run
+from fdml.bench.cluster import finished_host, running, write_run
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
 from fdml.data.disk import FolderDisk
@@ -24,7 +24,7 @@ from fdml.exchange.messages import Hello, Labels, Push, Release
 from fdml.run.problem import Sample
 from fdml.run.simulate import Plan, simulate
 from fdml.server.host import Charter, Host
-from fdml.settings import ModelSettings, RunSettings, TrainingSettings, read_run, run_hash
+from fdml.settings import ModelSettings, RunSettings, TrainingSettings, run_hash
 
 _PARTIES = 3
 _ROWS = 256_000
@@ -108,8 +108,7 @@ def _over_grpc(
     write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
     with running(home, [f"p{at}" for at in range(_PARTIES)]) as cluster:
         cluster.finish()
-    settings = read_run(home / "run.toml")
-    history = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state")).history
+    history = finished_host(home).history
     shutil.rmtree(home)
     return history[epochs].seconds - history[1].seconds
 

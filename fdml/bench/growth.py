@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fdml.bench.cluster import Cluster, running, usages
+from fdml.bench.cluster import Cluster, finished_host, running, usages
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
 from fdml.bench.sparse_run import Data, write_run
-from fdml.data.disk import FolderDisk
 from fdml.errors import StateDamaged
-from fdml.server.host import Charter, Host
-from fdml.settings import read_run, run_hash
+from fdml.settings import read_run
 
 _MEBIBYTE = 2**20
 _VISITS = 4_000_000
@@ -116,18 +114,19 @@ def measure(size: Size) -> Point:
         with running(home, settings.parties, _DEADLINE) as cluster:
             per_byte = _server_time(cluster, home / "server" / "state" / "journal")
             cluster.finish()
-        host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
+        host = finished_host(home)
         used = usages(home, settings.parties)
     if host.coordinator is None:
         raise StateDamaged(f"the server's log of {size} holds no training")
-    sent = max(came for came, _ in used["server"].traffic.values()) / size.epochs
+    schedule = host.coordinator.schedule
+    pushed = size.parties * schedule.rows * size.outputs * settings.training.value_bits // 8
     return Point(
         size,
         (host.history[size.epochs].seconds - host.history[1].seconds) / (size.epochs - 1),
-        per_byte * sent * size.parties / host.coordinator.schedule.blocks,
+        per_byte * pushed / schedule.blocks,
         max(each.memory for name, each in used.items() if name != "server"),
         used["server"].memory,
-        sent,
+        max(came for came, _ in used["server"].traffic.values()) / size.epochs,
     )
 
 

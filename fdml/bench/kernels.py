@@ -164,7 +164,12 @@ def _whole_steps(model: Compiled, rows: SparseRows, labels: NDArray[np.float64],
 
 def _sklearn(rows: SparseRows, labels: NDArray[np.float64], sizes: Sizes, *, shuffle: bool) -> Work:
     rival = ScikitLearn(rows, labels, rate=_RATE, l2=_L2, shuffle=shuffle)
-    return lambda: rival.epoch() / sizes.batch_size
+
+    def work() -> float:
+        rival.epoch()
+        return sizes.rows / sizes.batch_size
+
+    return work
 
 
 def _ratios(timings: dict[str, Timing]) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fdml.bench.cluster import running, write_run
+from fdml.bench.cluster import finished_host, running, write_run
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
 from fdml.data.disk import FolderDisk
@@ -125,11 +125,6 @@ def _write(home: Path, staleness: int) -> None:
     write_run(home, settings, (X[:, :6], X[:, 6:]), labels, models)
 
 
-def _finished_host(home: Path) -> Host:
-    settings = read_run(home / "run.toml")
-    return Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
-
-
 def outcome_hash(home: Path) -> bytes:
     """A hash over the models of all parties and the server's prediction matrix, without the run's own address."""
     digest = hashlib.blake2b(digest_size=32)
@@ -137,7 +132,7 @@ def outcome_hash(home: Path) -> bytes:
         with np.load(home / party / "model.npz", allow_pickle=False) as archive:
             for name in sorted(archive.files):
                 digest.update(name.encode() + archive[name].tobytes())
-    coordinator = _finished_host(home).coordinator
+    coordinator = finished_host(home).coordinator
     if coordinator is not None:
         for column in range(len(PARTIES)):
             digest.update(coordinator.matrix.column(column).tobytes())
@@ -153,7 +148,7 @@ def final_metric(home: Path) -> float:
 
 
 def _last_epoch(home: Path) -> Metrics:
-    history = _finished_host(home).history
+    history = finished_host(home).history
     return history[max(history)]
 
 

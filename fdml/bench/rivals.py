@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import cycle, islice
 
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from sklearn.linear_model import SGDClassifier
 
 from fdml.bench.measure import Work
-from fdml.bench.torch_twins import Batch, Trainer
+from fdml.bench.torch_twins import Batch, Trainer, one_thread
 from fdml.data.rows import SparseRows, row_count
+from fdml.party.models import build_compiled
+from fdml.settings import ModelSettings
 
+TORCH_BATCHES = 500
 _SEED = 7
 
 
@@ -38,9 +42,10 @@ class ScikitLearn:
         )
 
     def epoch(self) -> float:
-        """One pass over all rows; gives how many they are."""
+        """One pass over all rows; gives its seconds."""
+        began = time.perf_counter()
         self._classifier.partial_fit(self._matrix, self._labels, classes=(0.0, 1.0))
-        return len(self._labels)
+        return time.perf_counter() - began
 
     def score(self, rows: SparseRows) -> NDArray[np.float64]:
         """The log-odds of other rows."""
@@ -62,6 +67,26 @@ def torch_work(trainer: Trainer, batches: Sequence[Batch], count: int) -> Work:
         return count
 
     return work
+
+
+class TorchPooled:
+    """A model's twin in torch on one thread, timed on the first batches of an epoch."""
+
+    def __init__(
+        self, model: ModelSettings, rows: SparseRows, labels: NDArray[np.float64], *, rate: float, batch: int
+    ) -> None:
+        start = build_compiled(model, rows.width, 1, bias=True, key=(_SEED, "torch")).parameters
+        trainer = Trainer(model.kind, start, rows.width, sparse=True, rate=rate, l2=model.l2)
+        batches = batches_in_order(rows, labels, batch, TORCH_BATCHES)
+        self._work = torch_work(trainer, batches, len(batches))
+        self._batches = -(-len(labels) // batch)
+
+    def epoch(self) -> float:
+        """Seconds that an epoch would take."""
+        with one_thread():
+            began = time.perf_counter()
+            count = self._work()
+            return (time.perf_counter() - began) / count * self._batches
 
 
 def batches_in_order(rows: SparseRows, labels: NDArray[np.float64], size: int, count: int) -> list[Batch]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,19 +18,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fdml.bench.cluster import running
+from fdml.bench.cluster import finished_host, running
 from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report, row, spread
-from fdml.bench.rivals import ScikitLearn, batches_in_order, torch_work
+from fdml.bench.rivals import ScikitLearn, TorchPooled
 from fdml.bench.solo import Solo
 from fdml.bench.sparse_run import HELD_OUT, L2, PER_BLOCK, RATE, Data, forget, write_run
-from fdml.bench.torch_twins import Trainer, one_thread
-from fdml.data.disk import FolderDisk
 from fdml.data.rows import SparseRows, as_rows
 from fdml.run.problem import Sample
 from fdml.run.simulate import Plan
-from fdml.server.host import Charter, Host
-from fdml.settings import Kind, ModelSettings, TrainingSettings, read_run, run_hash
+from fdml.settings import Kind, ModelSettings, TrainingSettings, read_run
 
 SPLITS = {"20/20/20": (20, 20, 20), "48/7/5": (48, 7, 5)}
 """Non-zeros of a row at each party."""
@@ -48,7 +44,6 @@ _BATCH = 100
 _SEED = 7
 _MANY = 1_000
 """More epochs than anyone trains here: the step size stays the same."""
-_TORCH_BATCHES = 500
 _POOLED, _JOINT, _SKLEARN, _TORCH = "pooled kernel", "joint", "SGDClassifier", "torch"
 _RIVAL_TARGETS = {_SKLEARN: 1.5, _TORCH: 20.0}
 """How many times as long as joint training each must take."""
@@ -151,26 +146,12 @@ def solo_for(pooled: Sample, kind: Kind) -> Solo:
 
 def rivals_for(pooled: Sample) -> dict[str, Callable[[], float]]:
     """Logistic regression of others, pooled; torch is timed on a part of the batches."""
-    rows, count = pooled.parts["pooled"], len(pooled)
+    rows = pooled.parts["pooled"]
     if not isinstance(rows, SparseRows):
         raise TypeError(f"sparse rows are stored as {type(rows).__name__}")
-    classifier = ScikitLearn(rows, pooled.labels, rate=RATE, l2=L2)
-    start = np.zeros(rows.width + 1, np.float32)
-    trainer = Trainer("linear", start, rows.width, sparse=True, rate=RATE, l2=L2)
-    work = torch_work(trainer, batches_in_order(rows, pooled.labels, _BATCH, _TORCH_BATCHES), _TORCH_BATCHES)
-
-    def torch_epoch() -> float:
-        with one_thread():
-            began = time.perf_counter()
-            batches = work()
-            return (time.perf_counter() - began) / batches * -(-count // _BATCH)
-
-    def scikit_learn_epoch() -> float:
-        began = time.perf_counter()
-        classifier.epoch()
-        return time.perf_counter() - began
-
-    return {_SKLEARN: scikit_learn_epoch, _TORCH: torch_epoch}
+    scikit_learn = ScikitLearn(rows, pooled.labels, rate=RATE, l2=L2)
+    torch = TorchPooled(ModelSettings(l2=L2), rows, pooled.labels, rate=RATE, batch=_BATCH)
+    return {_SKLEARN: scikit_learn.epoch, _TORCH: torch.epoch}
 
 
 def joint_epoch(home: Path) -> float:
@@ -179,5 +160,5 @@ def joint_epoch(home: Path) -> float:
     forget(home, settings.parties)
     with running(home, settings.parties) as cluster:
         cluster.finish()
-    history = Host.open(Charter(settings, run_hash(settings)), FolderDisk(home / "server" / "state")).history
+    history = finished_host(home).history
     return (history[settings.training.epochs].seconds - history[1].seconds) / (settings.training.epochs - 1)
