@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.shuffle import permutation
+from fdml.data.shuffle import permutation, permutation_of_runs
 from fdml.errors import SettingsError
 from fdml.settings import TrainingSettings
 
@@ -103,11 +103,7 @@ class Schedule:
     def order(self, visit: Visit, turn: int) -> NDArray[np.int64]:
         """The order of the block's rows, counted from its start, in pass number `turn`."""
         run = _RUN if self.block_rows >= _LARGE else 1
-        runs = permutation(-(-visit.size // run), self.seed, "rows", visit.epoch, visit.block, turn)
-        if run == 1:
-            return runs
-        order = (run * runs[:, None] + np.arange(run)).reshape(-1)
-        return order if visit.size % run == 0 else order[order < visit.size]
+        return permutation_of_runs(visit.size, run, self.seed, "rows", visit.epoch, visit.block, turn)
 
     def edges(self, visit: Visit) -> NDArray[np.int64]:
         """Where each batch begins and ends in the block's order; the last may be short."""

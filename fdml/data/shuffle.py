@@ -19,6 +19,11 @@ def permutation(size: int, *key: int | str) -> NDArray[np.int64]:
     return _fisher_yates(np.int64(size), np.uint64(stream(*key)))
 
 
+def permutation_of_runs(size: int, run: int, *key: int | str) -> NDArray[np.int64]:
+    """A random order of 0..size-1 in which so many consecutive numbers stay together."""
+    return _spread(_fisher_yates(np.int64(-(-size // run)), np.uint64(stream(*key))), run, size)
+
+
 def stream(*key: int | str) -> int:
     """64 bits that depend on the key alone; the start of a stream of random numbers."""
     text = "/".join(str(part) for part in key)
@@ -37,4 +42,15 @@ def _fisher_yates(size: np.int64, state: np.uint64) -> NDArray[np.int64]:
         # The upper half times the bound, shifted down: an index below the bound without a division.
         other = np.int64(((bits >> np.uint64(32)) * np.uint64(last + 1)) >> np.uint64(32))
         order[last], order[other] = order[other], order[last]
+    return order
+
+
+@numba.njit(nogil=True, cache=True)
+def _spread(runs: NDArray[np.int64], run: int, size: int) -> NDArray[np.int64]:
+    order = np.empty(size, np.int64)
+    at = 0
+    for first in runs:
+        for number in range(run * first, min(run * first + run, size)):
+            order[at] = number
+            at += 1
     return order

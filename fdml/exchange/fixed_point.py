@@ -1,15 +1,20 @@
-"""Predictions as whole numbers, so that sums are exact and independent of their order."""
+"""Predictions as whole numbers, so that sums are exact and independent of their order.
+
+Every prediction passes here on its way out and back, so both ways are single compiled passes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 Bits = Literal[64, 32, 16]
 Codes = NDArray[np.signedinteger[Any]]
+Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,49 @@ LARGEST = WIDE.largest(1)
 LARGEST_CODE = WIDE.largest_code(1)
 
 
-def encode(values: NDArray[np.floating[Any]], grid: Grid = WIDE) -> Codes:
+def encode(values: Floats, grid: Grid = WIDE) -> Codes:
     """Round to the grid. The caller has checked that all are numbers within the largest."""
-    scaled = np.multiply(values, 2.0**grid.fraction_bits, dtype=np.float64 if grid.bits > 16 else np.float32)
-    codes: Codes = np.rint(scaled, out=scaled).astype(grid.dtype)
+    codes, _ = _rounded(values, grid, np.inf)
     return codes
+
+
+def encode_within(values: Floats, grid: Grid, bound: float) -> Codes | None:
+    """Round to the grid; None if one of the values is no number from -bound to bound."""
+    codes, all_within = _rounded(values, grid, bound)
+    return codes if all_within else None
 
 
 def decode(codes: Codes) -> NDArray[np.float64]:
     """Back to floats; exact for codes of up to 53 bits. The grid is known from the type of the codes."""
     return np.multiply(codes, _STEP[codes.dtype], dtype=np.float64)
+
+
+def put_in(total: Codes, codes: Codes, exact: Floats) -> Floats:
+    """The floats of a total in which one part, that had these codes, is exact; in the exact part's precision."""
+    result = np.empty_like(exact)
+    _put_in(total.reshape(-1), codes.reshape(-1), _STEP[codes.dtype], exact.reshape(-1), result.reshape(-1))
+    return result
+
+
+def _rounded(values: Floats, grid: Grid, bound: float) -> tuple[Codes, bool]:
+    """Codes, and whether all values are within the bound; 16 bits are rounded in single precision."""
+    kind = np.float64 if grid.bits > 16 else np.float32
+    narrow = np.ascontiguousarray(values, None if grid.bits > 16 else np.float32)
+    codes: Codes = np.empty(narrow.shape, grid.dtype)
+    return codes, _round(narrow.reshape(-1), kind(2.0**grid.fraction_bits), bound, codes.reshape(-1))
+
+
+@numba.njit(nogil=True, cache=True)
+def _round(values: Floats, factor: float, bound: float, codes: Codes) -> bool:
+    all_within = True
+    for place in range(len(values)):
+        all_within &= abs(values[place]) <= bound  # a NaN is not
+        codes[place] = np.rint(values[place] * factor)
+    return all_within
+
+
+@numba.njit(nogil=True, cache=True)
+def _put_in(total: Codes, codes: Codes, step: float, exact: Floats, result: Floats) -> None:
+    for place in range(len(codes)):
+        others = codes.dtype.type(total[place] - codes[place])  # in its own type, where sums with masks begin again
+        result[place] = others * step + np.float64(exact[place])

@@ -19,21 +19,22 @@ from fdml.party.kernels import (
     entries,
     entry,
     fetch,
+    fetch_line,
     kernel,
     loss_gradient,
     shortening,
     square_norm,
 )
 
-_AHEAD = 6
-"""How many rows ahead of its use a row is fetched to the cache."""
+_AHEAD, _ROWS_AHEAD = 6, 96
+"""How many rows ahead of its use a row is fetched to the cache, and what a lesson says of it."""
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _predict_rows(
     rows: Any,
     start: int,
-    order: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
     begin: int,
     end: int,
     theta: Floats,
@@ -41,15 +42,17 @@ def _predict_rows(
     scale: float,
     out: Floats,
 ) -> None:
-    """Write the predictions of the rows order[begin:end], counted from `start`, to `out`.
+    """Write the predictions of the rows order[begin:end], counted from `start`, to `out`; None for the order they have.
 
     A function of one row would cost as much in being called as in its work.
     """
     outputs = out.shape[1]
     for place in range(begin, end):
-        row, seat = start + order[place], place - begin
-        if place + _AHEAD < len(order):
-            fetch(rows, start + order[place + _AHEAD])
+        row, seat = start + place, place - begin
+        if order is not None:
+            row = start + order[place]
+            if place + _AHEAD < len(order):
+                fetch(rows, start + order[place + _AHEAD])
         if outputs == 1:
             total = theta.dtype.type(0.0)
             for where in entries(rows, row):
@@ -71,8 +74,7 @@ def _predict_rows(
 @kernel
 def predict(rows: Any, start: int, recipe: Recipe, memory: Memory, out: Floats) -> None:
     """Write the predictions of the rows from `start` on to `out`."""
-    order = np.arange(len(out))
-    _predict_rows(rows, start, order, 0, len(out), memory.theta, recipe.decayed, memory.clock[0], out)
+    _predict_rows(rows, start, None, 0, len(out), memory.theta, recipe.decayed, memory.clock[0], out)
 
 
 @kernel
@@ -108,13 +110,21 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, clip: float
     for batch in range(len(lesson.rates)):
         begin, end = lesson.edges[batch], lesson.edges[batch + 1]
         _predict_rows(rows, lesson.start, lesson.order, begin, end, theta, decayed, memory.clock[0], gradients)
+        part = 1.0 / (end - begin)
         for place in range(begin, end):
             row, seat = lesson.order[place], place - begin
+            if place + _ROWS_AHEAD < len(lesson.order):
+                _fetch_lesson(lesson, lesson.order[place + _ROWS_AHEAD])
             # `row_gradient` written out, as handing it the lesson for every row took half of the time.
+            share = kind(lesson.weights[row] * part)
+            if outputs == 1:
+                score[0] = lesson.scores[row, 0] + kind(lesson.echo) * (gradients[seat, 0] - lesson.own_then[row, 0])
+                loss_gradient(lesson.loss, score, lesson.labels[row], gradient)
+                gradients[seat, 0] = gradient[0] * share
+                continue
             for k in range(outputs):
-                score[k] = lesson.scores[row, k] + lesson.echo * (gradients[seat, k] - lesson.own_then[row, k])
+                score[k] = lesson.scores[row, k] + kind(lesson.echo) * (gradients[seat, k] - lesson.own_then[row, k])
             loss_gradient(lesson.loss, score, lesson.labels[row], gradient)
-            share = lesson.weights[row] / (end - begin)
             for k in range(outputs):
                 gradients[seat, k] = gradient[k] * share
         if clip is not None:
@@ -122,6 +132,13 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, clip: float
             kept = _shorten(rows, lesson.start, batch_order, limit, len(theta) > decayed, gradients)
         rate = lesson.rates[batch]
         weight_factor, bias_factor = begin_update(recipe, memory, rate)
+        if len(theta) > decayed:
+            for k in range(outputs):
+                pull = kind(0.0)
+                for seat in range(end - begin):
+                    if clip is None or kept[seat]:
+                        pull += gradients[seat, k]
+                target[decayed + k] += kind(bias_factor) * pull
         for place in range(begin, end):
             row, seat = lesson.start + lesson.order[place], place - begin
             if clip is not None and not kept[seat]:
@@ -137,7 +154,14 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, clip: float
                     for k in range(outputs):
                         cell = feature * np.uint64(outputs) + np.uint64(k)
                         target[cell] += value * kind(weight_factor) * gradients[seat, k]
-            if len(theta) > decayed:
-                for k in range(outputs):
-                    target[decayed + k] += kind(bias_factor) * gradients[seat, k]
         end_update(recipe, memory, rate)
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _fetch_lesson(lesson: Lesson, row: int) -> None:
+    """Have fetched what the lesson says of a row."""
+    outputs = lesson.scores.shape[1]
+    fetch_line(lesson.scores, row * outputs)
+    fetch_line(lesson.own_then, row * outputs)
+    fetch_line(lesson.labels, row)
+    fetch_line(lesson.weights, row)

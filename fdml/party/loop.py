@@ -17,7 +17,7 @@ from fdml.data.rows import Rows
 from fdml.data.schedule import Schedule, Visit
 from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal
 from fdml.exchange.channel import Channel
-from fdml.exchange.fixed_point import Codes, decode
+from fdml.exchange.fixed_point import Codes, decode, put_in
 from fdml.exchange.messages import Gradient, Push, Release, Stop, Stopped, Total
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.losses import Loss
@@ -27,6 +27,9 @@ from fdml.party.reading import read_noisy, trust
 from fdml.privacy.guard import Guard, group_of
 from fdml.privacy.ledger import Ledger
 from fdml.watch.events import EpochDone, Listener, StepDone
+
+_AT_ONCE = 8192
+"""Rows whose loss is computed at once."""
 
 
 def train(worker: Worker, channel: Channel, listener: Listener, keep: Callable[[Worker], int]) -> None:
@@ -221,18 +224,14 @@ class Worker:
             self._check_fresh(answer)
         sent = self._outbox.take(self.step)
         labels = homework.labels[visit.start : visit.stop]
-        released, believed = None, 1.0
+        total, believed = None, 1.0
         if isinstance(answer, Gradient):
             scores, labels = self._undone(answer, sent)
         else:
             total = self._guard.open_total(answer).reshape(sent.codes.shape)
-            leads = homework.lead == homework.party
-            if leads or homework.watch_loss:
-                released = decode(total)
-            if leads and released is not None:
-                yield self._guard.gradient(self.step, homework.loss.gradient(released, labels))
-            others = decode(total - sent.codes)
-            scores, believed = self._scores(others, answer.variance - sent.release.variance, sent.own)
+            if homework.lead == homework.party:
+                yield self._guard.gradient(self.step, homework.loss.gradient(decode(total), labels))
+            scores, believed = self._scores(total, answer.variance - sent.release.variance, sent)
         passes = homework.schedule.passes_at(self.step)
         if self._may_use(visit, passes):
             for turn in range(passes):
@@ -240,20 +239,21 @@ class Worker:
                 self.model.learn(homework.rows, lesson._replace(echo=believed * homework.echo))
         self.step += 1
         yield from self._push_ahead()
-        if homework.watch_loss and released is not None:  # after the push, so that nobody waits for it
-            self._add_loss(visit, released)
+        if homework.watch_loss and total is not None:  # after the push, so that nobody waits for it
+            self._add_loss(visit, total)
 
-    def _scores(self, others: Floats, noise: float, own: Floats) -> tuple[Floats, float]:
-        """The scores that the others' predictions mean, the party's own part exact, and by what they were multiplied.
+    def _scores(self, total: Codes, noise: float, sent: Sent) -> tuple[Floats, float]:
+        """The scores that a total means, the party's own part exact, and by what they were multiplied.
 
         The exact part stays here: gradients and losses that others are told of are made
         from what was released. Noise that is exchanged once and used for many passes would
         pull every pass the same way, so it is read with care; noise that is new in every
         step averages out.
         """
+        own = sent.own
         if not self._homework.schedule.stretches:
-            return (others + own).astype(own.dtype), 1.0
-        reading = read_noisy(others.astype(np.float64), max(0.0, noise), self._homework.rows)
+            return put_in(total, sent.codes, own), 1.0
+        reading = read_noisy(decode(total - sent.codes), max(0.0, noise), self._homework.rows)
         self._last = Last(reading.values, own, reading.variance)
         believed = trust(reading.variance) if self._homework.loss.has_odds else 1.0
         return (believed * (reading.values + own)).astype(own.dtype), believed
@@ -287,6 +287,8 @@ class Worker:
 
     def _check_fresh(self, total: Total) -> None:
         """A server may be late; it may not pass off as new what is older than the run allows."""
+        if total.made_at and all(made == total.step for made in total.made_at):
+            return
         schedule = self._homework.schedule
         block = schedule.visit(total.step).block
         oldest = schedule.last_visit(block, total.step - self._homework.staleness)
@@ -323,13 +325,16 @@ class Worker:
             lesson = self._lesson(whole, turn, own, own, homework.labels)
             self.model.learn(homework.rows, lesson._replace(echo=1.0))
 
-    def _add_loss(self, visit: Visit, scores: Floats) -> None:
-        """Of scores as they were released: the sum is told to others."""
+    def _add_loss(self, visit: Visit, total: Codes) -> None:
+        """Of scores as they were released: the sum is told to others. Few rows at a time stay in the cache."""
         homework = self._homework
-        values = homework.loss.value(scores.astype(np.float32), homework.labels[visit.start : visit.stop])
-        first = (self.step - 1) % homework.schedule.blocks == 0
-        weighted = np.multiply(values, homework.weights[visit.start : visit.stop], dtype=np.float64)
-        self.loss_sum = (0.0 if first else self.loss_sum) + float(weighted.sum())
+        if (self.step - 1) % homework.schedule.blocks == 0:
+            self.loss_sum = 0.0
+        for first in range(0, visit.size, _AT_ONCE):
+            some = slice(visit.start + first, min(visit.start + first + _AT_ONCE, visit.stop))
+            scores = decode(total[first : first + _AT_ONCE]).astype(np.float32)
+            values = homework.loss.value(scores, homework.labels[some])
+            self.loss_sum += float(values.astype(np.float64) @ homework.weights[some])
 
     def _push_ahead(self) -> Iterator[Push | Stop]:
         schedule = self._homework.schedule

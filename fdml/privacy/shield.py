@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import TrainingDiverged
-from fdml.exchange.fixed_point import WIDE, Codes, Grid, encode
+from fdml.exchange.fixed_point import WIDE, Codes, Grid, encode, encode_within
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 
@@ -30,6 +30,11 @@ class Shield:
 
     def protect(self, predictions: Predictions, purpose: str, number: int) -> Codes:
         """Predictions `(rows, outputs)` as codes; the noise is that of this purpose and number."""
+        noisy = self.mechanism.noise != "none" and self._key is not None
+        if not noisy and np.isinf(self.mechanism.clip):
+            ready = encode_within(predictions, self._grid, self._grid.largest(self._parties))
+            if ready is not None:
+                return ready
         limited = self._limited(predictions)
         if not np.isinf(self.mechanism.clip):
             limited = self._clipped(limited)
