@@ -68,6 +68,7 @@ def normalised(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
     kept = single if settings.duplicates == "drop" else ~again
     rows = present[kept].astype(np.int64)
     chosen = found if kept.all() else found.filter(pa.array(kept))
+    pa.default_memory_pool().release_unused()  # it would keep the most that was needed on the way
     return Ids(chosen, rows, replace(counts, dropped=len(texts) - len(rows)))
 
 
@@ -75,8 +76,15 @@ def _joined(parts: list[Any]) -> Any:
     """One text per row; of several columns so that different rows never give the same text."""
     if len(parts) == 1:
         return parts[0]
-    escaped = [pc.replace_substring(pc.replace_substring(part, "\\", "\\\\"), "|", "\\|") for part in parts]
-    return pc.binary_join_element_wise(*escaped, pa.scalar("|", pa.large_string()))
+    return pc.binary_join_element_wise(*map(_escaped, parts), pa.scalar("|", pa.large_string()))
+
+
+def _escaped(texts: Any) -> Any:
+    """With a backslash before every backslash and every bar; most ids have neither, and are not copied for it."""
+    for character in ("\\", "|"):
+        if pc.any(pc.match_substring(texts, character)).as_py():
+            texts = pc.replace_substring(texts, character, f"\\{character}")
+    return texts
 
 
 def _standing(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

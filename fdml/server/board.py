@@ -336,10 +336,10 @@ class Board:
         stored = self._disk.read(self._file(slot))
         if stored is None:
             return None
-        checksum, bound = stored[len(_MAGIC) : len(_MAGIC) + _HASH], stored[len(_MAGIC) + _HASH :]
+        checksum, bound = stored[len(_MAGIC) : len(_MAGIC) + _HASH], memoryview(stored)[len(_MAGIC) + _HASH :]
         if stored[: len(_MAGIC)] != _MAGIC or checksum != _hash(bound):
             raise StateDamaged(f"the notice {self._file(slot)!r} is damaged; restore it, or {_START_OVER}")
-        return bound[_HASH:] if bound[:_HASH] == self._binding else None
+        return bytes(bound[_HASH:]) if bound[:_HASH] == self._binding else None
 
     def _file(self, slot: Slot) -> str:
         """By numbers, as a party's name may be no file name."""
@@ -347,7 +347,7 @@ class Board:
         return "-".join(["board", kind_of(slot.kind), *map(str, named)])
 
 
-def _hash(content: bytes) -> bytes:
+def _hash(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=_HASH).digest()
 
 
