@@ -80,7 +80,7 @@ def _rounded(values: Floats, grid: Grid, bound: float) -> tuple[Codes, bool]:
 
 
 @numba.njit(nogil=True, cache=True)
-def _round(values: Floats, factor: float, bound: float, codes: Codes) -> bool:
+def _round(values: Floats, factor: np.floating[Any], bound: float, codes: Codes) -> bool:
     all_within = True
     for place in range(len(values)):
         all_within &= abs(values[place]) <= bound  # a NaN is not

@@ -161,7 +161,7 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, clip: float
 def _fetch_lesson(lesson: Lesson, row: int) -> None:
     """Have fetched what the lesson says of a row."""
     outputs = lesson.scores.shape[1]
-    fetch_line(lesson.scores, row * outputs)
+    fetch_line(lesson.scores, row * outputs)  # type: ignore[call-arg]
     fetch_line(lesson.own_then, row * outputs)
     fetch_line(lesson.labels, row)
     fetch_line(lesson.weights, row)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fdml.bench import growth
+from fdml.bench.cluster import finished_host
 from fdml.bench.growth import Size, exponent
 from fdml.bench.sparse_run import write_run
-from fdml.bench.speed import SPLITS, joint_epoch, make_data, pooled_sample, rivals_for, solo_for
+from fdml.bench.speed import SPLITS, joint_pass, make_data, pooled_auc, pooled_sample, rivals_for, solo_for
 from fdml.data.rows import width
 
 
@@ -36,11 +37,14 @@ def test_the_rivals_are_timed_over_as_many_rows():
 @pytest.mark.slow
 def test_a_joint_run_is_aligned_once_and_trained_anew_each_time(tmp_path):
     home = tmp_path / "run"
-    write_run(home, make_data(4000, "20/20/20"), "linear", epochs=3, batches_per_block=8)
-    assert joint_epoch(home) > 0
+    write_run(home, make_data(4000, "20/20/20"), "linear", epochs=3, batches_per_block=8, passes=2)
+    assert joint_pass(home) > 0
     before = (home / "p1" / "state" / "alignment").stat().st_mtime_ns
-    assert joint_epoch(home) > 0
+    assert joint_pass(home) > 0
     assert (home / "p1" / "state" / "alignment").stat().st_mtime_ns == before
+    history = finished_host(home).history
+    assert joint_pass(home) < history[3].seconds, "a part of one epoch, not the whole training"
+    assert abs(pooled_auc(home, 6) - history[3].test_metric) < 0.25, "of the same rows, of which few are held out"
 
 
 def test_the_exponent_is_the_slope_on_log_axes():
