@@ -274,6 +274,8 @@ class PartySettings(Settings):
     """Where this party reaches the server; None takes the run's address."""
     group_key: Path | None = None
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """That predict a block together; "auto" takes as many as the machine has cores."""
     data: DataSettings
     model: ModelSettings = ModelSettings()
     guard: GuardSettings = GuardSettings()

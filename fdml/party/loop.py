@@ -19,6 +19,7 @@ from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal
 from fdml.exchange.channel import Channel
 from fdml.exchange.fixed_point import Codes, decode, put_in
 from fdml.exchange.messages import Gradient, Push, Release, Stop, Stopped, Total
+from fdml.party.crew import Crew
 from fdml.party.kernels import Floats, Lesson
 from fdml.party.losses import Loss
 from fdml.party.models import Model
@@ -140,10 +141,11 @@ def _sent_of(arrays: Mapping[str, NDArray[Any]], step: int) -> Sent:
 class Worker:
     """One party's training as a machine: totals in, releases out. It waits for nothing."""
 
-    def __init__(self, model: Model, homework: Homework, guard: Guard) -> None:
+    def __init__(self, model: Model, homework: Homework, guard: Guard, threads: int = 1) -> None:
         self.model = model
         self._homework = homework
         self._guard = guard
+        self._crew = Crew(threads)
         self._outbox = Outbox()
         self.step = 0
         """The next step to learn from."""
@@ -266,7 +268,7 @@ class Worker:
         """
         if self._last is None:
             return None
-        now = self.model.predict(self._homework.rows, 0, self._homework.schedule.rows)
+        now = self._predicted(0, self._homework.schedule.rows)
         moved = self._homework.echo * (now - self._last.own)
         return self._last.others + self._last.own + moved, self._last.variance
 
@@ -321,7 +323,7 @@ class Worker:
         for turn in range(schedule.alone):
             if not self._may_use(whole, 1):
                 return
-            own = self.model.predict(homework.rows, 0, schedule.rows)
+            own = self._predicted(0, schedule.rows)
             lesson = self._lesson(whole, turn, own, own, homework.labels)
             self.model.learn(homework.rows, lesson._replace(echo=1.0))
 
@@ -341,7 +343,7 @@ class Worker:
         while self.pushed < min(self.step + self._homework.lookahead, self._end - 1):
             step = self.pushed + 1
             visit = schedule.visit(step)
-            own = self.model.predict(self._homework.rows, visit.start, visit.stop)
+            own = self._predicted(visit.start, visit.stop)
             try:
                 push, codes = self._guard.push(step, visit.block, own)
             except PrivacyBudgetSpent as spent:
@@ -353,6 +355,9 @@ class Worker:
         if self._spent and not self._told and self.pushed + 1 < schedule.steps:
             self._told = True
             yield Stop(self.pushed + 1)
+
+    def _predicted(self, start: int, stop: int) -> Floats:
+        return self._crew.predict(self.model, self._homework.rows, start, stop)
 
     def _lesson(self, visit: Visit, turn: int, scores: Floats, own_then: Floats, labels: NDArray[np.float64]) -> Lesson:
         homework = self._homework

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import secrets
 import sys
 import time
@@ -288,7 +289,8 @@ class _Member:
         homework = homework_for(plan, sample, name, watch_loss=self._leads, lead=lead)
         model = plan.model(name, width(rows), steps_for(self._party.guard, self._noise))
         warm_up(model, rows, labels.outputs)
-        return Worker(model, homework, guard)
+        wanted = self._party.threads
+        return Worker(model, homework, guard, (os.cpu_count() or 1) if wanted == "auto" else wanted)
 
     def _train(self, worker: Worker, guard: Guard, line: GrpcLine, labels: LabelSet) -> None:
         each_epoch = when_judged(self._run) == "epoch"
