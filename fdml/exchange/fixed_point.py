@@ -6,6 +6,7 @@ Every prediction passes here on its way out and back, so both ways are single co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numba
@@ -26,7 +27,7 @@ class Grid:
     saturates: bool = False
     """Whether larger predictions are cut to the largest that fits; else they are an error."""
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[np.signedinteger[Any]]:
         """The type of its codes."""
         return np.dtype(f"int{self.bits}")

@@ -307,10 +307,11 @@ class Coordinator:
         return self._matrix.read(party, visit)
 
     def _settle(self) -> None:
+        settled = self._clocks.settled
         for party, recent in enumerate(self._recent):
-            for step in sorted(at for at in recent if at <= self._clocks.settled):
+            while recent and (step := next(iter(recent))) <= settled:  # they came in the order of their steps
                 self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))
-        for step in [at for at in self._gradients if at <= self._clocks.settled]:
+        for step in [at for at in self._gradients if at <= settled]:
             del self._gradients[step]
 
 
