@@ -34,7 +34,7 @@ from fdml.watch.events import Event
 _DEADLINE = 120.0
 """Seconds a whole run may take."""
 _USAGE = "usage.json"
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.3
 
 
 @dataclass(frozen=True)

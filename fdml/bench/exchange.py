@@ -31,9 +31,17 @@ _ROWS = 256_000
 _WIDTH = 20
 _HELD_OUT = 0.01
 """Few rows, as judging them is no part of the line's cost."""
-_BLOCKS = (1, 4, 16, 64)
-_BLIND_AT = 16
-"""Batches per block at which a blind server is timed beside a plain one."""
+_FEW = TrainingSettings(epochs=3, batches_per_block=1, learning_rate="auto")
+_MORE = _FEW.model_copy(update={"epochs": 6})
+_SHAPES = {
+    "1 batches per block": _FEW,
+    "4 batches per block": _MORE.model_copy(update={"batches_per_block": 4}),
+    "16 batches per block": _MORE.model_copy(update={"batches_per_block": 16}),
+    "64 batches per block": _MORE.model_copy(update={"batches_per_block": 64}),
+    "64 batches per block, 16 bits": _MORE.model_copy(update={"batches_per_block": 64, "value_bits": 16}),
+}
+_BLIND_AT = "16 batches per block"
+"""Where a blind server is timed beside a plain one."""
 
 
 def run(progress: Progress, rounds: int = 5) -> Report:
@@ -42,19 +50,18 @@ def run(progress: Progress, rounds: int = 5) -> Report:
     results: list[dict[str, Any]] = []
     ratios: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="fdml-exchange-") as folder:
-        for batches in _BLOCKS:
-            epochs = 3 if batches == 1 else 6
+        for name, training in _SHAPES.items():
             here, there, masked = [], [], []
             for turn in range(rounds):
-                progress(f"{batches} batches per block, round {turn + 1} of {rounds}")
-                here.append(_in_process(X, labels, batches, epochs))
-                there.append(_over_grpc(Path(folder), X, labels, batches, epochs))
-                if batches == _BLIND_AT:
-                    masked.append(_over_grpc(Path(folder), X, labels, batches, epochs, server="blind"))
-            updates = (epochs - 1) * _ROWS * (1 - _HELD_OUT) / 100
+                progress(f"{name}, round {turn + 1} of {rounds}")
+                here.append(_in_process(X, labels, training))
+                there.append(_over_grpc(Path(folder), X, labels, training))
+                if name == _BLIND_AT:
+                    masked.append(_over_grpc(Path(folder), X, labels, training, server="blind"))
+            updates = (training.epochs - 1) * _ROWS * (1 - _HELD_OUT) / 100
+            batches = int(training.batches_per_block)
             steps = updates / batches
             added = [1e6 * (a - b) / updates for a, b in zip(there, here, strict=True)]
-            name = f"{batches} batches per block"
             results += [
                 row(f"{name}, in process: exchanges", [steps / seconds for seconds in here], "per second"),
                 row(f"{name}, gRPC with TLS: exchanges", [steps / seconds for seconds in there], "per second"),
@@ -82,11 +89,10 @@ def _parts(X: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     return [np.ascontiguousarray(X[:, at * _WIDTH : (at + 1) * _WIDTH]) for at in range(_PARTIES)]
 
 
-def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], batches: int, epochs: int) -> float:
+def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], training: TrainingSettings) -> float:
     rows = round(_ROWS * (1 - _HELD_OUT))
     parts = {f"p{at}": as_rows(part[:rows]) for at, part in enumerate(_parts(X))}
     sample = Sample(parts, labels[:rows].astype(np.float64), np.ones(rows))
-    training = TrainingSettings(epochs=epochs, batches_per_block=batches, learning_rate="auto")
     plan = Plan(training, dict.fromkeys(parts, ModelSettings()), "p0", "logistic", 1)
     kept = simulate(plan, sample, keep_epochs=True).snapshots
     return kept[-1].seconds - kept[0].seconds
@@ -96,13 +102,13 @@ def _over_grpc(
     folder: Path,
     X: NDArray[np.float32],
     labels: NDArray[np.int64],
-    batches: int,
-    epochs: int,
+    training: TrainingSettings,
     server: str = "plain",
 ) -> float:
     home = folder / "run"
     settings_text = (
-        f'[training]\nepochs = {epochs}\nbatches_per_block = {batches}\nlearning_rate = "auto"\n'
+        f"[training]\nepochs = {training.epochs}\nbatches_per_block = {training.batches_per_block}\n"
+        f'learning_rate = "auto"\nvalue_bits = {training.value_bits}\n'
         f'[evaluation]\nholdout = {_HELD_OUT}\n[privacy]\nserver = "{server}"'
     )
     write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
@@ -110,7 +116,7 @@ def _over_grpc(
         cluster.finish()
     history = finished_host(home).history
     shutil.rmtree(home)
-    return history[epochs].seconds - history[1].seconds
+    return history[training.epochs].seconds - history[1].seconds
 
 
 def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int = 3) -> list[float]:

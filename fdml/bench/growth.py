@@ -25,12 +25,13 @@ from fdml.bench.machine import commit, machine
 from fdml.bench.measure import Progress, Report
 from fdml.bench.sparse_run import Data, write_run
 from fdml.errors import StateDamaged
-from fdml.settings import read_run
+from fdml.settings import Task, read_run
 
 _MEBIBYTE = 2**20
 _VISITS = 4_000_000
 """So many rows are visited, in `_FEWEST` epochs or more, that small runs last long enough to be timed."""
 _FEWEST = 3
+_PER_BLOCK = 512
 _LOOK_SECONDS = 0.01
 _DEADLINE = 900.0
 _SEED = 7
@@ -109,7 +110,8 @@ def measure(size: Size) -> Point:
     """One run of processes of this size."""
     with tempfile.TemporaryDirectory(prefix="fdml-growth-") as folder:
         home = Path(folder) / "run"
-        write_run(home, _data(size), "linear", size.epochs, task="multiclass" if size.outputs > 1 else "binary")
+        task: Task = "multiclass" if size.outputs > 1 else "binary"
+        write_run(home, _data(size), "linear", task, epochs=size.epochs, batches_per_block=_PER_BLOCK)
         settings = read_run(home / "run.toml")
         with running(home, settings.parties, _DEADLINE) as cluster:
             per_byte = _server_time(cluster, home / "server" / "state" / "journal")

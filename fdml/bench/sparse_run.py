@@ -16,8 +16,6 @@ from fdml.run.keeping import forget_training
 from fdml.run.scaffold import free_port, write_keys
 from fdml.settings import Kind, Task
 
-PER_BLOCK: dict[Kind, int] = {"linear": 1024, "mlp": 256}
-"""Batches per block: an NN computes long enough on a few, and fewer rows and weights fit a cache together."""
 HELD_OUT = 0.005
 RATE = 0.1
 L2 = 1e-5
@@ -31,15 +29,10 @@ class Data:
     labels: NDArray[np.int64]
 
 
-def write_run(home: Path, data: Data, kind: Kind, epochs: int, task: Task = "binary", **training: object) -> None:
-    """A run of processes over this data, rows matched by position."""
+def write_run(home: Path, data: Data, kind: Kind, task: Task = "binary", **training: int) -> None:
+    """A run of processes over this data, rows matched by position; `training` are its settings of that name."""
     names = [f"p{number}" for number in range(len(data.parts))]
-    chosen = {
-        "epochs": epochs,
-        "batches_per_block": PER_BLOCK[kind],
-        "value_bits": 16,
-        "learning_rate": RATE,
-    } | training
+    chosen = {"value_bits": 16, "learning_rate": RATE} | training
     lines = "\n".join(f"{name} = {value}" for name, value in chosen.items())
     home.mkdir(parents=True)
     (home / "run.toml").write_text(
