@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.data.shuffle import permutation, stream
+from fdml.data.shuffle import permutation, permutation_of_runs, stream
 
 MASK = 2**64 - 1
 
@@ -60,3 +60,13 @@ def test_any_number_may_stand_at_any_place_of_a_long_order(place):
     seen = np.array([permutation(100, seed, "far")[place] for seed in range(3000)])
     assert len(np.unique(seen)) == 100
     assert abs(seen.mean() - 49.5) < 3
+
+
+@given(st.integers(0, 300), st.integers(1, 20), st.integers(0, 2**63 - 1))
+def test_in_an_order_of_runs_neighbours_stay_together(size, run, seed):
+    order = permutation_of_runs(size, run, seed, "rows")
+    runs = [
+        list(range(first * run, min(first * run + run, size))) for first in permutation(-(-size // run), seed, "rows")
+    ]
+    assert order.dtype == np.int64
+    assert order.tolist() == [number for each in runs for number in each]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fdml.exchange.fixed_point import GRIDS, LARGEST, LARGEST_CODE, WIDE, decode, encode
+from fdml.exchange.fixed_point import GRIDS, LARGEST, LARGEST_CODE, WIDE, decode, encode, encode_within, put_in
 
 in_range = arrays(np.float64, st.integers(0, 20), elements=st.floats(-LARGEST, LARGEST))
 on_the_grid = arrays(np.int64, st.integers(0, 20), elements=st.integers(-LARGEST_CODE, LARGEST_CODE))
@@ -72,3 +72,39 @@ def test_two_thousand_parties_can_be_summed_without_overflow():
 def test_the_format_on_the_wire_is_fixed(value, code):
     assert (WIDE.fraction_bits, LARGEST, LARGEST_CODE) == (32, 2.0**20, 2**52)
     assert encode(np.array([value])).tolist() == [code]
+
+
+@pytest.mark.parametrize("bits", GRIDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_past_the_bound_or_no_number_is_not_encoded(bits, dtype):
+    bound = 5.0
+    values = np.linspace(-bound, bound, 101, dtype=dtype).reshape(-1, 1)
+    np.testing.assert_array_equal(encode_within(values, GRIDS[bits], bound), encode(values, GRIDS[bits]))
+    for place in (0, 50, 100):
+        for wrong in (np.nan, np.inf, -np.inf, 5.001, -5.001):
+            spoiled = values.copy()
+            spoiled[place] = wrong
+            assert encode_within(spoiled, GRIDS[bits], bound) is None
+
+
+@pytest.mark.parametrize("bits", GRIDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(data=st.data())
+def test_one_part_of_a_total_can_be_made_exact(bits, dtype, data):
+    grid, most = GRIDS[bits], GRIDS[bits].largest(2)
+    part = arrays(np.float64, (5, 2), elements=st.floats(-most / 2, most / 2))
+    mine, others = (data.draw(part).astype(dtype) for _ in range(2))
+    codes = encode(mine, grid)
+    total = codes + encode(others, grid)
+    expected = (decode(total - codes) + mine).astype(dtype)
+    found = put_in(total, codes, mine)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_sum_that_began_again_gives_the_same_part_back():
+    """Codes of masked sums go round in the ring of their type."""
+    codes = np.array([30_000], np.int16)
+    total = codes + np.array([10_000], np.int16)
+    assert total[0] < 0
+    assert put_in(total, codes, np.array([1.0]))[0] == 1.0 + 10_000 * 2.0**-9
