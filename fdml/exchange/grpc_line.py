@@ -44,6 +44,8 @@ PARTY_HEADER = "fdml-party"
 
 _UNANSWERED_MS = 4000
 """A line on which nothing sent is acknowledged for so long is given up: well within a cut of 10 s."""
+_WINDOW = 8 * 2**20
+"""Bytes under way on a line: enough for 600 Mbit/s at a round trip of 100 ms."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
 _HELLO_SECONDS = 3.0
@@ -111,9 +113,18 @@ def alive(patience: float) -> list[tuple[str, int | str]]:
     ]
 
 
+def window() -> list[tuple[str, int | str]]:
+    """The options by which either side may send so much before it is read.
+
+    Left to itself gRPC guesses that from pings it adds to the data, which took a
+    twentieth of the processor time of a step.
+    """
+    return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", _WINDOW)]
+
+
 def open_channel(address: Address, patience: float) -> grpc.Channel:
     """A channel to the server."""
-    options = alive(patience)
+    options = alive(patience) + window()
     options += [("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
     if is_loopback(address.target):
         options.append(("grpc.enable_http_proxy", 0))

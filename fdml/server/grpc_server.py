@@ -18,7 +18,7 @@ import grpc
 
 from fdml.errors import MessageRefused, Refusal, WaitedTooLong
 from fdml.exchange.certificates import Credentials, parse_identity
-from fdml.exchange.grpc_line import PARTY_HEADER, STATUS_OF, alive
+from fdml.exchange.grpc_line import PARTY_HEADER, STATUS_OF, alive, window
 from fdml.exchange.messages import Accepted, Finished, FromParty, FromServer, Hello, Labels, Reply, Waiting
 from fdml.exchange.wire import decode_from_party, encode_from_server
 from fdml.server.board import Board
@@ -108,6 +108,7 @@ class GrpcServer:
         server = grpc.aio.server(
             options=[
                 *alive(self._settings.training.patience),
+                *window(),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", CEILING),
                 ("grpc.max_send_message_length", -1),
