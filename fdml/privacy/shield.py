@@ -13,6 +13,8 @@ from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 
 Predictions = NDArray[np.floating[Any]]
+_FAR = 16.0
+"""Times the largest that can travel: a prediction up to there is cut, one past it means that training has diverged."""
 
 
 class Shield:
@@ -53,7 +55,8 @@ class Shield:
         bound = self._grid.largest(self._parties)
         if largest <= bound:
             return predictions
-        if self._grid.saturates and np.isfinite(largest):
+        longest = _FAR * bound if np.isinf(self.mechanism.clip) else np.finfo(np.float64).max
+        if self._grid.saturates and largest <= longest:
             return np.clip(predictions, -bound, bound)
         raise TrainingDiverged(
             f"a local prediction is {largest:g}, past the {bound:g} that can be exchanged: training has "

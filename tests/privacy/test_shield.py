@@ -184,3 +184,27 @@ def test_what_is_no_number_in_range_does_not_leave(kind, value, named, dtype):
     predictions[3, 1] = value
     with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
         shield(kind, 1.0, 0.0 if kind == "none" else 1.0).protect(predictions, "push", 0)
+
+
+@pytest.mark.parametrize("parties", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_16_bits_cut_what_is_a_little_too_large(parties, dtype):
+    bound = GRIDS[16].largest(parties)
+    values = np.array([[0.5], [bound], [1.5 * bound], [-16.0 * bound]], dtype)
+    codes = Shield(Mechanism("none", np.inf, 0.0), None, GRIDS[16], parties).protect(values, "push", 0)
+    np.testing.assert_array_equal(decode(codes), [[0.5], [bound], [bound], [-bound]])
+
+
+@pytest.mark.parametrize("factor", [16.1, -16.1, 1e30, np.inf, -np.inf, np.nan])
+def test_16_bits_do_not_hide_that_training_has_diverged(factor):
+    values = np.array([[0.5], [factor * GRIDS[16].largest(3)]])
+    with pytest.raises(TrainingDiverged, match="a local prediction is .*lower learning_rate"):
+        Shield(Mechanism("none", np.inf, 0.0), None, GRIDS[16], 3).protect(values, "push", 0)
+
+
+def test_a_clip_makes_any_number_fit_16_bits():
+    values = np.array([[1e6], [-1e30], [0.25]])
+    clipped = decode(Shield(Mechanism("none", 2.0, 0.0), None, GRIDS[16], 3).protect(values, "push", 0))
+    assert np.abs(clipped).max() <= 2.0
+    assert np.abs(clipped[:2]).min() > 1.9
+    assert clipped[2, 0] == pytest.approx(0.25, abs=0.002)
