@@ -161,8 +161,8 @@ def own_credentials(folder: Path, identity: Identity) -> Credentials:
     named = _uris(certificate)
     if identity.uri not in named:
         raise SettingsError(
-            f"the certificate {str(path)!r} names {', '.join(named) or 'nobody'}, not {identity.uri}; put back the name "
-            f"of the run or party in the settings, or the certificate that was made for it"
+            f"the certificate {str(path)!r} names {', '.join(named) or 'nobody'}, not {identity.uri}; put back the "
+            f"name of the run or party in the settings, or the certificate that was made for it"
         )
     return found
 
