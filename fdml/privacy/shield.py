@@ -32,17 +32,17 @@ class Shield:
 
     def protect(self, predictions: Predictions, purpose: str, number: int) -> Codes:
         """Predictions `(rows, outputs)` as codes; the noise is that of this purpose and number."""
-        noisy = self.mechanism.noise != "none" and self._key is not None
-        if not noisy and np.isinf(self.mechanism.clip):
+        key, clips = None if self.mechanism.noise == "none" else self._key, not np.isinf(self.mechanism.clip)
+        if key is None and not clips:
             ready = encode_within(predictions, self._grid, self._grid.largest(self._parties))
             if ready is not None:
                 return ready
         limited = self._limited(predictions)
-        if not np.isinf(self.mechanism.clip):
+        if clips:
             limited = self._clipped(limited)
-        if self.mechanism.noise == "none" or self._key is None:
+        if key is None:
             return encode(limited, self._grid)
-        noise = self._noise(self._key, f"release {purpose}", number, limited.size).reshape(limited.shape)
+        noise = self._noise(key, f"release {purpose}", number, limited.size).reshape(limited.shape)
         step = 2.0**-self._grid.fraction_bits
         on_grid = np.rint(limited / step) + np.rint(noise / step)
         most = float(self._grid.largest_code(self._parties))
