@@ -100,6 +100,7 @@ def _number_forms(canary: Canary, numbers: NDArray[np.float64]) -> Iterator[Form
     packed = {"float32": numbers.astype("<f4"), "float64": numbers.astype("<f8")}
     if np.abs(numbers).max() <= LARGEST:
         packed["fixed point"] = encode(numbers).astype("<i8")
+        packed["lower halves of fixed point"] = packed["fixed point"].view("<u4")[::2]
     if (numbers == np.rint(numbers)).all() and np.abs(numbers).max() < 2.0**53:
         packed["int64"] = numbers.astype("<i8")
     for name, array in packed.items():

@@ -30,7 +30,7 @@ class DenseRows(NamedTuple):
 Rows = SparseRows | DenseRows
 
 _STRETCH = 2**16
-"""Rows that are looked at together."""
+"""Rows, or values of them, that are looked at together."""
 CHUNK_BYTES = 64 * 2**20
 """How large a chunk of rows is, roughly, where rows are read or written piece by piece."""
 
@@ -58,6 +58,21 @@ def _from_scipy(matrix: Any) -> SparseRows:
         np.ascontiguousarray(csr.data, dtype=np.float32),
         int(csr.shape[1]),
     )
+
+
+def lightened(rows: Rows) -> Rows:
+    """The same rows; if they are sparse and all their values are 1, one 1 stands for all of them in memory.
+
+    It is repeated by a step of 0 bytes, which the kernels know: they need not read it.
+    """
+    if isinstance(rows, DenseRows) or not _are_ones(rows.values[rows.indptr[0] : rows.indptr[-1]]):
+        return rows
+    return rows._replace(values=np.broadcast_to(np.float32(1.0), rows.values.shape))
+
+
+def _are_ones(values: NDArray[np.float32]) -> bool:
+    """Piece by piece, as values on disk need not fit into memory and most are settled by the first."""
+    return all(np.all(values[at : at + _STRETCH] == 1.0) for at in range(0, len(values), _STRETCH))
 
 
 def row_count(rows: Rows) -> int:

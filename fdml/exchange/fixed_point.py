@@ -44,6 +44,8 @@ class Grid:
 WIDE = Grid(64, 32)
 GRIDS: dict[Bits, Grid] = {64: WIDE, 32: Grid(32, 20), 16: Grid(16, 9, saturates=True)}
 _STEP = {grid.dtype: 2.0**-grid.fraction_bits for grid in GRIDS.values()}
+NARROW = 5
+"""Bytes of a code of 64 bits on the wire, where all of a message fit."""
 LARGEST = WIDE.largest(1)
 LARGEST_CODE = WIDE.largest_code(1)
 
@@ -72,6 +74,23 @@ def put_in(total: Codes, codes: Codes, exact: Floats) -> Floats:
     return result
 
 
+def narrowed(codes: Codes) -> bytes | None:
+    """Codes of 64 bits as bytes of 40: the lower halves of all, little-endian, then a fifth byte of each.
+
+    None if one of them does not fit. That takes a prediction of 128 or a mask: sums of predictions nearly always do.
+    """
+    low, fifth = np.empty(codes.size, "<u4"), np.empty(codes.size, np.int8)
+    return low.tobytes() + fifth.tobytes() if _split(codes.reshape(-1), low, fifth) else None
+
+
+def widened(raw: bytes) -> Codes:
+    """The codes that were narrowed."""
+    count = len(raw) // NARROW
+    codes = np.empty(count, np.int64)
+    _join(np.frombuffer(raw, "<u4", count), np.frombuffer(raw, np.int8, count, 4 * count), codes)
+    return codes
+
+
 def _rounded(values: Floats, grid: Grid, bound: float) -> tuple[Codes, bool]:
     """Codes, and whether all values are within the bound; 16 bits are rounded in single precision."""
     kind = np.float64 if grid.bits > 16 else np.float32
@@ -94,3 +113,19 @@ def _put_in(total: Codes, codes: Codes, step: float, exact: Floats, result: Floa
     for place in range(len(codes)):
         others = codes.dtype.type(total[place] - codes[place])  # in its own type, where sums with masks begin again
         result[place] = others * step + np.float64(exact[place])
+
+
+@numba.njit(nogil=True, cache=True)
+def _split(codes: Codes, low: NDArray[np.uint32], fifth: NDArray[np.int8]) -> bool:
+    all_fit = True
+    for place in range(len(codes)):
+        high = codes[place] >> 32
+        all_fit &= high == np.int8(high)
+        low[place], fifth[place] = codes[place], high
+    return all_fit
+
+
+@numba.njit(nogil=True, cache=True)
+def _join(low: NDArray[np.uint32], fifth: NDArray[np.int8], codes: Codes) -> None:
+    for place in range(len(codes)):
+        codes[place] = (np.int64(fifth[place]) << 32) | np.int64(low[place])

@@ -13,7 +13,7 @@ import numpy as np
 from fdml.exchange.fixed_point import Codes
 from fdml.settings import Task
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Changes whenever the meaning of a message does."""
 WEIGHT_TYPE = np.dtype("<f8")
 """Of a row's weight on its way."""

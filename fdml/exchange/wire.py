@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.exchange import wire_pb2 as pb
-from fdml.exchange.fixed_point import GRIDS, Codes
+from fdml.exchange.fixed_point import GRIDS, NARROW, WIDE, Codes, narrowed, widened
 from fdml.exchange.messages import (
     Accepted,
     Finished,
@@ -36,6 +36,7 @@ from fdml.exchange.messages import (
 
 _HASH_BYTES = 32
 _TYPES = {grid.bits // 8: grid.dtype for grid in GRIDS.values()}
+_WIDTHS = (*_TYPES, NARROW)
 _FIGURES = ("train_loss", "test_loss", "test_metric")
 _MOST_STEPS = 2**53
 
@@ -127,10 +128,12 @@ def _codes_out(values: Codes) -> bytes:
 
 
 def _codes_in(raw: bytes, width: int = 8) -> Codes:
-    if width not in _TYPES:
-        raise invalid(f"predictions of {width} bytes each; it takes {', '.join(map(str, _TYPES))}")
+    if width not in _WIDTHS:
+        raise invalid(f"predictions of {width} bytes each; it takes {', '.join(map(str, _WIDTHS))}")
     if len(raw) % width:
         raise invalid(f"predictions of {len(raw)} bytes, which is no whole number of int{8 * width}")
+    if width == NARROW:
+        return widened(raw)
     return np.frombuffer(raw, _TYPES[width].newbyteorder("<")).astype(_TYPES[width], copy=False)
 
 
@@ -139,6 +142,9 @@ def _release_out(release: Release) -> dict[str, Any]:
 
 
 def _values_out(values: Codes) -> dict[str, Any]:
+    narrow = narrowed(values) if values.dtype == WIDE.dtype else None
+    if narrow is not None:
+        return {"codes": narrow, "width": NARROW}
     return {"codes": _codes_out(values), "width": values.dtype.itemsize}
 
 

@@ -21,6 +21,8 @@ from numba.core import types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
+from fdml.data.rows import Rows, SparseRows
+
 Floats = NDArray[np.floating]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,8 +36,31 @@ LINE = 16
 """Entries in a cache line of 64 bytes."""
 _READ, _KEEP_CLOSE, _DATA = 0, 3, 1
 """What `llvm.prefetch` is told after the address."""
+_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_FARTHEST = np.float32(87.0)
+"""exp of more is no float32."""
+_PER_DOUBLING = np.float32(1.0 / math.log(2.0))
+_DOUBLING = np.float32(0.693359375)
+"""ln 2 in nine bits, so that small multiples of it are exact."""
+_DOUBLING_REST = np.float32(math.log(2.0) - 0.693359375)
+_C3, _C4, _C5, _C6, _C7 = (np.float32(1.0 / math.factorial(n)) for n in range(3, 8))
+_EXPONENT_OF_ONE, _MANTISSA_BITS = np.int32(127), np.int32(23)
 LONGEST = 1e30
 """Where steps are private, a row longer than this, or with a longer gradient, teaches nothing: it might overflow."""
+
+
+class Marks(NamedTuple):
+    """Sparse rows whose every entry is 1, as the kernels read them: only where entries stand, half of the memory."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+
+
+def readable(rows: Rows) -> Rows | Marks:
+    """The same rows for the kernels; those that `lightened` found to be all ones without their values."""
+    if isinstance(rows, SparseRows) and rows.values.strides == (0,):
+        return Marks(rows.indptr, rows.indices)
+    return rows
 
 
 class Lesson(NamedTuple):
@@ -156,6 +181,8 @@ def _entries(rows: Any, row: int) -> Any:
 
 @overload(entry, inline="always", strict=False)
 def _entry(rows: Any, row: int, place: int) -> Any:
+    if "values" not in rows.fields:
+        return lambda rows, row, place: (np.uint32(rows.indices[place]), _ONE)
     if "indptr" in rows.fields:
         return lambda rows, row, place: (np.uint32(rows.indices[place]), rows.values[place])
     return lambda rows, row, place: (place, rows.values[row, place])
@@ -190,12 +217,60 @@ def _fetch(rows: Any, row: int) -> Any:
     if "indptr" not in rows.fields:
         return lambda rows, row: None
 
+    def fetch_indices(rows: Any, row: int) -> None:
+        for place in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1]), np.uint64(LINE)):
+            fetch_line(rows.indices, place)  # type: ignore[call-arg]
+
     def fetch_entries(rows: Any, row: int) -> None:
         for place in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1]), np.uint64(LINE)):
             fetch_line(rows.indices, place)  # type: ignore[call-arg]
             fetch_line(rows.values, place)
 
-    return fetch_entries
+    return fetch_entries if "values" in rows.fields else fetch_indices
+
+
+def logistic(values: Floats, powers: NDArray[np.int32]) -> None:
+    """Replace every value by 1 / (1 + exp(-value)); `powers` is as long, for this to work with. For kernels only."""
+    raise NotImplementedError
+
+
+@overload(logistic, inline="always", strict=False)
+def _logistic(values: Any, powers: Any) -> Any:
+    if values.dtype == types.float64:
+
+        def one_by_one(values: Any, powers: Any) -> None:
+            for place in range(len(values)):
+                values[place] = 1.0 / (1.0 + math.exp(-values[place]))
+
+        return one_by_one
+
+    def side_by_side(values: Any, powers: Any) -> None:
+        """exp(x) is 2**k times exp of a rest, of which eight terms of its series are enough. No call: many at once."""
+        for place in range(len(values)):
+            x = min(max(-values[place], -_FARTHEST), _FARTHEST)
+            k = np.floor(x * _PER_DOUBLING + _HALF)
+            x = x - k * _DOUBLING - k * _DOUBLING_REST
+            powers[place] = (np.int32(k) + _EXPONENT_OF_ONE) << _MANTISSA_BITS
+            values[place] = ((((((_C7 * x + _C6) * x + _C5) * x + _C4) * x + _C3) * x + _HALF) * x + _ONE) * x + _ONE
+        doubled = powers.view(np.float32)
+        for place in range(len(values)):
+            values[place] = _ONE / (_ONE + values[place] * doubled[place])
+
+    return side_by_side
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def loss_gradients(loss: int, scores: Floats, labels: Floats, shares: Floats, powers: NDArray[np.int32]) -> None:
+    """Replace scores of rows with one output by dLoss/dscore times each row's share; `powers` is to work with."""
+    if loss == LOGISTIC:
+        logistic(scores, powers)  # type: ignore[call-arg]
+    if loss == HINGE:
+        for seat in range(len(scores)):
+            sign = _TWO * labels[seat] - _ONE
+            scores[seat] = -sign * shares[seat] if sign * scores[seat] < _ONE else _ZERO
+    else:
+        for seat in range(len(scores)):
+            scores[seat] = (scores[seat] - labels[seat]) * shares[seat]
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]

@@ -22,6 +22,7 @@ from fdml.party.kernels import (
     fetch_line,
     kernel,
     loss_gradient,
+    loss_gradients,
     shortening,
     square_norm,
 )
@@ -105,28 +106,32 @@ def train(rows: Any, lesson: Lesson, recipe: Recipe, memory: Memory, clip: float
     kind = theta.dtype.type
     target = theta if recipe.rule == SGD else memory.gradient
     outputs = lesson.scores.shape[1]
-    score, gradient = np.empty(outputs, theta.dtype), np.empty(outputs, theta.dtype)
     gradients = np.empty((lesson.edges[1], outputs), theta.dtype)
+    scores = gradients.reshape(-1)
+    score, gradient = np.empty(outputs, theta.dtype), np.empty(outputs, theta.dtype)
+    labels, shares = np.empty(lesson.edges[1], theta.dtype), np.empty(lesson.edges[1], theta.dtype)
+    powers = np.empty(lesson.edges[1], np.int32)
     for batch in range(len(lesson.rates)):
         begin, end = lesson.edges[batch], lesson.edges[batch + 1]
         _predict_rows(rows, lesson.start, lesson.order, begin, end, theta, decayed, memory.clock[0], gradients)
-        part = 1.0 / (end - begin)
-        for place in range(begin, end):
-            row, seat = lesson.order[place], place - begin
-            if place + _ROWS_AHEAD < len(lesson.order):
-                _fetch_lesson(lesson, lesson.order[place + _ROWS_AHEAD])
-            # `row_gradient` written out, as handing it the lesson for every row took half of the time.
-            share = kind(lesson.weights[row] * part)
-            if outputs == 1:
-                score[0] = lesson.scores[row, 0] + kind(lesson.echo) * (gradients[seat, 0] - lesson.own_then[row, 0])
+        size, part, echo = end - begin, kind(1.0 / (end - begin)), kind(lesson.echo)
+        for place in range(begin + _ROWS_AHEAD, min(end + _ROWS_AHEAD, len(lesson.order))):
+            _fetch_lesson(lesson, lesson.order[place])
+        # Both ways are written out here, as handing the lesson to a function for every row took half of the time.
+        if outputs == 1:
+            for seat in range(size):
+                row = lesson.order[begin + seat]
+                scores[seat] = lesson.scores[row, 0] + echo * (scores[seat] - lesson.own_then[row, 0])
+                labels[seat], shares[seat] = lesson.labels[row], kind(lesson.weights[row]) * part
+            loss_gradients(lesson.loss, scores[:size], labels[:size], shares[:size], powers[:size])
+        else:
+            for seat in range(size):
+                row = lesson.order[begin + seat]
+                for k in range(outputs):
+                    score[k] = lesson.scores[row, k] + echo * (gradients[seat, k] - lesson.own_then[row, k])
                 loss_gradient(lesson.loss, score, lesson.labels[row], gradient)
-                gradients[seat, 0] = gradient[0] * share
-                continue
-            for k in range(outputs):
-                score[k] = lesson.scores[row, k] + kind(lesson.echo) * (gradients[seat, k] - lesson.own_then[row, k])
-            loss_gradient(lesson.loss, score, lesson.labels[row], gradient)
-            for k in range(outputs):
-                gradients[seat, k] = gradient[k] * share
+                for k in range(outputs):
+                    gradients[seat, k] = gradient[k] * (kind(lesson.weights[row]) * part)
         if clip is not None:
             batch_order, limit = lesson.order[begin:end], clip / (end - begin)
             kept = _shorten(rows, lesson.start, batch_order, limit, len(theta) > decayed, gradients)

@@ -17,7 +17,19 @@ from fdml.data.rows import Rows, row_count, width
 from fdml.errors import DataError
 from fdml.party import fm_kernel, linear_kernel, mlp_kernel
 from fdml.party.initial import fm_weights, generator, mlp_weights
-from fdml.party.kernels import ADAGRAD, ADAM, MOMENTUM, SGD, Floats, Lesson, Memory, Recipe, new_memory, one_batch
+from fdml.party.kernels import (
+    ADAGRAD,
+    ADAM,
+    MOMENTUM,
+    SGD,
+    Floats,
+    Lesson,
+    Memory,
+    Recipe,
+    new_memory,
+    one_batch,
+    readable,
+)
 from fdml.party.private_steps import PrivateSteps, check_private
 from fdml.settings import Kind, ModelSettings, Rule
 
@@ -107,7 +119,7 @@ class Compiled:
         self._check(rows)
         stop = row_count(rows) if stop is None else stop
         out = np.empty((stop - start, self._outputs), self.dtype)
-        self._layout.kernels.predict(rows, start, self._recipe, self._memory, *self._layout.extras, out)
+        self._layout.kernels.predict(readable(rows), start, self._recipe, self._memory, *self._layout.extras, out)
         return out
 
     def learn(self, rows: Rows, lesson: Lesson) -> None:
@@ -123,7 +135,7 @@ class Compiled:
 
     def _train(self, rows: Rows, lesson: Lesson) -> None:
         layout = self._layout
-        layout.kernels.train(rows, lesson, self._recipe, self._memory, *layout.extras, *layout.scratch)
+        layout.kernels.train(readable(rows), lesson, self._recipe, self._memory, *layout.extras, *layout.scratch)
 
     def _add_noise(self, private: PrivateSteps, amount: float) -> None:
         """Subtract `amount` times the noise of this update from the parameters as they are meant, and count it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from fdml.data.rows import Rows, mean_square_norm, width
+from fdml.data.rows import Rows, lightened, mean_square_norm, width
 from fdml.data.schedule import Schedule, schedule_of
 from fdml.errors import PartyFailed
 from fdml.exchange.fixed_point import GRIDS
@@ -138,7 +138,7 @@ def simulate(
     exchange = InProcessExchange(list(models), coordinator.handle, coordinator.waits_for, plan.training.patience)
     homework = {name: homework_for(plan, sample, name) for name in models}
     for name, model in models.items():
-        warm_up(model, sample.parts[name], plan.outputs)
+        warm_up(model, homework[name].rows, plan.outputs)
     recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
     workers: dict[str, Worker] = {}
 
@@ -198,7 +198,7 @@ def homework_for(
     """What one party of the plan trains on and how."""
     schedule = plan.schedule(len(sample))
     loss, model = LOSSES[plan.loss], plan.models[party]
-    rows, training = sample.parts[party], plan.training
+    rows, training = lightened(sample.parts[party]), plan.training
     start = starting_rate(
         training.learning_rate if model.learning_rate is None else model.learning_rate,
         model,

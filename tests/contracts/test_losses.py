@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from fdml.errors import SettingsError
 from fdml.exchange.fixed_point import decode, encode
-from fdml.party.kernels import loss_gradient
+from fdml.party.kernels import loss_gradient, loss_gradients
 from fdml.party.losses import LOSSES
 from fdml.settings import PRIVATE_LOSSES
 from tests.party.lessons import OUTPUTS_OF, random_labels
@@ -21,6 +21,11 @@ NAMES = list(LOSSES)
 def kernel_gradients(code, scores, labels, out):
     for row in range(len(scores)):
         loss_gradient(code, scores[row], labels[row], out[row])
+
+
+@numba.njit
+def kernel_gradients_together(code, scores, labels, shares):
+    loss_gradients(code, scores, labels, shares, np.empty(len(scores), np.int32))
 
 
 def drawn_scores(data, name):
@@ -77,6 +82,22 @@ def test_the_kernels_gradient_is_the_same_close_to_the_margin(name, label):
     labels, out = np.full(401, label), np.empty_like(scores)
     kernel_gradients(LOSSES[name].code, scores, labels, out)
     np.testing.assert_allclose(out, LOSSES[name].gradient(scores, labels), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [(np.float32, 3e-7), (np.float64, 1e-14)])
+@pytest.mark.parametrize("label", [0.0, 1.0])
+@pytest.mark.parametrize("name", [name for name in NAMES if OUTPUTS_OF[name] == 1])
+def test_the_kernels_gradients_of_many_rows_are_the_same_times_their_shares(name, label, kind, tolerance):
+    """Relative to the gradient itself, so also where a row is nearly learned; the steps leave no binade out."""
+    scores = np.concatenate([np.linspace(-90, 90, 20_011), np.linspace(-1.5, 1.5, 501), [-1e30, 1e30]]).astype(kind)
+    shares = np.linspace(0.5, 2.0, len(scores)).astype(kind)
+    labels = np.full(len(scores), label, kind)
+    exact = LOSSES[name].gradient(scores[:, None].astype(np.float64), labels.astype(np.float64))[:, 0]
+    found = scores.copy()
+    kernel_gradients_together(LOSSES[name].code, found, labels, shares)
+    expected = exact * shares.astype(np.float64)
+    floor = np.finfo(np.float32).tiny if label == 0.0 else np.finfo(kind).eps
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=4 * floor)
 
 
 @pytest.mark.parametrize("name", NAMES)

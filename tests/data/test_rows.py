@@ -10,6 +10,7 @@ from fdml.data.rows import (
     SparseRows,
     as_rows,
     columns,
+    lightened,
     mean_square_norm,
     row_count,
     side_by_side,
@@ -17,6 +18,7 @@ from fdml.data.rows import (
     stacked,
     take,
     to_dense,
+    to_scipy,
     width,
 )
 from fdml.errors import DataError
@@ -168,3 +170,27 @@ def test_stacked_spans_hold_only_their_own_entries():
     rows = as_rows(sp.csr_array(np.eye(6)))
     whole = stacked([span(rows, 1, 3), span(rows, 5, 6)])
     assert (whole.indptr.tolist(), whole.indices.tolist()) == ([0, 1, 2, 3], [1, 2, 5])
+
+
+@given(arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.sampled_from([0.0, 1.0])))
+def test_rows_of_ones_are_the_same_rows_without_memory_for_their_values(matrix):
+    rows = lightened(as_rows(sp.csr_array(matrix)))
+    assert rows.values.strides == (0,)
+    np.testing.assert_array_equal(to_dense(rows), matrix)
+    np.testing.assert_array_equal(to_dense(take(rows, np.arange(len(matrix))[::-1])), matrix[::-1])
+    assert mean_square_norm(rows, np.ones(len(matrix))) == pytest.approx(matrix.sum() / len(matrix))
+    assert to_scipy(rows).dot(np.arange(matrix.shape[1])).tolist() == (matrix @ np.arange(matrix.shape[1])).tolist()
+
+
+def test_other_rows_stay_as_they_are():
+    matrix = np.ones((70_000, 2), np.float32)
+    matrix[-1, 1] = 2.0
+    for rows in (*both_kinds(matrix), as_rows(np.ones((2, 2)))):
+        assert lightened(rows) is rows
+
+
+def test_only_the_rows_themselves_are_looked_at():
+    """A span shares the entries of rows that are not its own."""
+    rows = as_rows(sp.csr_array(np.array([[2.0, 0.0], [1.0, 1.0], [3.0, 0.0]])))
+    assert lightened(span(rows, 1, 2)).values.strides == (0,)
+    assert lightened(span(rows, 0, 2)).values.strides == (4,)

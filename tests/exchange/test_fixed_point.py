@@ -4,7 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fdml.exchange.fixed_point import GRIDS, LARGEST, LARGEST_CODE, WIDE, decode, encode, encode_within, put_in
+from fdml.exchange.fixed_point import (
+    GRIDS,
+    LARGEST,
+    LARGEST_CODE,
+    NARROW,
+    WIDE,
+    decode,
+    encode,
+    encode_within,
+    narrowed,
+    put_in,
+    widened,
+)
 
 in_range = arrays(np.float64, st.integers(0, 20), elements=st.floats(-LARGEST, LARGEST))
 on_the_grid = arrays(np.int64, st.integers(0, 20), elements=st.integers(-LARGEST_CODE, LARGEST_CODE))
@@ -23,6 +35,20 @@ def test_what_is_on_the_grid_comes_back_exactly(codes):
 @given(arrays(np.float32, 8, elements=st.floats(-1024, 1024, width=32)))
 def test_single_precision_is_not_rounded_twice(values):
     np.testing.assert_array_equal(encode(values), encode(values.astype(np.float64)))
+
+
+@given(arrays(np.int64, st.integers(0, 40), elements=st.integers(-(2**39), 2**39 - 1)))
+def test_codes_of_40_bits_travel_in_five_bytes_and_come_back_exactly(codes):
+    raw = narrowed(codes.reshape(-1, 1))
+    assert len(raw) == NARROW * len(codes)
+    np.testing.assert_array_equal(widened(raw), codes, strict=True)
+
+
+@given(arrays(np.int64, 4, elements=st.integers(-(2**39), 2**39 - 1)), st.integers(0, 3), st.integers(2**39, 2**63 - 1))
+def test_one_code_that_needs_more_than_40_bits_lets_none_travel_in_five_bytes(codes, place, large):
+    for one in (large, -large - 1):
+        codes[place] = one
+        assert narrowed(codes) is None
 
 
 @given(

@@ -93,7 +93,9 @@ def test_the_same_message_is_the_same_bytes(message):
 def test_the_bytes_are_fixed():
     """A change here is a new protocol version."""
     push = Push(3, Release(np.array([[1], [-2]])))
-    assert encode_from_party(push).hex() == "1a16080312100100000000000000feffffffffffffff2808"
+    assert encode_from_party(push).hex() == "1a100803120a01000000feffffff00ff2805"
+    large = Push(3, Release(np.array([[2**39], [-2]])))
+    assert encode_from_party(large).hex() == "1a16080312100000000080000000feffffffffffffff2808"
     narrow = Push(3, Release(np.array([[1], [-2]], np.int16), 5, 0.25))
     assert encode_from_party(narrow).hex() == "1a1c080312040100feff19050000000000000021000000000000d03f2802"
     assert encode_from_party(Kept(300)).hex() == "220308ac02"
@@ -191,7 +193,14 @@ BAD = {
         envelope(gradient=pb.Gradient(step=1, codes=b"1234", stamp=5)),
         "predictions of 4 bytes, which is no whole number of int64",
     ),
-    "predictions of no width": (envelope(push=pb.Push(step=1, codes=b"12345678")), "of 0 bytes each; it takes 8, 4, 2"),
+    "predictions of no width": (
+        envelope(push=pb.Push(step=1, codes=b"12345678")),
+        "of 0 bytes each; it takes 8, 4, 2, 5",
+    ),
+    "predictions of five bytes that are six": (
+        envelope(push=pb.Push(step=1, codes=b"123456", width=5)),
+        "predictions of 6 bytes, which is no whole number of int40",
+    ),
     "predictions of a width that no type has": (
         envelope(trial=pb.Trial(epoch=1, codes=b"123", width=3)),
         "of 3 bytes each",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.data.rows import span
+from fdml.data.rows import lightened, span
 from fdml.party.models import RULES, build_compiled
 from fdml.settings import ModelSettings
 from tests.party.lessons import DTYPES, OUTPUTS_OF, Shape, random_features, random_lesson, set_parameters, stored
@@ -56,6 +56,20 @@ def test_learning_and_predicting_equal_plain_numpy(kind, rule, loss, form, preci
     np.testing.assert_allclose(model.predict(rows), twin.predict(x.astype(np.float64)), rtol=1e-4, atol=1e-5)
     lessons = [random_lesson(random, loss, precision, rate=RATE[rule]) for _ in range(3)]
     learn_both(model, twin, wanted, rows, x, lessons)
+    assert_equal(model, twin, rows, x, TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_ones_are_learned_from_without_their_values(kind, loss, precision):
+    random = np.random.default_rng(3)
+    x = (random_features(random) > 0.5).astype(np.float32)
+    rows = lightened(stored(x, "sparse"))
+    assert rows.values.strides == (0,)
+    wanted = of_kind(kind, precision=precision)
+    model, twin = pair(random, wanted, x.shape[1], OUTPUTS_OF[loss])
+    learn_both(model, twin, wanted, rows, x, [random_lesson(random, loss, precision) for _ in range(3)])
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 

@@ -222,7 +222,7 @@ def test_a_clip_that_no_row_reaches_and_no_noise_is_ordinary_training(kind, loss
         for lesson in lessons:
             model.learn(rows, lesson)
         ends.append(vector(model))
-    if kind == "torch":
+    if kind == "torch" or precision == "single":  # the compiler may round in another order where there is a clip
         np.testing.assert_allclose(*ends, rtol=TOLERANCE[precision], atol=TOLERANCE[precision])
     else:
         np.testing.assert_array_equal(*ends)
