@@ -50,11 +50,11 @@ def starting_rate(
     squared length of a row) the parties' steps are stable together whatever the
     others hold, as each takes at most its own share of the largest safe step. The
     hidden units of an MLP start out about as long as its rows, per unit, and count
-    as more inputs.
+    as more inputs. Rows without entries are safe with any step, so 1 stands for their length.
     """
     if wanted == "auto":
         growth = 1.0 + (sum(model.hidden) / max(inputs, 1) if model.kind == "mlp" else 0.0)
-        rate = _automatic(model, curvature * parties * growth * max(square_norm, 1e-12))
+        rate = _automatic(model, curvature * parties * growth * (square_norm or 1.0))
     else:
         rate = wanted
     if rate * model.l2 >= 1.0:

@@ -58,9 +58,12 @@ class Shield:
         longest = _FAR * bound if np.isinf(self.mechanism.clip) else np.finfo(np.float64).max
         if self._grid.saturates and largest <= longest:
             return np.clip(predictions, -bound, bound)
+        end = longest if self._grid.saturates else bound
+        wider = "" if self._grid.bits == WIDE.bits else f", raise value_bits (now {self._grid.bits})"
         raise TrainingDiverged(
-            f"a local prediction is {largest:g}, past the {bound:g} that can be exchanged: training has "
-            f"diverged; lower learning_rate, raise echo towards the number of parties, or scale the features"
+            f"a local prediction is {largest:g}, past the {end:g} that can be exchanged: training has diverged, or a "
+            f"row is far from all others; lower learning_rate, raise echo towards the number of parties, scale the "
+            f"features{wider}"
         )
 
     def _clipped(self, predictions: Predictions) -> NDArray[np.float64]:

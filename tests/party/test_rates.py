@@ -41,9 +41,10 @@ def test_the_hidden_units_of_an_mlp_count_as_more_inputs():
     assert start("auto", kind="mlp", hidden=(15, 5)) == pytest.approx(start("auto") / 2)
 
 
-def test_rows_of_zeros_give_a_finite_rate():
-    rate = starting_rate("auto", ModelSettings(l2=0.0), curvature=1.0, parties=1, inputs=0, square_norm=0.0)
-    assert np.isfinite(rate)
+def test_rows_without_entries_are_taken_to_be_of_length_one():
+    """So that the usual L2 does not overshoot."""
+    rate = starting_rate("auto", ModelSettings(l2=1e-4), curvature=1.0, parties=4, inputs=0, square_norm=0.0)
+    assert rate == 0.25
 
 
 def test_a_rate_that_l2_would_overshoot_is_refused():
