@@ -289,7 +289,7 @@ class _Member:
         homework = homework_for(plan, sample, name, watch_loss=self._leads, lead=lead)
         model = plan.model(name, width(rows), steps_for(self._party.guard, self._noise))
         warm_up(model, homework.rows, labels.outputs)
-        warm_up(model, rows, labels.outputs)  # as the held-out rows are
+        model.predict(rows, 0, 0)  # held-out rows are of this type
         wanted = self._party.threads
         return Worker(model, homework, guard, (os.cpu_count() or 1) if wanted == "auto" else wanted)
 

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.datasets import make_classification
 
@@ -11,7 +12,7 @@ from fdml.data.rows import as_rows, span
 from fdml.errors import DataError, SettingsError, TrainingDiverged, WaitedTooLong
 from fdml.run.evaluate import mean_loss
 from fdml.run.problem import Sample
-from fdml.run.simulate import Plan, joint_score, simulate
+from fdml.run.simulate import Plan, homework_for, joint_score, simulate
 from fdml.settings import ModelSettings, TrainingSettings
 from fdml.watch.events import EpochDone, StepDone
 
@@ -53,6 +54,14 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
         others = {other: model for other, model in outcome.models.items() if other != name}
         without = mean_loss("logistic", joint_score(others, sample.parts), sample)
         assert without > mean_loss("logistic", outcome.score(sample.parts), sample), f"{name} adds nothing"
+
+
+def test_rows_of_ones_are_trained_on_without_their_values_and_others_with_them():
+    ones = as_rows(sp.csr_array(np.eye(6, dtype=np.float32)))
+    sample = Sample({"p0": ones, "p1": ones._replace(values=ones.values * 2)}, np.arange(6) % 2.0, np.ones(6))
+    plan = plan_of(sample, epochs=1)
+    assert homework_for(plan, sample, "p0").rows.values.strides == (0,)
+    assert homework_for(plan, sample, "p1").rows is sample.parts["p1"]
 
 
 def test_listeners_hear_every_step_and_epoch_of_every_party():
