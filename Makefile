@@ -22,8 +22,9 @@ check: .venv/dev.done
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# One benchmark by name: make bench NAME=speed JSON=benchmarks/results/speed.json
 bench: .venv/dev.done
-	$(BIN)/fdml bench kernels --json benchmarks/kernels.json
+	$(BIN)/python -m benchmarks $(or $(NAME),kernels) $(if $(JSON),--json $(JSON))
 
 .venv/made.done:
 	$(PYTHON) -m venv .venv
@@ -39,4 +40,4 @@ bench: .venv/dev.done
 
 clean:
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find fdml tests -name __pycache__ -prune -exec rm -rf {} +
+	find fdml benchmarks simulator tests -name __pycache__ -prune -exec rm -rf {} +

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fdml.errors import FdmlError
 
 if TYPE_CHECKING:
-    from fdml.run.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
+    from fdml.experiments.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
 
 __all__ = ["FdmlError", "FeatureDistributedClassifier", "FeatureDistributedRegressor"]
 
@@ -18,6 +18,6 @@ def __getattr__(name: str) -> Any:
     """The estimators when they are asked for: scikit-learn takes a second to import, and no command needs it."""
     if name not in __all__:
         raise AttributeError(f"module 'fdml' has no attribute {name!r}; it has {', '.join(__all__)}")
-    from fdml.run import estimators  # noqa: PLC0415
+    from fdml.experiments import estimators  # noqa: PLC0415
 
     return getattr(estimators, name)

@@ -9,11 +9,11 @@ FdmlError
 │   ├── MessageRefused    a message that breaks the protocol; nothing was changed
 │   ├── ServerUnreachable the server did not answer
 │   └── PartyFailed       another party of the run stopped with an error
-├── WaitedTooLong         names the party waited for
-├── StateDamaged          saved state that cannot be trusted
+├── PeerTimeout         names the party waited for
+├── StateCorrupt          saved state that cannot be trusted
 ├── PrivacyBudgetSpent    the next release would exceed the agreed epsilon
 ├── TrainingDiverged      predictions left the range that can be exchanged
-├── CheckFailed           fdml broke a promise of its own in a simulated run
+├── InvariantBroken           fdml broke a promise of its own in a simulated run
 └── MissingExtra          an optional dependency is not installed
 
 Errors about values are also `ValueError`, as scikit-learn's conventions ask.
@@ -68,18 +68,18 @@ class MessageRefused(ExchangeError):
 
 
 class ServerUnreachable(ExchangeError):
-    """The server did not answer within the run's patience."""
+    """The server did not answer within the run's peer_timeout."""
 
 
 class PartyFailed(ExchangeError):
     """Another party of the run stopped with an error."""
 
 
-class WaitedTooLong(FdmlError):
+class PeerTimeout(FdmlError):
     """A wait passed its deadline; the message names the party waited for."""
 
 
-class StateDamaged(FdmlError):
+class StateCorrupt(FdmlError):
     """Saved state is damaged beyond what a crash can do."""
 
 
@@ -91,7 +91,7 @@ class PrivacyBudgetSpent(FdmlError):
     """The next release would exceed the agreed epsilon; it was not made and nothing was counted."""
 
 
-class CheckFailed(FdmlError):
+class InvariantBroken(FdmlError):
     """A simulated run broke a promise; the message says which, and how to see it again."""
 
 

@@ -29,22 +29,26 @@ from pydantic_core import ErrorDetails
 from fdml.errors import SettingsError
 
 Task = Literal["binary", "multiclass", "regression"]
-Loss = Literal["logistic", "hinge", "softmax", "squared"]
-Decay = Literal["linear", "sqrt", "constant"]
-Rule = Literal["sgd", "momentum", "adagrad", "adam"]
+LossName = Literal["logistic", "hinge", "softmax", "squared"]
+LrDecay = Literal["linear", "sqrt", "constant"]
+OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
 Kind = Literal["linear", "fm", "mlp", "torch"]
 Format = Literal["csv", "parquet", "libsvm", "numpy"]
 Align = Literal["tokens", "ecdh"]
 Noise = Literal["none", "gaussian", "laplace"]
 
-LOSSES_OF: dict[Task, tuple[Loss, ...]] = {
+LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
     "binary": ("logistic", "hinge"),
     "multiclass": ("softmax",),
     "regression": ("squared",),
 }
 """The losses that fit each task; the first is the default."""
-PRIVATE_LOSSES: tuple[Loss, ...] = ("logistic", "softmax")
+PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
 """The losses of classes whose labels can be randomised and whose gradient tells a party all it needs."""
+
+
+RENAMED = {"patience": "peer_timeout_seconds", "decay": "lr_decay", "rule": "optimizer", "when": "every"}
+"""Settings under the names they had before."""
 
 
 def _listed(value: object) -> object:
@@ -86,9 +90,9 @@ class TrainingSettings(Settings):
     echo: NonNegativeFloat | None = None
     """How much the others are assumed to move as the party itself moves; None is the number of parties."""
     learning_rate: PositiveFloat | Literal["auto"] = 0.5
-    decay: Decay = "linear"
+    lr_decay: LrDecay = "linear"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
-    patience: PositiveFloat = 60.0
+    peer_timeout_seconds: PositiveFloat = 60.0
     """Seconds to wait for another party before giving up and naming it."""
     checkpoint_seconds: NonNegativeFloat = 5.0
     """How often a party saves its state; what it did since is computed again after a crash."""
@@ -112,7 +116,7 @@ class EvaluationSettings(Settings):
     """Which rows are held out where the parties bring no test files."""
 
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    when: Literal["epoch", "end"] | None = None
+    every: Literal["epoch", "end"] | None = None
     """When the held-out rows are predicted, which is a release of them: after every epoch or only at the end. None is
     every epoch, but the end where `exchanges` is set."""
 
@@ -137,7 +141,7 @@ class RunSettings(Settings):
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
     label_party: str
     task: Task = "binary"
-    loss: Loss | None = None
+    loss: LossName | None = None
     align: Align = "tokens"
     """How the shared rows are found: keyed hashes of ids, or private set intersection (slower, holds against more)."""
     training: TrainingSettings = TrainingSettings()
@@ -168,7 +172,7 @@ class ModelSettings(Settings):
     factors: PositiveInt = 8
     """Factors per feature of `fm`."""
     l2: NonNegativeFloat = 1e-4
-    rule: Rule = "sgd"
+    optimizer: OptimizerName = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Of the rules `momentum` and `adam`."""
     learning_rate: PositiveFloat | Literal["auto"] | None = None
@@ -290,7 +294,7 @@ def check_parties(parties: tuple[str, ...], label_party: str) -> None:
         raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
 
 
-def loss_for(task: Task, loss: Loss | None) -> Loss:
+def loss_for(task: Task, loss: LossName | None) -> LossName:
     """The loss to train with: the one asked for if it fits the task, else the task's own."""
     fitting = LOSSES_OF[task]
     if loss is None:
@@ -347,6 +351,8 @@ def _explain(kind: type[Settings], errors: list[ErrorDetails]) -> str:
     error = errors[0]
     where = str(error["loc"][0]) if error["loc"] else ""
     if error["type"] == "extra_forbidden":
+        if where in RENAMED:
+            return f"setting {where!r} is now called {RENAMED[where]!r}; rename it"
         near = difflib.get_close_matches(where, kind.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"
         return f"unknown setting {where!r}; {hint}"

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from fdml.data.adult import a9a
 from fdml.data.partition import partition
+from fdml.data.samples.adult import a9a
 from fdml.data.table import PartyData
-from fdml.run.problem import Problem, pose
-from fdml.run.simulate import Outcome, Plan, simulate
+from fdml.experiments.dataset import JointDataset, build_dataset
+from fdml.experiments.in_process import TrainingResult, simulate
+from fdml.party.plan import Plan
 from fdml.settings import ModelSettings, TrainingSettings
 
 settings.register_profile("fdml", deadline=None, max_examples=50)  # a busy machine is no failure
 settings.load_profile("fdml")
 
-Dealer = Callable[[Sequence[Sequence[int]]], Problem]
+Dealer = Callable[[Sequence[Sequence[int]]], JointDataset]
 
 
 @pytest.fixture(scope="session")
@@ -27,30 +28,30 @@ def deal_a9a() -> Dealer:
     """a9a with its columns dealt to parties p0, p1, ...; p0 holds the labels."""
     data = a9a()
 
-    def deal(groups: Sequence[Sequence[int]]) -> Problem:
+    def deal(groups: Sequence[Sequence[int]]) -> JointDataset:
         train, test = partition(data.train, groups), partition(data.test, groups)
         parties = {f"p{at}": PartyData(train[at], test[at]) for at in range(len(groups))}
-        return pose(parties, "p0", "binary", None, 0.2, 7).shuffled(7)
+        return build_dataset(parties, "p0", "binary", None, 0.2, 7).shuffled(7)
 
     return deal
 
 
 @pytest.fixture(scope="session")
-def a9a_of(deal_a9a: Dealer) -> Callable[[int], Problem]:
+def a9a_of(deal_a9a: Dealer) -> Callable[[int], JointDataset]:
     """a9a among so many parties; with two, cut as in the paper."""
 
-    def among(parties: int) -> Problem:
+    def among(parties: int) -> JointDataset:
         cut = [range(67), range(67, 123)] if parties == 2 else np.array_split(np.arange(123), parties)
         return deal_a9a(cut)
 
     return among
 
 
-def train_on(problem: Problem, model: ModelSettings, **training: object) -> Outcome:
+def train_on(problem: JointDataset, model: ModelSettings, **training: object) -> TrainingResult:
     """Train the same kind of model at every party."""
     models = dict.fromkeys(problem.train.parts, model)
     chosen = TrainingSettings(**training)
-    return simulate(Plan(chosen, models, problem.label_party, problem.loss, problem.code.outputs), problem.train)
+    return simulate(Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.outputs), problem.train)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -137,8 +137,8 @@ def test_a_key_named_like_pythons_own_is_refused_as_any_other(write):
         ("decay", "cubic", "setting 'decay' is 'cubic': input should be 'linear', 'sqrt' or 'constant'"),
         ("seed", -1, "setting 'seed' is -1: input should be greater than or equal to 0"),
         ("seed", 2**63, "setting 'seed' is 9223372036854775808: input should be less than 9223372036854775808"),
-        ("patience", 0, "setting 'patience' is 0: input should be greater than 0"),
-        ("patience", float("inf"), "setting 'patience' is inf: input should be a finite number"),
+        ("peer_timeout", 0, "setting 'peer_timeout' is 0: input should be greater than 0"),
+        ("peer_timeout", float("inf"), "setting 'peer_timeout' is inf: input should be a finite number"),
     ],
 )
 def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, message):
@@ -403,9 +403,9 @@ def test_there_is_an_exchange_or_none_are_counted():
 
 
 def test_held_out_rows_are_judged_after_every_epoch_or_at_the_end():
-    assert [EvaluationSettings(when=when).when for when in ("epoch", "end", None)] == ["epoch", "end", None]
+    assert [EvaluationSettings(every=when).when for when in ("epoch", "end", None)] == ["epoch", "end", None]
     with pytest.raises(SettingsError, match="setting 'when' is 'never': input should be 'epoch' or 'end'"):
-        EvaluationSettings(when="never")
+        EvaluationSettings(every="never")
 
 
 @pytest.mark.parametrize(

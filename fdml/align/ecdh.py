@@ -19,11 +19,11 @@ import pyarrow as pa
 from nacl.bindings import crypto_core_ed25519_from_uniform, crypto_scalarmult
 from nacl.exceptions import CryptoError
 
-from fdml.align.keys import GroupKey
+from fdml.align.bulletin import BulletinBoard
+from fdml.align.group_key import GroupKey
 from fdml.align.tokens import hash_ids
 from fdml.errors import AlignmentError
-from fdml.exchange.board import Board
-from fdml.exchange.notices import POINT_BYTES, SERVER, Blinded, Keys
+from fdml.protocol.alignment_messages import POINT_BYTES, SERVER, BlindedIds, Keys
 
 _PRIME = 2**255 - 19
 _SIGN = 2**255
@@ -51,7 +51,7 @@ def blind(points: Keys, scalar: bytes, sender: str) -> Keys:
         ) from None
 
 
-def pass_round(board: Board, parties: Sequence[str], party: str, own: Blinded, scalar: bytes) -> None:
+def pass_round(board: BulletinBoard, parties: Sequence[str], party: str, own: BlindedIds, scalar: bytes) -> None:
     """Send this party's blinded set round, and blind every other party's set as it comes by.
 
     Each set goes to the next party of the run; the last before its owner hands it to the server.
@@ -61,10 +61,10 @@ def pass_round(board: Board, parties: Sequence[str], party: str, own: Blinded, s
     board.post(own, to=SERVER if size == 1 else following, about=party)
     for distance in range(1, size):
         owner = parties[at - distance]
-        came = board.fetch(Blinded, before, owner)
+        came = board.fetch(BlindedIds, before, owner)
         test = None if came.test is None else blind(came.test, scalar, before)
         to = SERVER if following == owner else following
-        board.post(Blinded(blind(came.train, scalar, before), test), to=to, about=owner)
+        board.post(BlindedIds(blind(came.train, scalar, before), test), to=to, about=owner)
 
 
 def _in_threads(work: Callable[[bytes], bytes], rows: Keys) -> Keys:

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fdml.errors import AlignmentError, SettingsError
-from fdml.exchange.certificates import Credentials, Identity, parse_identity
-from fdml.exchange.notices import KeyOffer
+from fdml.protocol.alignment_messages import KeyOffer
+from fdml.protocol.identity import Credentials, Identity, parse_identity
 from fdml.settings import RunSettings, run_hash
 
 _PURPOSE = b"fdml key offer 1"

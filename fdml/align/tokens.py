@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.keys import GroupKey
+from fdml.align.group_key import GroupKey
 from fdml.errors import AlignmentError, DataError
-from fdml.exchange.notices import TOKEN_BYTES, Keys, ascending, repeated
+from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys, ascending, repeated
 
 _CHUNK = 65536
 
@@ -46,7 +46,7 @@ def _texts(ids: pa.LargeStringArray) -> tuple[list[int], bytes]:
     return (edges - edges[0]).tolist(), text
 
 
-def in_order(keys: Keys, party: str) -> tuple[Keys, NDArray[np.int64]]:
+def sort_keys(keys: Keys, party: str) -> tuple[Keys, NDArray[np.int64]]:
     """Keys in ascending order, so that their places say nothing of the file, and the row each came from."""
     order = ascending(keys)
     ordered = keys[order]

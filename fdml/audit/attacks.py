@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fdml.audit import claims, features, labels, masking, serving, wire
+from fdml.audit import canaries as wire
+from fdml.audit import dp_claims as claims
+from fdml.audit import feature_reconstruction as features
+from fdml.audit import label_inference as labels
+from fdml.audit import mask_checks as masking
+from fdml.audit import membership as serving
 from fdml.audit.recording import Recording
-from fdml.audit.verdict import Attack, Verdict
+from fdml.audit.result import Attack, AttackResult
 from fdml.errors import SettingsError
 
 ATTACKS: dict[str, Attack] = dict(
@@ -33,7 +38,7 @@ def chosen(only: str | None) -> list[str]:
     return [name for name in ATTACKS if name in names]
 
 
-def verdicts(recording: Recording, names: Sequence[str]) -> Iterator[Verdict]:
+def results(recording: Recording, names: Sequence[str]) -> Iterator[AttackResult]:
     """What each attack comes to, one after the other."""
     for name in names:
         yield from ATTACKS[name](recording)

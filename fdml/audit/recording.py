@@ -1,4 +1,4 @@
-"""A run as it was seen: all that travelled, and the truth that attacks are judged against."""
+"""A run as it was seen: all that travelled, and the truth that attacks are evaluated against."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows
-from fdml.data.schedule import Schedule
-from fdml.exchange.messages import Gradient, Push, Trial
-from fdml.party.models import Model
+from fdml.models.compiled import Model
 from fdml.privacy.ledger import Mechanism
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
+from fdml.protocol.schedule import Schedule
 from fdml.settings import ModelSettings, RunSettings
 
 
 @dataclass(frozen=True)
-class Truth:
+class GroundTruth:
     """What only the owners know. Row i is the same person everywhere, in the run's order."""
 
     features: Mapping[str, Rows]
@@ -45,12 +45,12 @@ class Recording:
     """By party and step, as they travelled: under masks where the server is blind."""
     plain: Mapping[str, Mapping[int, NDArray[np.float64]]]
     """The same as values `(rows, outputs)` without masks, noise and clip still on: what other parties' sums hold."""
-    trials: Mapping[str, Mapping[int, Trial]]
+    trials: Mapping[str, Mapping[int, HeldOutPredictions]]
     gradients: Mapping[int, NDArray[np.float64]]
     """By step, without masks; empty where labels are shared."""
     mechanisms: Mapping[str, Mechanism]
-    truth: Truth
-    repeated: tuple[tuple[str, Push | Trial | Gradient], ...] = ()
+    truth: GroundTruth
+    repeated: tuple[tuple[str, Push | HeldOutPredictions | Gradient], ...] = ()
     """Every message as it came, resends included: for the test of masks."""
     model_settings: Mapping[str, ModelSettings] = field(default_factory=dict)
     """Of every party: taken as known to attackers, as a secret method protects nobody for long."""

@@ -1,6 +1,6 @@
 """Features of a linear party, up to a rotation, from its predictions alone: no row of them is known.
 
-A guess of the features tells the weights of every step (`Course.follow`); the
+A guess of the features tells the weights of every step (`TrainingReplay.follow`); the
 weights tell what features give the predictions that were pushed; the mean of
 both guesses is the next one. Where the training is linear in the features this
 is Newton's iteration for the nearest rotation, which takes a handful of turns.
@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.audit.course import Course
+from fdml.audit.replay import TrainingReplay
 
 Values = NDArray[np.float64]
 _RANKS = (6, 10)
@@ -31,9 +31,9 @@ _FIRST_RIDGE, _LAST_RIDGE = 1.0, 1e-4
 
 
 @lru_cache(maxsize=8)
-def recovered(course: Course) -> Values:
+def recovered(course: TrainingReplay) -> Values:
     """The guess `(rows, rank)` that explains best what was pushed; its scale and rotation mean nothing."""
-    seen = sum(lesson.then.size for lesson in course.lessons)
+    seen = sum(update.then.size for update in course.steps)
     most = min(course.features, _observations(course))
     small = seen <= _SMALL
     ranks = {min(rank, most) for rank in (*_RANKS[: 1 if small else 2], *([most] if small else []))}
@@ -44,7 +44,7 @@ def recovered(course: Course) -> Values:
     return min(fits, key=lambda fit: fit[1])[0]
 
 
-def _fit(course: Course, guess: Values, turns: int) -> tuple[Values, float]:
+def _fit(course: TrainingReplay, guess: Values, turns: int) -> tuple[Values, float]:
     """The best guess on the way, and how far it is from explaining what was pushed."""
     best, least = guess, np.inf
     for turn in range(turns):
@@ -58,7 +58,7 @@ def _fit(course: Course, guess: Values, turns: int) -> tuple[Values, float]:
     return best, least
 
 
-def _improved(course: Course, guess: Values, ridge: float) -> tuple[Values, float]:
+def _improved(course: TrainingReplay, guess: Values, ridge: float) -> tuple[Values, float]:
     """The mean of the guess and of what its own weights say the features are; and the guess's squared misfit."""
     with np.errstate(all="ignore"):
         weights, biases = course.follow(guess)
@@ -66,11 +66,9 @@ def _improved(course: Course, guess: Values, ridge: float) -> tuple[Values, floa
             return np.full_like(guess, np.nan), np.inf
     better, misfit = np.empty_like(guess), 0.0
     for (start, stop), steps in _blocks(course).items():
-        after = [course.lessons[step].pushed_after for step in steps]
+        after = [course.steps[step].pushed_after for step in steps]
         directions = np.concatenate([weights[number].T for number in after])
-        seen = np.hstack(
-            [course.lessons[step].then - biases[number] for step, number in zip(steps, after, strict=True)]
-        )
+        seen = np.hstack([course.steps[step].then - biases[number] for step, number in zip(steps, after, strict=True)])
         wrong = seen - guess[start:stop] @ directions.T
         left, sizes, right = np.linalg.svd(directions, full_matrices=False)
         better[start:stop] = guess[start:stop] + 0.5 * ((wrong @ left) * (sizes / (sizes**2 + ridge))) @ right
@@ -78,25 +76,25 @@ def _improved(course: Course, guess: Values, ridge: float) -> tuple[Values, floa
     return better, misfit
 
 
-def _blocks(course: Course) -> dict[tuple[int, int], list[int]]:
+def _blocks(course: TrainingReplay) -> dict[tuple[int, int], list[int]]:
     """The steps that visit each block."""
     blocks: dict[tuple[int, int], list[int]] = {}
-    for step, lesson in enumerate(course.lessons):
-        blocks.setdefault((lesson.start, lesson.stop), []).append(step)
+    for step, update in enumerate(course.steps):
+        blocks.setdefault((update.start, update.stop), []).append(step)
     return blocks
 
 
-def _observations(course: Course) -> int:
+def _observations(course: TrainingReplay) -> int:
     """How often every row was pushed at least, each output counted."""
     return course.outputs * min(len(steps) for steps in _blocks(course).values())
 
 
-def _first_guess(course: Course, rank: int, common: float) -> Values:
+def _first_guess(course: TrainingReplay, rank: int, common: float) -> Values:
     """What all rows have in common, then the main components of the rows' predictions through the epochs."""
     count = min(len(steps) for steps in _blocks(course).values())
     seen = np.empty((course.rows, count * course.outputs))
     for (start, stop), steps in _blocks(course).items():
-        seen[start:stop] = np.hstack([course.lessons[step].then for step in steps[:count]])
+        seen[start:stop] = np.hstack([course.steps[step].then for step in steps[:count]])
     left, _, _ = np.linalg.svd(seen - seen.mean(axis=0), full_matrices=False)
     return np.hstack([np.full((course.rows, 1), common), 0.5 * np.sqrt(course.rows) * left[:, : rank - 1]])
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.align.shown import SHOWN
-from fdml.cli.output import aside, check_writable, say, shown, stoppable, write_json
-from fdml.run.aligning import Aligner, Report
-from fdml.run.join import address_of, read_both
+from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, write_json
+from fdml.federation.alignment import Aligner, AlignmentReport
+from fdml.federation.join import address_of, read_both
+from fdml.privacy.disclosures import DISCLOSURES
 
 
 def align(
@@ -27,19 +27,21 @@ def align(
     """
     check_writable(json)
     settings, run = read_both(party)
-    with stoppable(f"fdml align {party}"):
-        aligner = Aligner(party.parent, settings, run, lambda line: aside.print(line, highlight=False))
+    with resumable(f"fdml align {party}"):
+        aligner = Aligner(party.parent, settings, run, lambda line: stderr.print(line, highlight=False))
         if fresh:
             aligner.forget()
         report = aligner.aligned(address_of(party, settings, run, plain=plain)).found.report
     _print(settings.party, report)
-    say("What this showed to whom:")
-    for sentence in SHOWN[run.align] if report.ids else ("The rows were matched by position; all learn their number.",):
-        say(f"- {sentence}")
+    echo("What this showed to whom:")
+    for sentence in (
+        DISCLOSURES[run.align] if report.ids else ("The rows were matched by position; all learn their number.",)
+    ):
+        echo(f"- {sentence}")
     write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
 
 
-def _print(party: str, report: Report) -> None:
+def _print(party: str, report: AlignmentReport) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("party")
     for heading in ("rows", "shared", "lost"):
@@ -47,8 +49,8 @@ def _print(party: str, report: Report) -> None:
     for name, rows in report.rows.items():
         lost = 1 - report.shared / rows if rows else 0.0
         table.add_row(name, f"{rows:,}", f"{report.shared:,}", f"{lost:.1%}", style="bold" if name == party else None)
-    shown.print(table)
-    say(f"{report.train:,} rows to train on, {report.held_out:,} held out")
+    stdout.print(table)
+    echo(f"{report.train:,} rows to train on, {report.held_out:,} held out")
     for remark in report.remarks():
-        say(remark)
-    say(f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received")
+        echo(remark)
+    echo(f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received")

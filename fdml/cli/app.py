@@ -12,7 +12,7 @@ import typer
 
 from fdml.errors import FdmlError
 
-COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "plan", "audit", "data", "bench")
+COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
 """Each is a function of the same name in a module of the same name."""
 
 

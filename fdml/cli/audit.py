@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fdml.audit.attacks import chosen, verdicts
-from fdml.audit.reading import read_recording
-from fdml.audit.verdict import Outcome, Verdict
-from fdml.cli.output import aside, check_writable, say, shown, write_json
+from fdml.audit.attacks import chosen, results
+from fdml.audit.load_recording import read_recording
+from fdml.audit.result import AttackResult, Outcome
+from fdml.cli.output import check_writable, echo, stderr, stdout, write_json
 
 _STYLES: dict[Outcome, str] = {"PASS": "green", "FAIL": "bold red", "NOT APPLICABLE": "dim"}
 
@@ -34,21 +34,21 @@ def audit(
     check_writable(json)
     names = chosen(only)
     recording = read_recording(run)
-    found: list[Verdict] = []
+    found: list[AttackResult] = []
     for name in names:
-        with aside.status(f"attack {name}"):
-            found += verdicts(recording, [name])
-    shown.print(_table(found))
+        with stderr.status(f"attack {name}"):
+            found += results(recording, [name])
+    stdout.print(_table(found))
     for verdict in found:
-        say(f"{verdict.test}, {verdict.view}: {verdict.title}; {verdict.reason}")
+        echo(f"{verdict.test}, {verdict.view}: {verdict.title}; {verdict.reason}")
     counts = Counter(verdict.outcome for verdict in found)
-    say(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['NOT APPLICABLE']} do not apply")
-    write_json(json, {"run": str(run), "counts": dict(counts), "verdicts": [_plain(verdict) for verdict in found]})
+    echo(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['NOT APPLICABLE']} do not apply")
+    write_json(json, {"run": str(run), "counts": dict(counts), "results": [_plain(verdict) for verdict in found]})
     if counts["FAIL"]:
         raise typer.Exit(1)
 
 
-def _table(found: Sequence[Verdict]) -> Table:
+def _table(found: Sequence[AttackResult]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("test")
     table.add_column("view")
@@ -67,5 +67,5 @@ def _figure(value: float | None, sign: str = "") -> str:
     return "-" if value is None else f"{value:{sign}.3f}"
 
 
-def _plain(verdict: Verdict) -> dict[str, Any]:
+def _plain(verdict: AttackResult) -> dict[str, Any]:
     return {**asdict(verdict), "details": dict(verdict.details)}

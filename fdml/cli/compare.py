@@ -9,16 +9,16 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, say, shown, write_json
+from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
 from fdml.errors import SettingsError
+from fdml.experiments import compare as schemes
+from fdml.experiments.compare import workload
+from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
+from fdml.monitor.history import METRIC_OF
+from fdml.monitor.plots import draw_comparison
+from fdml.monitor.terminal import progress
 from fdml.privacy.ledger import Ledger
-from fdml.run import compare as schemes
-from fdml.run.compare import workload
-from fdml.run.sources import contenders, from_data_file, from_run_file
 from fdml.settings import DataSettings, Kind, Task, TrainingSettings
-from fdml.watch.history import METRIC_OF
-from fdml.watch.plots import draw_comparison
-from fdml.watch.terminal import epochs_shown
 
 _RUN = "For a data file"
 
@@ -68,22 +68,24 @@ def compare(
         chosen = contenders(_kinds(models), list(problem.train.parts), training, l2)
         first = seed
     some = range(first, first + seeds)
-    metric = METRIC_OF[problem.code.task]
+    metric = METRIC_OF[problem.encoding.task]
     ledgers: list[Mapping[str, Ledger]] = []
-    with epochs_shown(aside, workload(problem, chosen, some), "training") as listener:
+    with progress(stderr, workload(problem, chosen, some), "training") as listener:
         curves = schemes.compare(problem, chosen, some, listener, lambda outcome: ledgers.append(outcome.ledgers))
-    say(
-        f"{source}: {problem.code.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
+    echo(
+        f"{source}: {problem.encoding.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}"
     )
-    shown.print(comparison_table(curves, metric))
+    stdout.print(comparison_table(curves, metric))
     if any(each.guards for each in chosen):
         for line in _spent(ledgers):
-            say(line)
-    write_json(json, comparison_json(curves, metric, {"data": str(source), "task": problem.code.task, "seeds": seeds}))
+            echo(line)
+    write_json(
+        json, comparison_json(curves, metric, {"data": str(source), "task": problem.encoding.task, "seeds": seeds})
+    )
     if plot is not None:
         draw_comparison(curves, metric, plot)
-        aside.print(f"plots drawn to {plot}", highlight=False)
+        stderr.print(f"plots drawn to {plot}", highlight=False)
 
 
 def _spent(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from fdml.cli.output import aside, say
-from fdml.data.app_store import PARTIES, AppStore
-from fdml.data.app_store_settings import NAME, write_settings
+from fdml.cli.output import echo, stderr
+from fdml.data.samples.app_store.dataset import PARTIES, AppStore
+from fdml.data.samples.app_store.settings import NAME, write_settings
 from fdml.errors import SettingsError
-from fdml.run.scaffold import write_keys
+from fdml.federation.scaffold import write_keys
 
 KINDS = ("app-store",)
 _LINES = 10
@@ -41,8 +41,8 @@ def data(
         store.write(folder, advance)
         write_settings(folder)
         write_keys(folder, NAME, PARTIES)
-    say(f"wrote {out}: {rows:,} rows that {', '.join(PARTIES)} share. To train on them, all on this machine:")
-    say(f"  fdml simulate {out / 'run.toml'}")
+    echo(f"wrote {out}: {rows:,} rows that {', '.join(PARTIES)} share. To train on them, all on this machine:")
+    echo(f"  fdml simulate {out / 'run.toml'}")
 
 
 @contextmanager
@@ -65,8 +65,8 @@ def _whole(out: Path) -> Iterator[Path]:
 @contextmanager
 def _shown(total: int) -> Iterator[Callable[[], None]]:
     """Show how much is done: a bar on a terminal, plain lines elsewhere."""
-    if aside.is_terminal:
-        with Progress(console=aside, transient=True) as progress:
+    if stderr.is_terminal:
+        with Progress(console=stderr, transient=True) as progress:
             task = progress.add_task("making rows", total=total)
             yield lambda: progress.advance(task)
         return
@@ -76,6 +76,6 @@ def _shown(total: int) -> Iterator[Callable[[], None]]:
         nonlocal done
         done += 1
         if done * _LINES // total > (done - 1) * _LINES // total:
-            aside.print(f"making rows: {100 * done // total} %", highlight=False)
+            stderr.print(f"making rows: {100 * done // total} %", highlight=False)
 
     yield advance

@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, comparison_json, comparison_table, say, shown, write_json
-from fdml.run.compare import Contender, compare, workload
-from fdml.run.paper import PAPER, a9a_problem, contenders, joint_by_processes
-from fdml.run.problem import Problem
-from fdml.run.scaffold import free_port
-from fdml.watch.history import Curve, EpochRecord, mean_records
-from fdml.watch.plots import draw_comparison
-from fdml.watch.terminal import epochs_shown
+from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
+from fdml.experiments.compare import Contender, compare, workload
+from fdml.experiments.dataset import JointDataset
+from fdml.experiments.paper import PAPER, a9a_dataset, contenders, joint_by_processes
+from fdml.federation.scaffold import free_port
+from fdml.monitor.history import EpochRecord, LearningCurve, mean_records
+from fdml.monitor.plots import draw_comparison
+from fdml.monitor.terminal import progress
 
 
 def demo(
@@ -31,32 +31,32 @@ def demo(
     The joint models are trained by a server and two parties, three processes over mutual TLS on loopback.
     """
     check_writable(json, plot)
-    problem, chosen = a9a_problem(), contenders()
-    with epochs_shown(aside, workload(problem, chosen, range(seeds)), "training in one process") as listener:
+    problem, chosen = a9a_dataset(), contenders()
+    with progress(stderr, workload(problem, chosen, range(seeds)), "training in one process") as listener:
         curves = compare(problem, chosen, range(seeds), listener)
     curves = _joint_by_processes(problem, chosen, curves, range(seeds))
-    say(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
-    shown.print(comparison_table(curves, "auc", PAPER))
-    say("alone: party-0's features only; late fusion: each trains alone, predictions summed and recalibrated;")
-    say("pooled: all features in one place; joint: fdml, a server and two parties as processes over mutual TLS,")
-    say("shared rows found by keyed hashes of ids, only predictions exchanged. The joint models are bit-identical")
-    say("to those trained in one process.")
-    say("Seconds are training alone.")
+    echo(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
+    stdout.print(comparison_table(curves, "auc", PAPER))
+    echo("alone: party-0's features only; late fusion: each trains alone, predictions summed and recalibrated;")
+    echo("pooled: all features in one place; joint: fdml, a server and two parties as processes over mutual TLS,")
+    echo("shared rows found by keyed hashes of ids, only predictions exchanged. The joint models are bit-identical")
+    echo("to those trained in one process.")
+    echo("Seconds are training alone.")
     write_json(json, comparison_json(curves, "auc", {"data": "a9a", "task": "binary", "seeds": seeds}))
     if plot is not None:
         draw_comparison(curves, "auc", plot)
-        aside.print(f"plots drawn to {plot}", highlight=False)
+        stderr.print(f"plots drawn to {plot}", highlight=False)
 
 
 def _joint_by_processes(
-    problem: Problem, chosen: Sequence[Contender], curves: Sequence[Curve], seeds: Sequence[int]
-) -> list[Curve]:
+    problem: JointDataset, chosen: Sequence[Contender], curves: Sequence[LearningCurve], seeds: Sequence[int]
+) -> list[LearningCurve]:
     """Train every joint model in processes; figures and times are theirs."""
     joint: dict[str, tuple[EpochRecord, ...]] = {}
     for contender in chosen:
         runs = []
         for seed in seeds:
-            aside.print(f"joint {contender.name}, seed {seed}: server and two parties as processes", highlight=False)
+            stderr.print(f"joint {contender.name}, seed {seed}: server and two parties as processes", highlight=False)
             with tempfile.TemporaryDirectory(prefix="fdml-demo-") as folder:
                 address = f"127.0.0.1:{free_port()}"
                 runs.append(joint_by_processes(problem, contender, seed, Path(folder) / "run", address, _unheard))

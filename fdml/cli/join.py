@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, say, stoppable
-from fdml.run import join as parties
+from fdml.cli.output import echo, resumable, stderr
+from fdml.federation import join as parties
+from fdml.monitor.terminal import progress
 from fdml.settings import read_party, read_run
-from fdml.watch.terminal import epochs_shown
 
 
 def join(
@@ -26,11 +26,11 @@ def join(
     """
     settings = read_party(party)
     epochs = read_run(settings.run).training.epochs
-    with stoppable(f"fdml join {party}"), epochs_shown(aside, epochs, settings.party) as listener:
+    with resumable(f"fdml join {party}"), progress(stderr, epochs, settings.party) as listener:
         done = parties.join(
-            party, fresh=fresh, plain=plain, listener=listener, say=lambda line: aside.print(line, highlight=False)
+            party, fresh=fresh, plain=plain, listener=listener, say=lambda line: stderr.print(line, highlight=False)
         )
-    say(
+    echo(
         f"{settings.party}: trained {done.seconds:.1f} s, waited {done.waited:.1f} s for others in all; "
         f"model in {done.model_path} (hash {done.model_hash.hex()[:16]})"
     )

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import say
-from fdml.run.scaffold import scaffold
+from fdml.cli.output import echo
+from fdml.federation.scaffold import scaffold
 
 
 def new(
@@ -19,11 +19,11 @@ def new(
     """Write a run that works as it is: run.toml, a folder per party, keys and certificates, example data."""
     names = [name.strip() for name in parties.split(",") if name.strip()]
     scaffold(folder, names, server)
-    say(f"wrote {folder}: start the server and each party, every one in a terminal of its own:")
-    say(f"  fdml serve {folder / 'run.toml'}")
+    echo(f"wrote {folder}: start the server and each party, every one in a terminal of its own:")
+    echo(f"  fdml serve {folder / 'run.toml'}")
     for name in names:
-        say(f"  fdml join {folder / name / 'party.toml'}")
-    say(f"or all on this machine at once:\n  fdml simulate {folder / 'run.toml'}")
-    say(
+        echo(f"  fdml join {folder / name / 'party.toml'}")
+    echo(f"or all on this machine at once:\n  fdml simulate {folder / 'run.toml'}")
+    echo(
         f"{folder / 'authority'} can name new parties: keep it apart. Give each party its own folder and run.toml only."
     )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fdml.errors import SettingsError
-from fdml.watch.history import Curve, EpochRecord, Scheme
+from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
@@ -26,14 +26,14 @@ def _console(*, stderr: bool) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, width=_WIDE)
 
 
-shown = _console(stderr=False)
-aside = _console(stderr=True)
+stdout = _console(stderr=False)
+stderr = _console(stderr=True)
 """For progress and remarks, so that figures alone go to standard output."""
 
 
-def say(line: str) -> None:
+def echo(line: str) -> None:
     """A line of plain text, however long."""
-    shown.print(line, highlight=False, soft_wrap=True, markup=False)
+    stdout.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def figures(loss: float | None, metric: float | None) -> str:
@@ -44,17 +44,17 @@ def figures(loss: float | None, metric: float | None) -> str:
 
 
 @contextmanager
-def stoppable(command: str) -> Iterator[None]:
+def resumable(command: str) -> Iterator[None]:
     """Let Ctrl-C end a command that can go on later: one line says how."""
     try:
         yield
     except KeyboardInterrupt:
-        aside.print(f"fdml: stopped; `{command}` goes on from here", highlight=False, markup=False, soft_wrap=True)
+        stderr.print(f"fdml: stopped; `{command}` goes on from here", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
 
 
 def comparison_table(
-    curves: Sequence[Curve], metric: str, paper: Mapping[tuple[str, Scheme], EpochRecord] | None = None
+    curves: Sequence[LearningCurve], metric: str, paper: Mapping[tuple[str, Scheme], EpochRecord] | None = None
 ) -> Table:
     """Figures of the last epoch, the paper's beside them where given."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -84,7 +84,7 @@ def comparison_table(
     return table
 
 
-def comparison_json(curves: Sequence[Curve], metric: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def comparison_json(curves: Sequence[LearningCurve], metric: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The table as `rows`, and every epoch of each as `history`."""
     return {
         **facts,
@@ -117,4 +117,4 @@ def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
     """Write the figures, if a file was asked for."""
     if path is not None:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        aside.print(f"figures written to {path}", highlight=False)
+        stderr.print(f"figures written to {path}", highlight=False)

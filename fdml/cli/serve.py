@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, figures, say, stoppable, write_json
-from fdml.run import serve as runs
+from fdml.cli.output import check_writable, echo, figures, resumable, stderr, write_json
+from fdml.federation import serve as runs
 
 
 def serve(
@@ -29,16 +29,16 @@ def serve(
     After a crash the same command goes on where the server stopped.
     """
     check_writable(json)
-    with stoppable(f"fdml serve {run}"):
+    with resumable(f"fdml serve {run}"):
         served = runs.serve(
-            run, fresh=fresh, plain=plain, listen=listen, say=lambda line: aside.print(line, highlight=False)
+            run, fresh=fresh, plain=plain, listen=listen, say=lambda line: stderr.print(line, highlight=False)
         )
     host, board = served.host, served.board
     records = runs.history(host)
     for each in records[-1:]:
-        say(f"all parties have finished: {figures(each.test_loss, each.test_metric)}")
+        echo(f"all parties have finished: {figures(each.test_loss, each.test_metric)}")
     for party, (came, went) in served.traffic.items():
-        aside.print(f"{party}: {came / 1e6:.1f} MB came, {went / 1e6:.1f} MB went", highlight=False)
+        stderr.print(f"{party}: {came / 1e6:.1f} MB came, {went / 1e6:.1f} MB went", highlight=False)
     shared = None if board.shared is None else board.shared.train
     alignment = {"rows": board.rows, "shared_rows": shared, "train_rows": host.rows}
     write_json(json, {"alignment": alignment, "history": [asdict(each) for each in records]})

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import aside, check_writable, say, stoppable, write_json
-from fdml.run.processes import run_processes
+from fdml.cli.output import check_writable, echo, resumable, stderr, write_json
+from fdml.federation.processes import run_processes
 
 
 def simulate(
@@ -22,16 +22,16 @@ def simulate(
     After Ctrl-C or a crash the same command goes on where the run stopped.
     """
     check_writable(json)
-    with stoppable(f"fdml simulate {run}"):
-        found = run_processes(run, fresh=fresh, plain=plain, say=_pass_on)
-    say("epoch  seconds  train loss  test loss  test metric")
+    with resumable(f"fdml simulate {run}"):
+        found = run_processes(run, fresh=fresh, plain=plain, say=_forward)
+    echo("epoch  seconds  train loss  test loss  test metric")
     for row in found["history"]:
         told = [row[name] for name in ("train_loss", "test_loss", "test_metric")]
         cells = [f"{'private' if each is None else format(each, '.4f'):>10}" for each in told]
-        say(f"{row['epoch']:5d}  {row['seconds']:7.2f}  {'  '.join(cells)}")
+        echo(f"{row['epoch']:5d}  {row['seconds']:7.2f}  {'  '.join(cells)}")
     final = found["history"][-1] if found["history"] else {}
     write_json(json, {**found, "metrics": final})
 
 
-def _pass_on(line: str) -> None:
-    aside.print(line, highlight=False, markup=False, soft_wrap=True)
+def _forward(line: str) -> None:
+    stderr.print(line, highlight=False, markup=False, soft_wrap=True)

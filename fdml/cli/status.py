@@ -9,9 +9,9 @@ import typer
 from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 
-from fdml.cli.output import check_writable, figures, say, shown, write_json
-from fdml.exchange.wire_pb2 import PartyStatus
-from fdml.run import status as runs
+from fdml.cli.output import check_writable, echo, figures, stdout, write_json
+from fdml.federation import status as runs
+from fdml.protocol.wire_pb2 import PartyStatus
 
 
 def status(
@@ -36,14 +36,14 @@ def status(
             f"{party.bytes_out / 1e6:.1f} MB",
             str(party.incarnation),
         )
-    say(f"run {found.run}")
-    shown.print(table)
+    echo(f"run {found.run}")
+    stdout.print(table)
     if found.history:
         last = found.history[-1]
         told = (last.test_loss, last.test_metric) if last.HasField("test_loss") else (None, None)
-        say(f"epoch {last.epoch}: {figures(*told)}")
+        echo(f"epoch {last.epoch}: {figures(*told)}")
     if found.refused:
-        say("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
+        echo("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
     write_json(json, MessageToDict(found, preserving_proto_field_name=True))
 
 

@@ -35,7 +35,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         ) from None
 
 
-def let_go(*arrays: NDArray[Any]) -> None:
+def drop_pages(*arrays: NDArray[Any]) -> None:
     """Give back the memory that mapped arrays take by now; whoever reads them again maps it again."""
     for array in arrays:
         owner: Any = array

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from fdml.data.column_features import Entries, Feature
 from fdml.data.fitting import Fit, fit_for
-from fdml.data.kinds import Entries, Feature
 from fdml.data.rows import DenseRows, Rows, SparseRows
 from fdml.settings import DataSettings
 

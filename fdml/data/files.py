@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from fdml.data.fields import is_text
+from fdml.data.column_types import is_text
 from fdml.errors import DataError
 from fdml.settings import Format
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fdml.data.fields import Column
-from fdml.data.kinds import Feature, Hashed, Number, OneHot, coded, is_numeric, no_value, present_or_nan
+from fdml.data.column_features import Feature, Hashed, Number, OneHot, coded, is_numeric, no_value, present_or_nan
+from fdml.data.column_types import Column
 from fdml.settings import DataSettings
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fdml.data.column_roles import ColumnRoles
+from fdml.data.column_types import labels_of, weights_of
 from fdml.data.encoding import Encoder
-from fdml.data.fields import labels_of, weights_of
+from fdml.data.error_context import errors_about
 from fdml.data.files import FrameFile
-from fdml.data.frames import Roles
 from fdml.data.ids import Ids, normalised
-from fdml.data.naming import naming
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows
 from fdml.settings import IdSettings
 
@@ -24,7 +24,7 @@ class FrameSource:
     """A file whose columns are known, and whose features are encoded as training's are."""
 
     def __init__(
-        self, path: Path, file: FrameFile, count: int, roles: Roles, encoder: Encoder, spelling: IdSettings
+        self, path: Path, file: FrameFile, count: int, roles: ColumnRoles, encoder: Encoder, spelling: IdSettings
     ) -> None:
         self.count = count
         self.names = encoder.names
@@ -36,19 +36,19 @@ class FrameSource:
 
     def ids(self) -> Ids | None:
         """The ids, from a pass over their columns alone."""
-        with naming(self._path):
+        with errors_about(self._path):
             return normalised(self._columns(self._roles.ids), self._spelling) if self._roles.ids else None
 
     def labels(self) -> NDArray[np.generic] | None:
         """The labels, from a pass over their column alone."""
         name = self._roles.label
-        with naming(self._path):
+        with errors_about(self._path):
             return None if name is None else labels_of(name, self._columns((name,))[name])
 
     def weights(self) -> NDArray[np.float64] | None:
         """The weights, from a pass over their column alone."""
         name = self._roles.weight
-        with naming(self._path):
+        with errors_about(self._path):
             return None if name is None else weights_of(name, self._columns((name,))[name])
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
@@ -58,7 +58,7 @@ class FrameSource:
             return
         step = max(size // self._encoder.row_bytes, 1)
         first = 0
-        with naming(self._path):
+        with errors_about(self._path):
             for batch in self._file.batches(self._roles.features):
                 for start in range(0, len(batch), step):
                     yield self._encoder.encode(batch.slice(start, step), first + start)

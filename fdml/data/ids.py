@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fdml.data.fields import Column
-from fdml.data.spelling import LISTED, spelled
+from fdml.data.column_types import Column
+from fdml.data.id_normalisation import LISTED, normalise
 from fdml.errors import DataError
 from fdml.settings import IdSettings
 
@@ -51,7 +51,7 @@ class Ids:
 
 def normalised(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
     """Spell the ids of all rows; drop or refuse rows without one, and ids that stand more than once."""
-    texts = _joined([spelled(name, column, settings) for name, column in columns.items()])
+    texts = _joined([normalise(name, column, settings) for name, column in columns.items()])
     absent = pc.is_null(texts).to_numpy(zero_copy_only=False)
     present = np.flatnonzero(~absent)
     found = texts.drop_null()

@@ -17,8 +17,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fdml.data.fields import labels_of
-from fdml.data.filling import Features
+from fdml.data.column_types import labels_of
+from fdml.data.imputation import Features
 from fdml.data.matrices import Matrix
 from fdml.errors import DataError
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fdml.data.archives import let_go, read_arrays
-from fdml.data.fields import Column, labels_of, weights_of
-from fdml.data.filling import Features
-from fdml.data.naming import no_such
+from fdml.data.archives import drop_pages, read_arrays
+from fdml.data.column_types import Column, labels_of, weights_of
+from fdml.data.error_context import no_such
+from fdml.data.imputation import Features
 from fdml.data.rows import CHUNK_BYTES
 from fdml.errors import DataError
 
@@ -121,14 +121,14 @@ def _check_places(csr: _Csr) -> None:
         part = csr.indices[start : start + CHUNK_BYTES // 4]
         if part.min() < 0 or part.max() >= csr.shape[1]:
             raise ValueError(f"column indices must be from 0 to {csr.shape[1] - 1}")
-        let_go(part)
+        drop_pages(part)
 
 
 def _dense_pieces(features: NDArray[Any], size: int) -> Iterator[Features]:
     step = max(size // (4 * max(features.shape[1], 1)), 1)
     for start in range(0, len(features), step):
         yield _as_float32(features[start : start + step])
-        let_go(features)
+        drop_pages(features)
 
 
 def _sparse_pieces(csr: _Csr | sp.csr_array, size: int) -> Iterator[Features]:
@@ -140,7 +140,7 @@ def _sparse_pieces(csr: _Csr | sp.csr_array, size: int) -> Iterator[Features]:
         first, last = csr.indptr[start], csr.indptr[stop]
         values, indices = _as_float32(csr.data[first:last]), np.array(csr.indices[first:last])
         yield sp.csr_array((values, indices, csr.indptr[start : stop + 1] - first), shape=(stop - start, csr.shape[1]))
-        let_go(csr.data, csr.indices, csr.indptr)
+        drop_pages(csr.data, csr.indices, csr.indptr)
         start = stop
 
 

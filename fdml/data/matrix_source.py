@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.filling import fill
+from fdml.data.error_context import errors_about
 from fdml.data.ids import Ids, normalised
+from fdml.data.imputation import impute
 from fdml.data.matrices import Matrix
-from fdml.data.naming import naming
 from fdml.data.rows import CHUNK_BYTES, Rows, as_rows
 from fdml.settings import IdSettings
 
@@ -29,7 +29,7 @@ class MatrixSource:
 
     def ids(self) -> Ids | None:
         """The ids, if the file has them."""
-        with naming(self._path):
+        with errors_about(self._path):
             columns = self._matrix.id_columns
             return None if columns is None else normalised(columns, self._spelling)
 
@@ -44,7 +44,7 @@ class MatrixSource:
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
         """The features, about `size` bytes at a time."""
         first = 0
-        with naming(self._path):
+        with errors_about(self._path):
             for piece in self._matrix.pieces(size):
-                yield as_rows(fill(piece, self._fills, first))
+                yield as_rows(impute(piece, self._fills, first))
                 first += piece.shape[0]

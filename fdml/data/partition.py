@@ -13,7 +13,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from fdml.data.naming import no_such
+from fdml.data.error_context import no_such
 from fdml.data.rows import columns
 from fdml.data.table import Table
 from fdml.errors import DataError

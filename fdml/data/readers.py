@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from fdml.data.naming import naming
-from fdml.data.rows import stacked
+from fdml.data.error_context import errors_about
+from fdml.data.rows import vstack
 from fdml.data.sources import Source, open_sources
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError
@@ -24,12 +24,12 @@ def load(settings: DataSettings) -> PartyData:
 
 
 def _gathered(path: Path, source: Source) -> Table:
-    rows = stacked(list(source.chunks()))
+    rows = vstack(list(source.chunks()))
     table = Table(rows, source.names, labels=source.labels(), weights=source.weights())
     ids = source.ids()
     if ids is None:
         return table
-    with naming(path):
+    with errors_about(path):
         if not len(ids.rows):
             raise DataError("no row is left that has an id of its own; check data.id and data.ids")
     kept = table if len(ids.rows) == len(table) else table.take(ids.rows)

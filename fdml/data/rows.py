@@ -60,7 +60,7 @@ def _from_scipy(matrix: Any) -> SparseRows:
     )
 
 
-def lightened(rows: Rows) -> Rows:
+def drop_unit_values(rows: Rows) -> Rows:
     """The same rows; if they are sparse and all their values are 1, one 1 stands for all of them in memory.
 
     It is repeated by a step of 0 bytes, which the kernels know: they need not read it.
@@ -118,7 +118,7 @@ def span(rows: Rows, start: int, stop: int) -> Rows:
     return SparseRows(rows.indptr[start : stop + 1], rows.indices, rows.values, rows.width)
 
 
-def stacked(parts: Sequence[Rows]) -> Rows:
+def vstack(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts, which are of one kind and width, one part after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -140,7 +140,7 @@ def columns(rows: Rows, index: NDArray[np.int64]) -> Rows:
     return _from_scipy(to_scipy(rows)[:, index])
 
 
-def side_by_side(parts: list[Rows]) -> Rows:
+def hstack(parts: list[Rows]) -> Rows:
     """The features of all parts beside each other; sparse where any part is sparse."""
     if all(isinstance(part, DenseRows) for part in parts):
         return DenseRows(np.ascontiguousarray(np.hstack([part.values for part in parts])))

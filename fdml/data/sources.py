@@ -15,15 +15,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data import frames, libsvm
+from fdml.data import column_roles as frames
+from fdml.data import libsvm
 from fdml.data.encoding import fit
+from fdml.data.error_context import errors_about
 from fdml.data.files import CsvFile, open_frame
-from fdml.data.filling import fills_of
 from fdml.data.frame_source import FrameSource
 from fdml.data.ids import Ids
+from fdml.data.imputation import fit_imputation
 from fdml.data.matrices import Matrix, open_numpy
 from fdml.data.matrix_source import MatrixSource
-from fdml.data.naming import naming
 from fdml.data.rows import CHUNK_BYTES, Rows
 from fdml.errors import DataError
 from fdml.settings import DataSettings, Format
@@ -103,7 +104,7 @@ def _format(path: Path, settings: DataSettings) -> Format:
 
 def _open_frames(paths: list[Path], kind: Format, settings: DataSettings) -> list[Source]:
     text = [*settings.id, *settings.categorical, *settings.hashed]
-    with naming(paths[0]):
+    with errors_about(paths[0]):
         file = open_frame(paths[0], kind, text)
         roles = frames.roles_of(file.names, settings)
         _refuse_nothing(bool(roles.features), roles.label is not None)
@@ -113,7 +114,7 @@ def _open_frames(paths: list[Path], kind: Format, settings: DataSettings) -> lis
     if isinstance(file, CsvFile):
         text += file.text_columns
     for path in paths[1:]:
-        with naming(path):
+        with errors_about(path):
             file = open_frame(path, kind, text)
             frames.check_columns(file.names, roles)
             count = _some(file.settle(roles.named))
@@ -125,13 +126,13 @@ def _open_matrices(paths: list[Path], kind: Format, settings: DataSettings) -> l
     _refuse_column_settings(kind, settings)
     found = _scanned(paths) if kind == "libsvm" else []
     for path in paths if kind == "numpy" else ():
-        with naming(path):
+        with errors_about(path):
             found.append(open_numpy(path))
-    with naming(paths[0]):
-        fills = fills_of(found[0].pieces(CHUNK_BYTES), found[0].width, settings.missing)
+    with errors_about(paths[0]):
+        fills = fit_imputation(found[0].pieces(CHUNK_BYTES), found[0].width, settings.missing)
     sources: list[Source] = []
     for path, matrix in zip(paths, found, strict=True):
-        with naming(path):
+        with errors_about(path):
             _same_width(matrix.width, found[0].width)
             _some(matrix.count)
             _refuse_nothing(matrix.width > 0, matrix.labels is not None)
@@ -142,7 +143,7 @@ def _open_matrices(paths: list[Path], kind: Format, settings: DataSettings) -> l
 def _scanned(paths: list[Path]) -> list[Matrix]:
     scans = []
     for path in paths:
-        with naming(path):
+        with errors_about(path):
             scans.append(libsvm.scan(path, CHUNK_BYTES // 2))
     return libsvm.matrices_of(scans)
 

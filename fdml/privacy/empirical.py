@@ -33,7 +33,7 @@ def lower_bound(
 
     `draw(value, count)` gives so many outputs for an input, each with noise of
     its own. The attacker is told +clip from -clip by a threshold: from one half
-    of the outputs it is chosen, by the other it is judged. The bound cannot pass
+    of the outputs it is chosen, by the other it is evaluated. The bound cannot pass
     about log(draws / 9), however little is hidden.
     """
     _check(delta, draws, confidence)

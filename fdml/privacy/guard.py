@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.exchange.fixed_point import Codes, decode, encode
-from fdml.exchange.messages import Gradient, Push, Release, Total, Trial, Verdict
 from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.privacy.masks import Masks, Purpose
+from fdml.privacy.perturb import Perturbation, Predictions
 from fdml.privacy.releases import ReleaseStore
-from fdml.privacy.shield import Predictions, Shield
+from fdml.protocol.fixed_point import Codes, decode, encode
+from fdml.protocol.messages import Gradient, HeldOutPredictions, HeldOutTotal, Push, Release, Total
 
 HELD_OUT = "held-out"
 """The group of rows that only trials release."""
@@ -32,10 +32,10 @@ class Guard:
 
     def __init__(
         self,
-        shield: Shield,
+        shield: Perturbation,
         ledger: Ledger,
         *,
-        held_out: Shield | None = None,
+        held_out: Perturbation | None = None,
         masks: Masks | None = None,
         blind: bool = False,
         store: ReleaseStore | None = None,
@@ -57,23 +57,23 @@ class Guard:
         if known is not None:
             return Push(step, known), self._own("push", step, known).reshape(predictions.shape)
         before = self.ledger.state() if self._store is not None else {}
-        self.ledger.charge(group_of(block))
+        self.ledger.count_release(group_of(block))
         codes = self._shield.protect(predictions, "push", step)
         message = Push(step, self._sealed("push", step, codes, self._shield.mechanism.variance))
         if self._store is not None:
             self._store.add(message, before)
         return message, codes
 
-    def trial(self, epoch: int, predictions: Predictions) -> Trial:
+    def trial(self, epoch: int, predictions: Predictions) -> HeldOutPredictions:
         """The predictions of the held-out rows as they may leave."""
         known = None if self._store is None else self._store.find(("trial", epoch))
         if known is not None:
-            return Trial(epoch, known)
+            return HeldOutPredictions(epoch, known)
         before = self.ledger.state() if self._store is not None else {}
         if self._held_out is self._shield:
-            self.ledger.charge(HELD_OUT)
+            self.ledger.count_release(HELD_OUT)
         codes = self._held_out.protect(predictions, "trial", epoch)
-        message = Trial(epoch, self._sealed("trial", epoch, codes, self._held_out.mechanism.variance))
+        message = HeldOutPredictions(epoch, self._sealed("trial", epoch, codes, self._held_out.mechanism.variance))
         if self._store is not None:
             self._store.add(message, before)
         return message
@@ -82,23 +82,23 @@ class Guard:
         """Gradients for the other parties, under a mask whatever the server is: they disclose labels."""
         if self._masks is None:
             raise MessageRefused("private labels need the masks of a run of processes", Refusal.MISMATCH)
-        codes = self._masks.put_on("gradient", step, encode(values))
-        return Gradient(step, Release(codes, self._masks.stamp))
+        codes = self._masks.add("gradient", step, encode(values))
+        return Gradient(step, Release(codes, self._masks.mask_id))
 
     def open_total(self, total: Total) -> Codes:
         """The sum without masks."""
-        return self._opened("push", total.values, total.made_at, total.stamps)
+        return self._opened("push", total.values, total.pushed_at, total.mask_ids)
 
-    def open_verdict(self, verdict: Verdict) -> Codes:
+    def open_held_out(self, verdict: HeldOutTotal) -> Codes:
         """The sum without masks."""
-        return self._opened("trial", verdict.values, [verdict.epoch] * len(verdict.stamps), verdict.stamps)
+        return self._opened("trial", verdict.values, [verdict.epoch] * len(verdict.mask_ids), verdict.mask_ids)
 
     def open_gradient(self, gradient: Gradient, label_party: str) -> NDArray[np.float64]:
         """The label party's gradients."""
         if self._masks is None:
             raise MessageRefused("private labels need the masks of a run of processes", Refusal.MISMATCH)
         release = gradient.release
-        codes = self._masks.take_off_one("gradient", label_party, gradient.step, release.stamp, release.values)
+        codes = self._masks.remove_one("gradient", label_party, gradient.step, release.mask_id, release.values)
         return decode(codes)
 
     def forget(self, step: int) -> None:
@@ -120,31 +120,31 @@ class Guard:
             self.ledger.restore(counts)
         for message in [] if self._store is None else self._store.uncounted:
             if isinstance(message, Push):
-                self.ledger.charge(group_of(block_of(message.step)))
+                self.ledger.count_release(group_of(block_of(message.step)))
             elif self._held_out is self._shield:
-                self.ledger.charge(HELD_OUT)
+                self.ledger.count_release(HELD_OUT)
 
     def _sealed(self, purpose: Purpose, number: int, codes: Codes, variance: float) -> Release:
         if not self._blind or self._masks is None:
             return Release(codes, 0, variance)
-        return Release(self._masks.put_on(purpose, number, codes), self._masks.stamp, variance)
+        return Release(self._masks.add(purpose, number, codes), self._masks.mask_id, variance)
 
     def _own(self, purpose: Purpose, number: int, release: Release) -> Codes:
-        if self._masks is None or not release.stamp:
+        if self._masks is None or not release.mask_id:
             return release.values
-        return self._masks.take_off_own(purpose, number, release.stamp, release.values)
+        return self._masks.remove_own(purpose, number, release.mask_id, release.values)
 
-    def _opened(self, purpose: Purpose, values: Codes, numbers: Any, stamps: tuple[int, ...]) -> Codes:
+    def _opened(self, purpose: Purpose, values: Codes, numbers: Any, mask_ids: tuple[int, ...]) -> Codes:
         if not self._blind:
             return values
         if self._masks is None:
             raise MessageRefused("a blind server needs the masks of a run of processes", Refusal.MISMATCH)
-        return self._masks.take_off(purpose, numbers, stamps, values)
+        return self._masks.remove(purpose, numbers, mask_ids, values)
 
 
-def open_guard() -> Guard:
+def no_protection() -> Guard:
     """A guard that protects nothing: predictions leave as they are, if they are numbers in range."""
-    return Guard(Shield(NO_NOISE), Ledger(NO_NOISE, None, 1e-5, None))
+    return Guard(Perturbation(NO_NOISE), Ledger(NO_NOISE, None, 1e-5, None))
 
 
 def group_of(block: int) -> str:

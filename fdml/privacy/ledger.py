@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, get_args
 
-from fdml.errors import PrivacyBudgetSpent, SettingsError, StateDamaged
+from fdml.errors import PrivacyBudgetSpent, SettingsError, StateCorrupt
 from fdml.privacy.epsilon import check_delta, gaussian_epsilon
 from fdml.settings import Noise
 
@@ -75,7 +75,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True)
-class GradientNoise:
+class GradientMechanism:
     """Gaussian noise on the sum of a batch's gradients, each clipped to an L2 length of `clip` first."""
 
     clip: float
@@ -112,7 +112,7 @@ class Ledger:
     """
 
     def __init__(
-        self, mechanism: Mechanism, gradients: GradientNoise | None, delta: float, budget: float | None
+        self, mechanism: Mechanism, gradients: GradientMechanism | None, delta: float, budget: float | None
     ) -> None:
         check_delta(delta)
         if budget is not None:
@@ -129,17 +129,17 @@ class Ledger:
         """What the epsilon of this ledger protects."""
         return DIRECT if self.gradients is None else RECORD_LEVEL
 
-    def charge(self, group: str, releases: int = 1) -> None:
+    def count_release(self, group: str, releases: int = 1) -> None:
         """Count releases of the group's rows, or raise and count nothing."""
         self._check_budget(group, releases, 0)
         self._releases[group] += releases
 
-    def use(self, group: str, times: int = 1) -> None:
+    def count_use(self, group: str, times: int = 1) -> None:
         """Count uses of the group's rows in gradient steps, or raise and count nothing."""
         self._check_budget(group, 0, times)
         self._uses[group] += times
 
-    def can_charge(self, group: str, releases: int = 1) -> bool:
+    def can_release(self, group: str, releases: int = 1) -> bool:
         """Whether so many more releases stay within the budget."""
         _check_count("releases", releases)
         return not self._overspends(self._after(group, releases, 0))
@@ -204,7 +204,7 @@ class Ledger:
         more = _spelled(releases, "release") if releases else _spelled(uses, "use") + " in training"
         raise PrivacyBudgetSpent(
             f"{more} of {group} would spend epsilon {_apart(after, self.budget)} at delta {self.delta:g}; "
-            f"stop here, or agree on more noise or fewer exchanges: `fdml plan` shows how much"
+            f"stop here, or agree on more noise or fewer exchanges: `fdml budget` shows how much"
         )
 
 
@@ -225,7 +225,7 @@ def _apart(after: float, budget: float) -> str:
 def _counts(state: Mapping[str, Any], name: str) -> Counter[str]:
     counts = state.get(name)
     if not isinstance(counts, Mapping) or not all(map(_is_count, counts, counts.values())):
-        raise StateDamaged(
+        raise StateCorrupt(
             f"the ledger says {counts!r} of {name}, which are no counts: what was spent is unknown; bring back "
             f"the file, or take the whole budget as spent"
         )

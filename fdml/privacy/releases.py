@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fdml.data.disk import Disk
-from fdml.data.journal import Journal
-from fdml.errors import StateDamaged
-from fdml.exchange.messages import Push, Release, Trial
-from fdml.exchange.wire import decode_from_party, encode_from_party
+from fdml.errors import StateCorrupt
+from fdml.protocol.messages import HeldOutPredictions, Push, Release
+from fdml.protocol.wire import decode_from_party, encode_from_party
+from fdml.storage.disk import Disk
+from fdml.storage.journal import Journal
 
 _NAME = "releases"
 Name = tuple[str, int]
@@ -25,7 +25,7 @@ class ReleaseStore:
         self._counts: dict[str, Any] | None = None
         """The ledger's state with the first `_counted` releases of those that are kept; None at the start."""
         self._counted = 0
-        self._known: dict[Name, Push | Trial] = {}
+        self._known: dict[Name, Push | HeldOutPredictions] = {}
         for number, record in enumerate(self._journal.replay()):
             if number == 0:
                 first = json.loads(record)
@@ -39,7 +39,7 @@ class ReleaseStore:
         return self._counts
 
     @property
-    def uncounted(self) -> list[Push | Trial]:
+    def uncounted(self) -> list[Push | HeldOutPredictions]:
         """What was released since, in order."""
         return list(self._known.values())[self._counted :]
 
@@ -48,7 +48,7 @@ class ReleaseStore:
         known = self._known.get(name)
         return None if known is None else known.release
 
-    def add(self, message: Push | Trial, before: Mapping[str, Any]) -> None:
+    def add(self, message: Push | HeldOutPredictions, before: Mapping[str, Any]) -> None:
         """Keep a release; `before` is the ledger's state without it."""
         if self._counts is None:
             self._counts = dict(before)
@@ -74,11 +74,11 @@ class ReleaseStore:
         disk.remove(_NAME)
 
     def _remember(self, message: object) -> None:
-        if not isinstance(message, Push | Trial):
-            raise StateDamaged(f"the stored releases hold a {type(message).__name__}; start over with --fresh")
+        if not isinstance(message, Push | HeldOutPredictions):
+            raise StateCorrupt(f"the stored releases hold a {type(message).__name__}; start over with --fresh")
         self._known[name_of(message)] = message
 
 
-def name_of(message: Push | Trial) -> Name:
+def name_of(message: Push | HeldOutPredictions) -> Name:
     """What a release is found by."""
     return ("push", message.step) if isinstance(message, Push) else ("trial", message.epoch)

@@ -18,7 +18,7 @@ class Clocks:
         return min(self.pushed)
 
     @property
-    def settled(self) -> int:
+    def served_to_all(self) -> int:
         """The last step that every party has been served: nobody will ask for it again."""
         return min(self.served)
 
@@ -27,7 +27,7 @@ class Clocks:
         step = self.served[party] + 1
         return step <= self.pushed[party] and step - self.slowest <= self._staleness
 
-    def holding_up(self, party: int) -> list[int]:
+    def blockers(self, party: int) -> list[int]:
         """Whose push the party's next total waits for; itself if it has not pushed that step."""
         step = self.served[party] + 1
         if step > self.pushed[party]:

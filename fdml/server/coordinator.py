@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.schedule import Schedule, Visit
 from fdml.errors import MessageRefused, Refusal
-from fdml.exchange.fixed_point import WIDE, Codes, Grid, decode
-from fdml.exchange.messages import Gradient, Kept, Push, Release, Reply, Stop, Stopped, Total
+from fdml.protocol.fixed_point import INT64, Codes, FixedPoint, decode
+from fdml.protocol.messages import Checkpointed, Gradient, Push, Release, Reply, Stop, Stopped, Total
+from fdml.protocol.schedule import Schedule, Visit
 from fdml.server.clocks import Clocks
-from fdml.server.matrix import Part, PredictionMatrix
-from fdml.server.stored import answer_arrays, answer_of, digest_array, digest_of, release_arrays, release_of
+from fdml.server.matrix import Contribution, PredictionMatrix
+from fdml.server.snapshot_arrays import answer_arrays, answer_of, digest_array, digest_of, release_arrays, release_of
 
 _DIGEST_BYTES = 16
 
@@ -32,7 +32,7 @@ class Coordinator:
     A total stays as it was first made until its party has kept its state after
     that step, so a party that starts again is served the same totals again.
 
-    Where labels are private (`lead` is the label party) only that party is served
+    Where labels are private (`gradient_party` is the label party) only that party is served
     totals; the others are served the gradients that it makes of them.
     """
 
@@ -44,15 +44,15 @@ class Coordinator:
         staleness: int,
         *,
         blind: bool = False,
-        lead: str | None = None,
-        grid: Grid = WIDE,
+        gradient_party: str | None = None,
+        grid: FixedPoint = INT64,
     ) -> None:
         self._parties = tuple(parties)
         self.schedule = schedule
         self._outputs = outputs
         self._blind = blind
         self._grid = grid
-        self._lead = None if lead is None else self._parties.index(lead)
+        self._lead = None if gradient_party is None else self._parties.index(gradient_party)
         self._gradients: dict[int, Gradient] = {}
         """Those that not all parties have been served."""
         self.taught = -1
@@ -61,7 +61,7 @@ class Coordinator:
         """By party: the step from which on it pushes nothing."""
         self._clocks = Clocks(len(parties), staleness)
         self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, outputs, grid)
-        self._recent: list[dict[int, Release]] = [{} for _ in parties]
+        self._newer_than_matrix: list[dict[int, Release]] = [{} for _ in parties]
         """Pushes that may not be written to the matrix yet, as some party is still to be served that step."""
         self._answers: list[dict[int, Total | Gradient]] = [{} for _ in parties]
         """What a party was served and has not kept its state after."""
@@ -69,17 +69,17 @@ class Coordinator:
         """Stamp and digest of the pushes a party might repeat."""
         self._gradient_digests: dict[int, tuple[int, bytes]] = {}
 
-    def handle(self, sender: str, message: Push | Gradient | Stop | Kept) -> list[Reply]:
+    def handle(self, sender: str, message: Push | Gradient | Stop | Checkpointed) -> list[Reply]:
         """Take in one message; returns what may be sent now. A refused message changes nothing."""
         party = self._number(sender)
         match message:
             case Push(step, release):
                 return self._push(sender, party, step, release)
             case Gradient():
-                return self._teach(sender, party, message)
+                return self._take_gradient(sender, party, message)
             case Stop(step):
                 return self._stop(sender, party, step)
-            case Kept(step):
+            case Checkpointed(step):
                 self._keep(sender, party, step)
                 return []
 
@@ -102,17 +102,17 @@ class Coordinator:
             _check_repeated(sender, "pushed", step, release, self._digests[party].get(step))
             return []
         release = self._checked(sender, party, step, release)
-        self._recent[party][step] = release
-        self._digests[party][step] = release.stamp, _digest(release.values)
+        self._newer_than_matrix[party][step] = release
+        self._digests[party][step] = release.mask_id, _digest(release.values)
         self._clocks.pushed[party] = step
         return self._answer()
 
     def _answer(self) -> list[Reply]:
         replies = self._serve()
-        self._settle()
+        self._move_to_matrix()
         return replies
 
-    def _teach(self, sender: str, party: int, message: Gradient) -> list[Reply]:
+    def _take_gradient(self, sender: str, party: int, message: Gradient) -> list[Reply]:
         step = message.step
         if party != self._lead:
             raise MessageRefused(
@@ -129,13 +129,13 @@ class Coordinator:
                 f"served {self._clocks.served[party]}",
                 Refusal.GAP,
             )
-        values = self._shaped(sender, step, message.release.values, WIDE)
-        if not message.release.stamp:
+        values = self._shaped(sender, step, message.release.values, INT64)
+        if not message.release.mask_id:
             raise MessageRefused(
                 f"party {sender!r} sent a gradient without a mask; install the same fdml", Refusal.MISMATCH
             )
-        self._gradients[step] = Gradient(step, Release(values, message.release.stamp))
-        self._gradient_digests[step] = message.release.stamp, _digest(values)
+        self._gradients[step] = Gradient(step, Release(values, message.release.mask_id))
+        self._gradient_digests[step] = message.release.mask_id, _digest(values)
         self.taught = step
         return self._answer()
 
@@ -171,10 +171,10 @@ class Coordinator:
     def waits_for(self, party: str) -> list[str]:
         """The names of the parties whose push or gradient this party's next answer waits for."""
         number = self._number(party)
-        holding = self._clocks.holding_up(number)
+        holding = self._clocks.blockers(number)
         if not holding and self._lead is not None and self._clocks.served[number] == self.taught:
             ahead = self._clocks.served[self._lead] > self.taught
-            holding = [self._lead] if ahead else self._clocks.holding_up(self._lead) or [self._lead]
+            holding = [self._lead] if ahead else self._clocks.blockers(self._lead) or [self._lead]
         return [self._parties[other] for other in holding]
 
     @property
@@ -191,16 +191,16 @@ class Coordinator:
             **self._matrix.state(),
         }
         for party in range(len(self._parties)):
-            for step, release in self._recent[party].items():
+            for step, release in self._newer_than_matrix[party].items():
                 arrays |= release_arrays(f"recent/{party}/{step}", release)
             for step, answer in self._answers[party].items():
                 arrays |= answer_arrays(f"{party}/{step}", answer)
-            for step, (stamp, digest) in self._digests[party].items():
-                arrays[f"digest/{party}/{step}"] = digest_array(stamp, digest)
+            for step, (mask_id, digest) in self._digests[party].items():
+                arrays[f"digest/{party}/{step}"] = digest_array(mask_id, digest)
         for step, gradient in self._gradients.items():
             arrays |= release_arrays(f"gradient/{step}", gradient.release)
-        for step, (stamp, digest) in self._gradient_digests.items():
-            arrays[f"gradient_digest/{step}"] = digest_array(stamp, digest)
+        for step, (mask_id, digest) in self._gradient_digests.items():
+            arrays[f"gradient_digest/{step}"] = digest_array(mask_id, digest)
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -212,7 +212,7 @@ class Coordinator:
         for key, array in arrays.items():
             match key.split("/"):
                 case "recent", party, step:
-                    self._recent[int(party)][int(step)] = release_of(arrays, key)
+                    self._newer_than_matrix[int(party)][int(step)] = release_of(arrays, key)
                 case "digest", party, step:
                     self._digests[int(party)][int(step)] = digest_of(array)
                 case "total" | "taught", party, step:
@@ -241,9 +241,9 @@ class Coordinator:
         if not self._blind:
             most = self._grid.largest_code(len(self._parties))
             check_range(f"party {sender!r} pushed for step {step}", release.values, most)
-        return Release(values, release.stamp, release.variance)
+        return Release(values, release.mask_id, release.variance)
 
-    def _shaped(self, sender: str, step: int, values: Codes, grid: Grid) -> Codes:
+    def _shaped(self, sender: str, step: int, values: Codes, grid: FixedPoint) -> Codes:
         shape = (self.schedule.visit(step).size, self._outputs)
         if values.dtype != grid.dtype or values.shape not in (shape, (shape[0] * shape[1],)):
             raise MessageRefused(
@@ -292,34 +292,34 @@ class Coordinator:
         return Total(
             step,
             values,
-            tuple(part.made_at for part in parts),
-            tuple(part.release.stamp for part in parts) if self._blind else (),
+            tuple(part.pushed_at for part in parts),
+            tuple(part.release.mask_id for part in parts) if self._blind else (),
             sum(part.release.variance for part in parts),
         )
 
-    def _part(self, party: int, step: int, visit: Visit) -> Part:
-        recent = self._recent[party]
+    def _part(self, party: int, step: int, visit: Visit) -> Contribution:
+        recent = self._newer_than_matrix[party]
         if step in recent:
-            return Part(step, recent[step])
+            return Contribution(step, recent[step])
         same_block = [at for at in recent if at <= step and self.schedule.visit(at).block == visit.block]
         if same_block:
-            return Part(max(same_block), recent[max(same_block)])
+            return Contribution(max(same_block), recent[max(same_block)])
         return self._matrix.read(party, visit)
 
-    def _settle(self) -> None:
-        settled = self._clocks.settled
-        for party, recent in enumerate(self._recent):
-            while recent and (step := next(iter(recent))) <= settled:  # they came in the order of their steps
+    def _move_to_matrix(self) -> None:
+        served_to_all = self._clocks.served_to_all
+        for party, recent in enumerate(self._newer_than_matrix):
+            while recent and (step := next(iter(recent))) <= served_to_all:  # they came in the order of their steps
                 self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))
-        for step in [at for at in self._gradients if at <= settled]:
+        for step in [at for at in self._gradients if at <= served_to_all]:
             del self._gradients[step]
 
 
 def _check_repeated(sender: str, did: str, step: int, release: Release, known: tuple[int, bytes] | None) -> None:
     """What comes again must be the same; under other masks nobody can tell, and what came first stays."""
-    if known is not None and release.stamp != known[0] and known[0]:
+    if known is not None and release.mask_id != known[0] and known[0]:
         return
-    if known != (release.stamp, _digest(release.values)):
+    if known != (release.mask_id, _digest(release.values)):
         raise MessageRefused(
             f"party {sender!r} {did} step {step} again with other values; a release is never changed",
             Refusal.CONFLICT,
@@ -328,8 +328,8 @@ def _check_repeated(sender: str, did: str, step: int, release: Release, known: t
 
 def check_masked(what: str, release: Release, *, blind: bool) -> None:
     """Refuse predictions that are masked where they should not be, or the other way; `what` begins the sentence."""
-    if blind != bool(release.stamp):
-        has = "masked" if release.stamp else "plain"
+    if blind != bool(release.mask_id):
+        has = "masked" if release.mask_id else "plain"
         raise MessageRefused(
             f"{what} {has} values; the run's server is {'blind' if blind else 'plain'}: all need the same run.toml",
             Refusal.MISMATCH,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.exchange.notices import (
-    Blinded,
+from fdml.protocol.alignment_messages import (
+    BlindedIds,
     Keys,
-    Places,
     RowCounts,
+    SharedRowIndex,
     Tokens,
     ascending,
     position_digest,
@@ -37,7 +37,7 @@ def shared_keys(sets: Sequence[Keys]) -> tuple[list[NDArray[np.int64]], Keys]:
     return places, everything[order[first]]
 
 
-def find_places(sets: Sequence[Tokens | Blinded]) -> list[Places]:
+def match_rows(sets: Sequence[Tokens | BlindedIds]) -> list[SharedRowIndex]:
     """What each party is told. All have test sets or none has; all are matched by position or none is."""
     counted = [each.by_position for each in sets if isinstance(each, Tokens) and each.by_position is not None]
     if counted:
@@ -47,12 +47,14 @@ def find_places(sets: Sequence[Tokens | Blinded]) -> list[Places]:
     tests = [each.test for each in sets if each.test is not None]
     if not tests:
         digest, none = shared_digest(keys, None), np.zeros(0, np.int64)
-        return [Places(places, none, digest, counts) for places in train]
+        return [SharedRowIndex(places, none, digest, counts) for places in train]
     test, test_keys = shared_keys(tests)
     digest = shared_digest(keys, test_keys)
-    return [Places(places, held_out, digest, counts) for places, held_out in zip(train, test, strict=True)]
+    return [SharedRowIndex(places, held_out, digest, counts) for places, held_out in zip(train, test, strict=True)]
 
 
-def _in_position(rows: RowCounts, parties: int) -> Places:
+def _in_position(rows: RowCounts, parties: int) -> SharedRowIndex:
     held_out = np.arange(rows.test or 0, dtype=np.int64)
-    return Places(np.arange(rows.train, dtype=np.int64), held_out, position_digest(rows), (rows.train,) * parties)
+    return SharedRowIndex(
+        np.arange(rows.train, dtype=np.int64), held_out, position_digest(rows), (rows.train,) * parties
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fdml.exchange.messages import Hello
+from fdml.protocol.messages import Hello
 from fdml.settings import TrainingSettings
 
 CEILING = 512 * 2**20

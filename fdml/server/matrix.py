@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.schedule import Visit
-from fdml.exchange.fixed_point import WIDE, Codes, Grid
-from fdml.exchange.messages import Release
+from fdml.protocol.fixed_point import INT64, Codes, FixedPoint
+from fdml.protocol.messages import Release
+from fdml.protocol.schedule import Visit
 
 
-class Part(NamedTuple):
+class Contribution(NamedTuple):
     """One party's part of a total, and the step for which it was pushed; -1 if none was."""
 
-    made_at: int
+    pushed_at: int
     release: Release
 
 
@@ -27,7 +27,7 @@ class PredictionMatrix:
     spoken yet adds nothing to the total.
     """
 
-    def __init__(self, parties: int, blocks: int, rows: int, outputs: int, grid: Grid = WIDE) -> None:
+    def __init__(self, parties: int, blocks: int, rows: int, outputs: int, grid: FixedPoint = INT64) -> None:
         self._values: Codes = np.zeros((parties, rows, outputs), grid.dtype)
         self._made_at = np.full((parties, blocks), -1, np.int64)
         self._stamps = np.zeros((parties, blocks), np.uint64)
@@ -37,15 +37,15 @@ class PredictionMatrix:
         """Set one party's block to what it pushed for a step."""
         self._values[column, visit.start : visit.stop] = release.values
         self._made_at[column, visit.block] = step
-        self._stamps[column, visit.block] = release.stamp
+        self._stamps[column, visit.block] = release.mask_id
         self._variances[column, visit.block] = release.variance
 
-    def read(self, column: int, visit: Visit) -> Part:
+    def read(self, column: int, visit: Visit) -> Contribution:
         """What a party last pushed for a block."""
         place = column, visit.block
         values = self._values[column, visit.start : visit.stop]
         release = Release(values, int(self._stamps[place]), float(self._variances[place]))
-        return Part(int(self._made_at[place]), release)
+        return Contribution(int(self._made_at[place]), release)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """As arrays."""

@@ -9,7 +9,7 @@ from nacl.bindings import (
 )
 
 from fdml.align.ecdh import _inverses, blind, points_of
-from fdml.align.keys import GroupKey
+from fdml.align.group_key import GroupKey
 from fdml.align.tokens import hash_ids
 from fdml.errors import AlignmentError
 

@@ -6,16 +6,16 @@ from random import Random
 import numpy as np
 import pytest
 
-from fdml.align.secrets import Secrets
-from fdml.bench.world import Crashed, VirtualDisk
-from fdml.data.split import shuffled_rows, split_rows
-from fdml.errors import DataError, MessageRefused, Refusal, WaitedTooLong
-from fdml.exchange.notice_wire import decode_notice
-from fdml.exchange.notices import Blinded
-from fdml.server.board import Board
-from tests.align.boards import Hall, Stopped, all_together, take_part
-from tests.align.test_session import MODES, PARTIES, SHARED, TEXTS, ids_of, named, run_of
-from tests.data.memory_disk import MemoryDisk, PowerCut
+from fdml.align.party_secrets import Secrets
+from fdml.align.split import shuffled_rows, split_rows
+from fdml.errors import DataError, MessageRefused, PeerTimeout, Refusal
+from fdml.protocol.alignment_messages import BlindedIds
+from fdml.protocol.alignment_wire import decode_alignment
+from fdml.server.bulletin import BulletinStore
+from simulator.world import Crashed, VirtualDisk
+from tests.align.bulletins import Hall, Stopped, all_together, take_part
+from tests.align.test_matching import MODES, PARTIES, SHARED, TEXTS, ids_of, named, run_of
+from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 
 def posts_of(run, ids):
@@ -51,8 +51,8 @@ def test_equal_ids_look_different_until_all_parties_have_blinded_them():
     for posted in posts.values():
         for kind, to, _, raw in posted:
             if kind == "blinded":
-                notice = decode_notice(raw)
-                assert isinstance(notice, Blinded)
+                notice = decode_alignment(raw)
+                assert isinstance(notice, BlindedIds)
                 seen["on the way" if to else "at the server"] += [row.tobytes() for row in notice.train]
     assert len(set(seen["on the way"])) == len(seen["on the way"])
     everyone = set().union(*TEXTS.values())
@@ -64,7 +64,7 @@ def test_two_alignments_of_the_same_ids_have_nothing_in_common():
     run = run_of("tokens")
     first, second = (posts_of(run, ids_of(TEXTS)) for _ in range(2))
     tokens = [
-        {row.tobytes() for kind, _, _, raw in posts["bank"] if kind == "tokens" for row in decode_notice(raw).train}
+        {row.tobytes() for kind, _, _, raw in posts["bank"] if kind == "tokens" for row in decode_alignment(raw).train}
         for posts in (first, second)
     ]
     assert not tokens[0] & tokens[1]
@@ -81,8 +81,8 @@ def test_the_server_may_be_cut_off_at_any_write_of_an_alignment(mode):
     whole = Hall(run)
     expected = digests(all_together(run, ids, whole, disks=disks))
     for writes in range(whole.disk.writes):
-        hall = Hall(run, MemoryDisk(writes_left=writes), patience=0.05)
-        with pytest.raises((PowerCut, WaitedTooLong)):
+        hall = Hall(run, MemoryDisk(writes_left=writes), peer_timeout_seconds=0.05)
+        with pytest.raises((PowerCut, PeerTimeout)):
             all_together(run, ids, hall, disks=disks)
         again = Hall(run, hall.disk.copy())
         assert digests(all_together(run, ids, again, disks=disks)) == expected
@@ -100,9 +100,9 @@ def test_parties_and_server_that_die_at_random_end_with_the_plain_join(mode, see
         server.arm(random.randrange(6))
         for disk in disks.values():
             disk.arm(random.randrange(2))
-        hall = Hall(run, server, patience=0.02)
+        hall = Hall(run, server, peer_timeout_seconds=0.02)
         for party in random.sample(PARTIES, 3):
-            with suppress(Crashed, WaitedTooLong, Stopped):
+            with suppress(Crashed, PeerTimeout, Stopped):
                 take_part(hall.line(party, random.randrange(8)), run, party, ids[party], disks[party])
         server.disarm()
         for disk in disks.values():
@@ -117,9 +117,9 @@ def test_a_restarted_server_gives_out_what_it_had_found_without_the_parties():
     run = run_of("ecdh")
     hall, disks = Hall(run), {party: MemoryDisk() for party in PARTIES}
     expected = all_together(run, ids_of(TEXTS), hall, disks=disks)
-    again = Board.open(run.parties, run.align, hall.disk.copy())
+    again = BulletinStore.open(run.parties, run.align, hall.disk.copy())
     for party, (each, _) in expected.items():
-        assert decode_notice(again.fetch(party, "places", "")).digest == each.digest
+        assert decode_alignment(again.fetch(party, "places", "")).digest == each.digest
     assert again.rows == expected["bank"][0].counts
     assert again.shared.train == len(SHARED)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.align.keys import GroupKey
-from fdml.align.tokens import hash_ids, id_tokens, in_order
+from fdml.align.group_key import GroupKey
+from fdml.align.tokens import hash_ids, id_tokens, sort_keys
 from fdml.errors import AlignmentError, DataError
 
 KEY = GroupKey(bytes(range(32)))
@@ -52,18 +52,18 @@ def test_a_missing_id_is_refused():
 @given(st.lists(st.binary(min_size=16, max_size=16), max_size=20, unique=True))
 def test_keys_are_put_in_ascending_order_and_know_their_rows(values):
     keys = np.frombuffer(b"".join(values), np.uint8).reshape(-1, 16)
-    ordered, rows = in_order(keys, "bank")
+    ordered, rows = sort_keys(keys, "bank")
     assert [row.tobytes() for row in ordered] == sorted(values)
     assert [values[row] for row in rows] == sorted(values)
 
 
 def test_keys_that_stand_twice_are_counted():
     with pytest.raises(AlignmentError, match="party 'bank' has 1 rows whose id stands there before"):
-        in_order(np.zeros((2, 16), np.uint8), "bank")
+        sort_keys(np.zeros((2, 16), np.uint8), "bank")
 
 
 def test_many_ids_take_microseconds_each():
     ids = texts([f"customer-{number:09}" for number in range(100_000)])
     began = time.process_time()
-    in_order(id_tokens(ids, KEY, "shop"), "bank")
+    sort_keys(id_tokens(ids, KEY, "shop"), "bank")
     assert time.process_time() - began < 1.0

@@ -7,12 +7,12 @@ from functools import lru_cache
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-from fdml.audit.reading import record_in_process
+from fdml.audit.load_recording import record_in_process
 from fdml.audit.recording import Recording
+from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, columns
-from fdml.run.paper import a9a_problem
-from fdml.run.problem import Sample
-from fdml.run.simulate import Plan
+from fdml.experiments.paper import a9a_dataset
+from fdml.party.plan import Plan
 from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
 
 NOISE = GuardSettings(clip=2, noise="gaussian", sigma=8)
@@ -38,7 +38,7 @@ def recorded(
         guards={} if guard is None else dict.fromkeys(names, guard),
     )
     rows = {name: as_rows(values) for name, values in parts.items()}
-    return record_in_process(plan, Sample(rows, labels, np.ones(len(labels))), privacy=privacy)
+    return record_in_process(plan, RowSet(rows, labels, np.ones(len(labels))), privacy=privacy)
 
 
 @lru_cache(maxsize=4)
@@ -54,7 +54,7 @@ def breast_cancer(guard: GuardSettings | None = None, privacy: PrivacySettings |
 @lru_cache(maxsize=4)
 def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
     """2000 rows of a9a, binary features only, settings as in a usual run."""
-    sample = a9a_problem().shuffled(7).train.take(np.arange(ROWS))
+    sample = a9a_dataset().shuffled(7).train.take(np.arange(ROWS))
     parts = dict(sample.parts)
     if parties == 3:
         last = parts.pop("party-1")
@@ -65,4 +65,4 @@ def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
     plan = Plan(
         TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 1, guards=guards
     )
-    return record_in_process(plan, Sample(parts, sample.labels, sample.weights))
+    return record_in_process(plan, RowSet(parts, sample.labels, sample.weights))

@@ -9,10 +9,10 @@ from fdml.cli import data as command
 from fdml.cli.data import data
 from fdml.data.archives import read_arrays
 from fdml.errors import SettingsError
-from fdml.exchange.certificates import read_credentials
-from fdml.run.processes import run_processes
-from fdml.run.scaffold import free_port
-from fdml.run.sources import from_run_file
+from fdml.experiments.comparison_input import from_run_file
+from fdml.federation.certificates import read_credentials
+from fdml.federation.processes import run_processes
+from fdml.federation.scaffold import free_port
 from fdml.settings import read_party, read_run
 
 pytestmark = pytest.mark.slow

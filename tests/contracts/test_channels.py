@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from fdml.data.schedule import schedule_for
-from fdml.errors import MessageRefused, PartyFailed, Refusal, WaitedTooLong
-from fdml.exchange.in_process import InProcessExchange
-from fdml.exchange.messages import Push, Release, Stop, Stopped
+from fdml.errors import MessageRefused, PartyFailed, PeerTimeout, Refusal
+from fdml.protocol.messages import Push, Release, Stop, Stopped
+from fdml.protocol.schedule import schedule_for
 from fdml.server.coordinator import Coordinator
+from fdml.transport.in_process import InProcessExchange
 
 PARTIES = ("store", "browser", "guard")
 SCHEDULE = schedule_for(12, 2, 2, 1, 20, 7)
@@ -21,9 +21,9 @@ SOON = 20.0
 class InProcess:
     """A network as the tests see it: a channel for each party, and a way to say that a party failed."""
 
-    def __init__(self, staleness, patience):
+    def __init__(self, staleness, peer_timeout):
         coordinator = Coordinator(PARTIES, SCHEDULE, 1, staleness)
-        self._exchange = InProcessExchange(PARTIES, coordinator.handle, coordinator.waits_for, patience)
+        self._exchange = InProcessExchange(PARTIES, coordinator.handle, coordinator.waits_for, peer_timeout)
         self.channels = {name: self._exchange.channel(name) for name in PARTIES}
 
     def fail(self, party):
@@ -41,8 +41,8 @@ def connect(request):
     """Makes a network; all that were made are closed in the end."""
     made = []
 
-    def make(*, staleness=0, patience=SOON):
-        made.append(NETWORKS[request.param](staleness, patience))
+    def make(*, staleness=0, peer_timeout_seconds=SOON):
+        made.append(NETWORKS[request.param](staleness, peer_timeout_seconds))
         return made[-1]
 
     yield make
@@ -75,7 +75,7 @@ def test_a_total_comes_back_to_every_party(connect):
         send(network, party, 0)
     for party in PARTIES:
         total = network.channels[party].receive(0)
-        assert (total.step, total.made_at) == (0, (0, 0, 0))
+        assert (total.step, total.pushed_at) == (0, (0, 0, 0))
         assert total.values.dtype == np.int64
         np.testing.assert_array_equal(total.values, sum_of(0))
 
@@ -134,12 +134,12 @@ def test_totals_that_came_early_are_kept_until_they_are_asked_for(connect):
 
 
 def test_a_wait_ends_with_the_name_of_the_silent_party(connect):
-    network = connect(patience=0.2)
+    network = connect(peer_timeout_seconds=0.2)
     send(network, "store", 0)
     send(network, "guard", 0)
     began = time.monotonic()
     with pytest.raises(
-        WaitedTooLong, match=r"party 'store' waited 0.2 s at step 0 for 'browser'; .* training.patience"
+        PeerTimeout, match=r"party 'store' waited 0.2 s at step 0 for 'browser'; .* training.peer_timeout_seconds"
     ) as caught:
         network.channels["store"].receive(0)
     assert "guard" not in str(caught.value)
@@ -147,16 +147,16 @@ def test_a_wait_ends_with_the_name_of_the_silent_party(connect):
 
 
 def test_a_wait_names_all_who_are_silent(connect):
-    network = connect(patience=0.1)
+    network = connect(peer_timeout_seconds=0.1)
     send(network, "store", 0)
-    with pytest.raises(WaitedTooLong, match="for 'browser', 'guard'"):
+    with pytest.raises(PeerTimeout, match="for 'browser', 'guard'"):
         network.channels["store"].receive(0)
 
 
 def test_a_wait_that_ended_can_be_taken_up_again(connect):
-    network = connect(patience=0.1)
+    network = connect(peer_timeout_seconds=0.1)
     send(network, "store", 0)
-    with pytest.raises(WaitedTooLong):
+    with pytest.raises(PeerTimeout):
         network.channels["store"].receive(0)
     for party in ("browser", "guard"):
         send(network, party, 0)
@@ -266,7 +266,7 @@ def test_a_stop_wakes_those_who_wait_for_it(connect):
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_of_two_stops_the_earlier_step_counts_whichever_comes_first(connect, first):
-    network = connect(patience=0.5)
+    network = connect(peer_timeout_seconds=0.5)
     for party in PARTIES:
         send(network, party, 0)
     for party in ("store", "guard"):

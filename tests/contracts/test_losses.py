@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fdml.errors import SettingsError
-from fdml.exchange.fixed_point import decode, encode
-from fdml.party.kernels import loss_gradient, loss_gradients
-from fdml.party.losses import LOSSES
+from fdml.models.kernels import loss_gradient, loss_gradients
+from fdml.models.losses import LOSSES
+from fdml.protocol.fixed_point import decode, encode
 from fdml.settings import PRIVATE_LOSSES
-from tests.party.lessons import OUTPUTS_OF, random_labels
+from tests.models.block_updates import OUTPUTS_OF, random_labels
 
 NAMES = list(LOSSES)
 
@@ -181,7 +181,7 @@ def up_to_a_constant(scores):
 def test_a_gradient_gives_away_score_and_label(name, data):
     loss, scores = LOSSES[name], tame_scores(data, name)
     labels = labels_for(data, name, len(scores))
-    found, told = loss.undo(loss.gradient(scores, labels))
+    found, told = loss.invert_gradient(loss.gradient(scores, labels))
     np.testing.assert_array_equal(told, labels)
     np.testing.assert_allclose(up_to_a_constant(found), up_to_a_constant(scores), atol=1e-6)
 
@@ -194,7 +194,7 @@ def test_what_a_gradient_is_undone_to_has_that_gradient(name, data):
     loss, scores = LOSSES[name], drawn_scores(data, name)
     gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
     before = gradient.copy()
-    found, told = loss.undo(gradient)
+    found, told = loss.invert_gradient(gradient)
     np.testing.assert_array_equal(gradient, before)
     assert (found.shape, told.shape) == (scores.shape, (len(scores),))
     assert np.isfinite(found).all()
@@ -210,14 +210,14 @@ def test_a_gradient_that_travelled_is_undone_as_well(name, data):
     gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
     steps = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=gradient.size, max_size=gradient.size)))
     travelled = decode(encode(gradient)) + steps.reshape(gradient.shape) * 2.0**-32
-    found, told = loss.undo(travelled)
+    found, told = loss.invert_gradient(travelled)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(loss.gradient(found, told), gradient, atol=4 * OUTPUTS_OF[name] * 2.0**-32)
 
 
 def test_the_gradient_of_hinge_tells_too_little_to_learn_from():
     with pytest.raises(SettingsError, match=r"the gradient of hinge \(3 rows\) does not tell scores; use logistic"):
-        LOSSES["hinge"].undo(np.zeros((3, 1)))
+        LOSSES["hinge"].invert_gradient(np.zeros((3, 1)))
 
 
 def test_private_labels_are_offered_only_for_losses_that_can_be_undone_and_randomised():

@@ -7,19 +7,19 @@ import pytest
 import torch
 
 from fdml.errors import DataError
-from fdml.party.build import build_model
-from fdml.party.kernels import no_lesson
-from fdml.party.losses import LOSSES
-from fdml.party.models import RULES
-from fdml.party.private_steps import KINDS as PRIVATE_KINDS
-from fdml.party.private_steps import PrivateSteps
+from fdml.models.build import build_model
+from fdml.models.compiled import RULES
+from fdml.models.kernels import empty_update
+from fdml.models.losses import LOSSES
+from fdml.privacy.dp_sgd import KINDS as PRIVATE_KINDS
+from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.noise import NoiseKey
 from fdml.settings import ModelSettings
-from tests.party.lessons import DTYPES, Shape, random_features, random_lesson, stored
+from tests.models.block_updates import DTYPES, Shape, random_features, random_lesson, stored
 
 KINDS = ["linear", "fm", "mlp", "torch"]
 COMPILED = ["linear", "fm", "mlp"]
-PRIVATE = PrivateSteps(clip=0.5, sigma=0.3, key=NoiseKey(b"a secret of this run"))
+PRIVATE = DpSgd(clip=0.5, sigma=0.3, key=NoiseKey(b"a secret of this run"))
 WIDTH = Shape().width
 
 
@@ -27,18 +27,18 @@ def net(inputs, outputs):
     return torch.nn.Sequential(torch.nn.Linear(inputs, 5), torch.nn.ReLU(), torch.nn.Linear(5, outputs))
 
 
-def build(kind, *, outputs=1, rule="sgd", precision="single", inputs=WIDTH, seed=1, private=None, **values):
+def build(kind, *, outputs=1, optimizer="sgd", precision="single", inputs=WIDTH, seed=1, private=None, **values):
     wanted = ModelSettings(
-        kind=kind, module="unused:unused", hidden=(5,), factors=3, rule=rule, precision=precision, **values
+        kind=kind, module="unused:unused", hidden=(5,), factors=3, optimizer=optimizer, precision=precision, **values
     )
     torch.manual_seed(seed)
     return build_model(wanted, inputs, outputs, bias=True, key=(seed,), module=net, private=private)
 
 
-def taught(model, lessons=2, precision="single", rows=None, seed=4):
+def taught(model, updates=2, precision="single", rows=None, seed=4):
     random = np.random.default_rng(seed)
     rows = stored(random_features(random), "sparse") if rows is None else rows
-    for _ in range(lessons):
+    for _ in range(updates):
         model.learn(rows, random_lesson(random, "logistic", precision, rate=0.05))
     return model
 
@@ -78,19 +78,19 @@ def test_predicting_a_span_equals_the_span_of_the_predictions(kind, rows):
 
 
 def test_predicting_changes_nothing(kind, rows):
-    model = taught(build(kind, rule="adam"))
+    model = taught(build(kind, optimizer="adam"))
     before = model.state()
     model.predict(rows)
     assert_same_state(model.state(), before)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_learning_lowers_the_loss_of_a_separable_problem(kind, rule):
+@pytest.mark.parametrize("optimizer", RULES)
+def test_learning_lowers_the_loss_of_a_separable_problem(kind, optimizer):
     random = np.random.default_rng(3)
     shape = Shape(rows=200, start=0, batch=10)
     x = random.normal(size=(shape.rows, shape.width)).astype(np.float32)
     labels = (x @ random.normal(size=shape.width) > 0).astype(np.float64)
-    rows, model = stored(x, "sparse"), build(kind, rule=rule)
+    rows, model = stored(x, "sparse"), build(kind, optimizer=optimizer)
 
     def loss():
         return LOSSES["logistic"].value(model.predict(rows), labels).mean()
@@ -98,15 +98,15 @@ def test_learning_lowers_the_loss_of_a_separable_problem(kind, rule):
     first = loss()
     for _ in range(10):
         own = model.predict(rows)
-        lesson = random_lesson(random, "logistic", "single", shape, rate=0.05, echo=1.0)
-        model.learn(rows, lesson._replace(scores=own, own_then=own, labels=labels))
+        update = random_lesson(random, "logistic", "single", shape, rate=0.05, echo=1.0)
+        model.learn(rows, update._replace(scores=own, own_at_push=own, labels=labels))
     assert loss() < 0.6 * first
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_restored_model_goes_on_bit_by_bit_as_the_one_that_was_saved(kind, rule, rows):
-    model = taught(build(kind, rule=rule))
-    twin = build(kind, rule=rule, seed=9)
+@pytest.mark.parametrize("optimizer", RULES)
+def test_a_restored_model_goes_on_bit_by_bit_as_the_one_that_was_saved(kind, optimizer, rows):
+    model = taught(build(kind, optimizer=optimizer))
+    twin = build(kind, optimizer=optimizer, seed=9)
     twin.restore(model.state())
     assert_same_state(twin.state(), model.state())
     taught(model, seed=5)
@@ -115,17 +115,17 @@ def test_a_restored_model_goes_on_bit_by_bit_as_the_one_that_was_saved(kind, rul
     np.testing.assert_array_equal(twin.predict(rows), model.predict(rows))
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_state_from_before_the_first_lesson_takes_a_model_back(kind, rule):
-    model = build(kind, rule=rule)
+@pytest.mark.parametrize("optimizer", RULES)
+def test_a_state_from_before_the_first_lesson_takes_a_model_back(kind, optimizer):
+    model = build(kind, optimizer=optimizer)
     fresh = model.state()
     taught(model)
     model.restore(fresh)
-    assert_same_state(taught(model).state(), taught(build(kind, rule=rule)).state())
+    assert_same_state(taught(model).state(), taught(build(kind, optimizer=optimizer)).state())
 
 
 def test_a_state_shares_no_memory_with_the_model(kind, rows):
-    model = taught(build(kind, rule="adam"))
+    model = taught(build(kind, optimizer="adam"))
     predictions, state = model.predict(rows), model.state()
     kept = {name: array.copy() for name, array in state.items()}
     taught(model)
@@ -137,7 +137,7 @@ def test_a_state_shares_no_memory_with_the_model(kind, rows):
 
 
 def test_a_state_may_be_read_only(kind, rows):
-    model = taught(build(kind, rule="adam"))
+    model = taught(build(kind, optimizer="adam"))
     state = model.state()
     for array in state.values():
         array.flags.writeable = False
@@ -146,9 +146,9 @@ def test_a_state_may_be_read_only(kind, rows):
 
 
 def test_a_state_of_another_shape_is_refused_by_name_and_changes_nothing(kind):
-    model = taught(build(kind, rule="adam"))
+    model = taught(build(kind, optimizer="adam"))
     other = taught(
-        build(kind, rule="adam", inputs=3),
+        build(kind, optimizer="adam", inputs=3),
         rows=stored(random_features(np.random.default_rng(0), Shape(width=3)), "sparse"),
     )
     before = model.state()
@@ -159,7 +159,7 @@ def test_a_state_of_another_shape_is_refused_by_name_and_changes_nothing(kind):
 
 
 def test_every_array_of_a_state_is_checked_before_any_is_taken(kind):
-    model = taught(build(kind, rule="adam"))
+    model = taught(build(kind, optimizer="adam"))
     before = model.state()
     for name, array in before.items():
         changed = {key: value + 1 for key, value in before.items()}
@@ -190,17 +190,17 @@ def test_rows_of_another_width_are_refused(kind):
     assert_same_state(model.state(), before)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_no_lesson_changes_nothing(kind, rule, rows):
-    model = taught(build(kind, rule=rule))
+@pytest.mark.parametrize("optimizer", RULES)
+def test_no_lesson_changes_nothing(kind, optimizer, rows):
+    model = taught(build(kind, optimizer=optimizer))
     before = model.state()
-    model.learn(rows, no_lesson(1, model.dtype))
+    model.learn(rows, empty_update(1, model.dtype))
     assert_same_state(model.state(), before)
 
 
 @pytest.mark.parametrize("kind", COMPILED)
 def test_a_pickled_model_predicts_and_learns_on_the_same(kind, rows):
-    model = taught(build(kind, rule="adam"))
+    model = taught(build(kind, optimizer="adam"))
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict(rows), model.predict(rows))
     assert_same_state(taught(copy).state(), taught(model).state())
@@ -260,7 +260,7 @@ def test_a_model_without_private_steps_keeps_the_count_of_those_before(kind, row
 def test_no_lesson_changes_nothing_of_a_private_model(kind, rows):
     model = taught(build(kind, private=PRIVATE))
     before = model.state()
-    model.learn(rows, no_lesson(1, model.dtype))
+    model.learn(rows, empty_update(1, model.dtype))
     assert_same_state(model.state(), before)
 
 
@@ -269,4 +269,4 @@ def test_a_model_without_private_steps_has_the_state_it_always_had(kind):
     state = taught(build(kind)).state()
     assert not any("private" in name for name in state)
     if kind != "torch":
-        assert state["clock"][1] == 0.0
+        assert state["counters"][1] == 0.0

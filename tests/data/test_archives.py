@@ -3,7 +3,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from fdml.data.archives import let_go, read_arrays
+from fdml.data.archives import drop_pages, read_arrays
 from fdml.errors import DataError
 
 ARRAYS = {
@@ -101,5 +101,5 @@ def test_what_was_let_go_can_be_read_again(tmp_path):
     np.savez(tmp_path / "x.npz", X=np.arange(10_000.0))
     array = read_arrays(tmp_path / "x.npz")["X"]
     total = array.sum()
-    let_go(array, array[5:], np.arange(3))
+    drop_pages(array, array[5:], np.arange(3))
     assert array.sum() == total == np.arange(10_000.0).sum()

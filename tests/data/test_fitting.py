@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdml.data.column_features import Hashed, Number, OneHot
 from fdml.data.encoding import fit
 from fdml.data.fitting import Moments
-from fdml.data.kinds import Hashed, Number, OneHot
 from fdml.errors import DataError
 from fdml.settings import DataSettings
 

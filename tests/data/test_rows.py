@@ -10,15 +10,15 @@ from fdml.data.rows import (
     SparseRows,
     as_rows,
     columns,
-    lightened,
+    drop_unit_values,
+    hstack,
     mean_square_norm,
     row_count,
-    side_by_side,
     span,
-    stacked,
     take,
     to_dense,
     to_scipy,
+    vstack,
     width,
 )
 from fdml.errors import DataError
@@ -72,8 +72,8 @@ def test_the_mean_square_norm_is_the_same_for_both_kinds(matrix):
 def test_parts_side_by_side_are_sparse_where_any_part_is():
     matrix = np.eye(3, dtype=np.float32)
     dense, sparse = both_kinds(matrix)
-    assert isinstance(side_by_side([dense, dense]), DenseRows)
-    mixed = side_by_side([dense, sparse])
+    assert isinstance(hstack([dense, dense]), DenseRows)
+    mixed = hstack([dense, sparse])
     assert isinstance(mixed, SparseRows)
     np.testing.assert_array_equal(to_dense(mixed), np.hstack([matrix, matrix]))
 
@@ -123,7 +123,7 @@ def test_parts_side_by_side_equal_numpys_hstack(one, other):
     one, other = one[:rows], other[:rows]
     for left in both_kinds(one):
         for right in both_kinds(other):
-            np.testing.assert_array_equal(to_dense(side_by_side([left, right])), np.hstack([one, other]))
+            np.testing.assert_array_equal(to_dense(hstack([left, right])), np.hstack([one, other]))
 
 
 def test_the_callers_matrix_stays_as_it_is():
@@ -156,25 +156,25 @@ def test_rows_without_features_are_rows(matrix):
 def test_stacked_parts_are_the_whole_again(matrix, size):
     for rows in both_kinds(matrix):
         parts = [span(rows, start, min(start + size, len(matrix))) for start in range(0, len(matrix), size)]
-        whole = stacked(parts)
+        whole = vstack(parts)
         assert type(whole) is type(rows)
         np.testing.assert_array_equal(to_dense(whole), matrix)
 
 
 def test_a_single_part_is_not_copied():
     rows = as_rows(np.eye(2))
-    assert stacked([rows]) is rows
+    assert vstack([rows]) is rows
 
 
 def test_stacked_spans_hold_only_their_own_entries():
     rows = as_rows(sp.csr_array(np.eye(6)))
-    whole = stacked([span(rows, 1, 3), span(rows, 5, 6)])
+    whole = vstack([span(rows, 1, 3), span(rows, 5, 6)])
     assert (whole.indptr.tolist(), whole.indices.tolist()) == ([0, 1, 2, 3], [1, 2, 5])
 
 
 @given(arrays(np.float32, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.sampled_from([0.0, 1.0])))
 def test_rows_of_ones_are_the_same_rows_without_memory_for_their_values(matrix):
-    rows = lightened(as_rows(sp.csr_array(matrix)))
+    rows = drop_unit_values(as_rows(sp.csr_array(matrix)))
     assert rows.values.strides == (0,)
     np.testing.assert_array_equal(to_dense(rows), matrix)
     np.testing.assert_array_equal(to_dense(take(rows, np.arange(len(matrix))[::-1])), matrix[::-1])
@@ -186,11 +186,11 @@ def test_other_rows_stay_as_they_are():
     matrix = np.ones((70_000, 2), np.float32)
     matrix[-1, 1] = 2.0
     for rows in (*both_kinds(matrix), as_rows(np.ones((2, 2)))):
-        assert lightened(rows) is rows
+        assert drop_unit_values(rows) is rows
 
 
 def test_only_the_rows_themselves_are_looked_at():
     """A span shares the entries of rows that are not its own."""
     rows = as_rows(sp.csr_array(np.array([[2.0, 0.0], [1.0, 1.0], [3.0, 0.0]])))
-    assert lightened(span(rows, 1, 2)).values.strides == (0,)
-    assert lightened(span(rows, 0, 2)).values.strides == (4,)
+    assert drop_unit_values(span(rows, 1, 2)).values.strides == (0,)
+    assert drop_unit_values(span(rows, 0, 2)).values.strides == (4,)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 from fdml.data import files
-from fdml.data.blocks import open_blocks, write_blocks
+from fdml.data.block_store import open_blocks, write_blocks
 from fdml.data.encoding import fit
 from fdml.data.readers import load
-from fdml.data.rows import DenseRows, SparseRows, row_count, stacked, to_dense
+from fdml.data.rows import DenseRows, SparseRows, row_count, to_dense, vstack
 from fdml.data.sources import open_sources
 from fdml.errors import DataError
 from fdml.settings import DataSettings
@@ -88,7 +88,7 @@ def test_a_table_in_chunks_equals_the_whole_table_encoded_at_once(tmp_path, name
     chunks = list(source.chunks(1000))
     assert len(chunks) > 3
     assert {type(chunk) for chunk in chunks} == {SparseRows if more else DenseRows}
-    np.testing.assert_allclose(to_dense(stacked(chunks)), to_dense(encoder.encode(FRAME)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(to_dense(vstack(chunks)), to_dense(encoder.encode(FRAME)), rtol=1e-5, atol=1e-6)
     assert source.ids().texts.to_pylist() == FRAME["user"].to_pylist()
     assert source.labels().tolist() == FRAME["paid"].to_pylist()
     assert source.weights().tolist() == pytest.approx(FRAME["share"].to_pylist())
@@ -102,7 +102,7 @@ def test_a_matrix_in_chunks_equals_the_whole(tmp_path, kind, name, size):
     chunks = list(source.chunks(size))
     assert len(chunks) == 1 if size > 1000 else len(chunks) > 5
     assert len({type(chunk) for chunk in chunks}) == 1
-    np.testing.assert_array_equal(to_dense(stacked(chunks)), MATRIX)
+    np.testing.assert_array_equal(to_dense(vstack(chunks)), MATRIX)
     assert source.weights() is None
     assert (source.labels() is None) == (kind in ("npy", "sparse", "packed sparse"))
     assert (source.ids() is None) == (kind not in ("npz", "packed"))
@@ -121,7 +121,7 @@ def test_chunks_can_be_read_again_and_stay_within_their_size(tmp_path, name):
 def test_load_gathers_what_the_sources_give(tmp_path, name):
     settings = DataSettings(path=write_frame(FRAME, tmp_path / name), **COLUMNS)
     (source,), table = open_sources(settings), load(settings).train
-    np.testing.assert_array_equal(to_dense(table.rows), to_dense(stacked(list(source.chunks(500)))))
+    np.testing.assert_array_equal(to_dense(table.rows), to_dense(vstack(list(source.chunks(500)))))
     assert table.ids.tolist() == source.ids().as_objects().tolist()
 
 
@@ -132,7 +132,7 @@ def test_the_encoder_is_fitted_on_training_only(tmp_path):
     encoder = fit([FRAME.slice(0, 60)], FEATURES, settings)
     first, second = open_sources(settings)
     assert first.names == second.names == encoder.names
-    found = to_dense(stacked(list(second.chunks(500))))
+    found = to_dense(vstack(list(second.chunks(500))))
     np.testing.assert_allclose(found, to_dense(encoder.encode(FRAME.slice(60))), rtol=1e-5, atol=1e-6)
 
 
@@ -148,7 +148,7 @@ def test_missing_numbers_are_filled_with_the_means_of_the_whole_training_file(tm
         sp.save_npz(path, sp.csr_array(holes), compressed=False)
     (source,) = open_sources(DataSettings(path=path, missing="mean"))
     expected = np.where(np.isnan(holes), np.nanmean(holes, axis=0), holes)
-    np.testing.assert_allclose(to_dense(stacked(list(source.chunks(100)))), expected, rtol=1e-6)
+    np.testing.assert_allclose(to_dense(vstack(list(source.chunks(100)))), expected, rtol=1e-6)
     (strict,) = open_sources(DataSettings(path=path))
     with pytest.raises(DataError, match=r"x.npz: feature 3 of data row 6 is NaN"):
         list(strict.chunks(100))
@@ -210,6 +210,6 @@ def test_any_table_is_read_in_chunks_as_at_once(tmp_path_factory, values, data):
     chosen = DataSettings(path=path, label="y", missing="mean", scale=data.draw(st.sampled_from(["standard", "none"])))
     (source,) = open_sources(chosen)
     expected = fit([frame], ("city", "size"), chosen)
-    found = to_dense(stacked(list(source.chunks(data.draw(st.integers(1, 300))))))
+    found = to_dense(vstack(list(source.chunks(data.draw(st.integers(1, 300))))))
     assert source.names == expected.names
     np.testing.assert_allclose(found, to_dense(expected.encode(frame)), rtol=1e-4, atol=1e-5)

@@ -23,14 +23,14 @@ import numpy as np
 
 from fdml.cli.app import app_for, main
 from fdml.errors import ServerUnreachable
-from fdml.exchange.certificates import read_credentials, write_secret
-from fdml.exchange.grpc_line import Address, ask_status
-from fdml.exchange.wire_pb2 import PartyStatus, RunStatus
-from fdml.run.scaffold import write_keys
+from fdml.federation.certificates import read_credentials, write_secret
+from fdml.federation.scaffold import write_keys
+from fdml.protocol.wire_pb2 import PartyStatus, RunStatus
+from fdml.transport.grpc_channel import Endpoint, ask_status
 
 app_for([])  # imports all commands, before anything is forked
 _FORK = multiprocessing.get_context("forkserver")
-_FORK.set_forkserver_preload(["tests.end_to_end.cluster", "fdml.bench.warm"])
+_FORK.set_forkserver_preload(["tests.end_to_end.cluster", "benchmarks.preload"])
 FDML = [sys.executable, "-m", "fdml"]
 _DEADLINE = 60.0
 
@@ -188,7 +188,7 @@ class Cluster:
         """What the server says of the run."""
         party = self.parties[0]
         credentials = read_credentials(self.home / party / "keys")
-        return ask_status(Address(f"127.0.0.1:{self.port}", "e2e", party, credentials))
+        return ask_status(Endpoint(f"127.0.0.1:{self.port}", "e2e", party, credentials))
 
     def standing(self) -> dict[str, PartyStatus]:
         """How each party stands."""
@@ -243,7 +243,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
     They have a key file, so that two runs put the rows in the same order and end with the same models.
     """
     home.mkdir(parents=True)
-    chosen = {"epochs": 3, "batch_size": 20, "batches_per_block": 1, "checkpoint_seconds": 0.2, "patience": 30.0}
+    chosen = {"epochs": 3, "batch_size": 20, "batches_per_block": 1, "checkpoint_seconds": 0.2, "peer_timeout": 30.0}
     lines = [f"{key} = {value}" for key, value in (chosen | training).items()]
     (home / "run.toml").write_text(
         f'name = "e2e"\nserver = "127.0.0.1:{port}"\nparties = {list(parties)!r}\nlabel_party = "{parties[0]}"\n'

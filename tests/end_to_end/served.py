@@ -13,18 +13,19 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from fdml.data.disk import FolderDisk
-from fdml.exchange.certificates import Authority, Credentials, host_name
-from fdml.exchange.fixed_point import encode
-from fdml.exchange.grpc_line import JOIN, PARTY_HEADER, Address, ask_status
-from fdml.exchange.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
-from fdml.exchange.notice_wire import encode_notice
-from fdml.exchange.notices import RowCounts, Tokens, position_digest
-from fdml.exchange.wire import decode_from_server, encode_from_party
-from fdml.server.board import Board
-from fdml.server.grpc_server import GrpcServer
-from fdml.server.host import Charter, Host
+from fdml.federation.certificates import Authority
+from fdml.protocol.alignment_messages import RowCounts, Tokens, position_digest
+from fdml.protocol.alignment_wire import encode_alignment
+from fdml.protocol.fixed_point import encode
+from fdml.protocol.identity import Credentials, host_name
+from fdml.protocol.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
+from fdml.protocol.wire import decode_from_server, encode_from_party
+from fdml.server.bulletin import BulletinStore
+from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import RunSettings, TrainingSettings, run_hash
+from fdml.storage.disk import FolderDisk
+from fdml.transport.grpc_channel import JOIN, PARTY_HEADER, Endpoint, ask_status
+from fdml.transport.grpc_server import GrpcServer
 
 ROWS, HELD_OUT, BLOCK = 60, 10, 20
 ALL_ROWS = RowCounts(ROWS + HELD_OUT)
@@ -33,11 +34,11 @@ SECONDS = 10.0
 
 
 @dataclass
-class Served:
+class ServerResult:
     """A run of ann (who has the labels) and bob, its authority, and where its server listens."""
 
     settings: RunSettings
-    host: Host
+    host: RunState
     authority: Authority
     port: int = 0
     plain: bool = False
@@ -52,8 +53,8 @@ class Served:
             self.known[party] = self.authority.issue("party", party)
         return self.known[party]
 
-    def address(self, party: str) -> Address:
-        return Address(self.target, self.settings.name, party, None if self.plain else self.credentials(party))
+    def address(self, party: str) -> Endpoint:
+        return Endpoint(self.target, self.settings.name, party, None if self.plain else self.credentials(party))
 
     def refused(self) -> dict[str, int]:
         """How many messages the server says it has refused, by reason."""
@@ -65,12 +66,12 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[Served]:
+def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[ServerResult]:
     """A server that runs until the block ends."""
     chosen = TrainingSettings(epochs=50, batch_size=BLOCK, batches_per_block=1, **training)
     settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen)
-    host = Host.open(Charter(settings, run_hash(settings)), FolderDisk(folder / "state"))
-    found = Served(settings, host, Authority("e2e"), plain=plain)
+    host = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
+    found = ServerResult(settings, host, Authority("e2e"), plain=plain)
     keys = None if plain else found.authority.issue("server", "server")
     ready, ended = threading.Event(), threading.Event()
 
@@ -80,9 +81,9 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
 
     async def live() -> None:
         try:
-            board = Board.open(settings.parties, settings.align, FolderDisk(folder / "state"))
+            board = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
             for party in settings.parties:
-                board.post(party, "", "", encode_notice(Tokens(by_position=ALL_ROWS)))
+                board.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
             await GrpcServer(host, board, settings, plain=plain).run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()
@@ -178,7 +179,7 @@ def push(step: int, rows: int = BLOCK, value: float = 0.25) -> Push:
 class Honest:
     """Two parties that keep to the protocol, step by step, to see that they are not disturbed."""
 
-    def __init__(self, run: Served) -> None:
+    def __init__(self, run: ServerResult) -> None:
         self._run = run
         self._incarnations = dict.fromkeys(run.settings.parties, 1)
         self.lines = {party: self._line(party) for party in run.settings.parties}

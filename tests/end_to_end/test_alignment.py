@@ -10,9 +10,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from fdml.bench.proxy import Proxy
-from fdml.run.labels import learn_code
-from fdml.run.scaffold import write_keys
+from benchmarks.proxy import Proxy
+from fdml.data.label_encoding import fit_labels
+from fdml.federation.scaffold import write_keys
 from tests.end_to_end.cluster import Cluster, Started, free_port, running, until
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ class Firms(Cluster):
         (home / "run.toml").write_text(
             f'name = "e2e"\nserver = "127.0.0.1:{self.port}"\nparties = ["ann", "bob", "cyd"]\nlabel_party = "ann"\n'
             f'align = "{align}"\ntask = "regression"\n'
-            "[training]\nepochs = 2\nbatch_size = 10\nbatches_per_block = 2\npatience = 30.0\n"
+            "[training]\nepochs = 2\nbatch_size = 10\nbatches_per_block = 2\npeer_timeout_seconds = 30.0\n"
         )
         write_keys(home, "e2e", self.parties)
         self.held = _write_files(home)
@@ -146,7 +146,7 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
 
 
 def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
-    with running(tmp_path / "run", epochs=2, patience=15.0) as cluster:
+    with running(tmp_path / "run", epochs=2, peer_timeout_seconds=15.0) as cluster:
         cluster.serve()
         for party in cluster.parties:
             cluster._start(party, Started, "align", cluster.home / party / "party.toml")
@@ -162,7 +162,7 @@ def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_wha
 
 
 def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
-    with running(tmp_path / "run", epochs=2, patience=4.0) as cluster:
+    with running(tmp_path / "run", epochs=2, peer_timeout_seconds=4.0) as cluster:
         settings = cluster.home / "bob" / "party.toml"
         settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
         cluster.serve()
@@ -241,7 +241,7 @@ def labels_as_numbers(cluster):
         rows = found["train"]
     lines = (cluster.home / "ann" / "data.csv").read_text().splitlines()[1:]
     labels = np.array([float(lines[row].split(",")[3]) for row in rows])
-    numbers = learn_code("regression", labels).numbers(labels)
+    numbers = fit_labels("regression", labels).numbers(labels)
     return [numbers[at : at + 4].astype("<f8").tobytes() for at in (0, 100, 200)]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fdml.errors import ServerUnreachable
-from fdml.exchange.certificates import Authority, write_credentials
+from fdml.federation.certificates import Authority, write_credentials
 from tests.end_to_end.cluster import FDML, Cluster, Started, Terminal, free_port, running, until
 
 pytestmark = pytest.mark.slow

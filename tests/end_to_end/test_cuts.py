@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fdml.bench.proxy import Proxy
+from benchmarks.proxy import Proxy
 from tests.end_to_end.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Nobody waits for ever: a wait that takes longer than the run's patience ends with exit code 1 and a name."""
+"""Nobody waits for ever: a wait that takes longer than the run's peer_timeout ends with exit code 1 and a name."""
 
 import contextlib
 import signal
@@ -11,12 +11,12 @@ from tests.end_to_end.cluster import Cluster, until
 pytestmark = pytest.mark.slow
 PATIENCE = 8.0
 LATE = 60.0
-"""Seconds past the patience in which a process must have ended, also on a machine that has much else to do."""
+"""Seconds past the peer_timeout in which a process must have ended, also on a machine that has much else to do."""
 
 
 @contextlib.contextmanager
 def waiting(home, parties=("ann", "bob", "cyd"), **training):
-    cluster = Cluster(home, parties, **{"patience": PATIENCE, **training})
+    cluster = Cluster(home, parties, **{"peer_timeout": PATIENCE, **training})
     try:
         yield cluster
     finally:
@@ -81,7 +81,7 @@ def the_label_party_waits_for_the_end(home):
 
 
 def nobody_comes(home):
-    with waiting(home, ("ann", "bob"), patience=0.3) as cluster:
+    with waiting(home, ("ann", "bob"), peer_timeout_seconds=0.3) as cluster:
         return cluster.serve().expect(1, seconds=LATE)
 
 

@@ -1,4 +1,4 @@
-"""Guards, masks and private labels in runs of real processes, undisturbed and through `kill -9`."""
+"""Guards, masks and private labels in runs of real processes, fault_free_run and through `kill -9`."""
 
 import json
 from collections import Counter
@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fdml.data.disk import FolderDisk
-from fdml.data.journal import Journal
-from fdml.exchange.messages import Gradient, Labels, Metrics, Push, Trial
-from fdml.exchange.wire import decode_from_party
-from fdml.exchange.wire_pb2 import Record
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Labels, Metrics, Push
+from fdml.protocol.wire import decode_from_party
+from fdml.protocol.wire_pb2 import Record
+from fdml.storage.disk import FolderDisk
+from fdml.storage.journal import Journal
 from tests.end_to_end.cluster import Cluster, running, until
 
 pytestmark = pytest.mark.slow
@@ -63,9 +63,9 @@ def noisy(tmp_path_factory):
 def test_a_blind_server_gives_the_same_models_bit_by_bit(tmp_path, calm):
     cluster = whole_run(tmp_path / "run", BLIND)
     assert cluster.model_hashes() == calm
-    pushes = [message.release for _, message in messages(cluster) if isinstance(message, Push | Trial)]
+    pushes = [message.release for _, message in messages(cluster) if isinstance(message, Push | HeldOutPredictions)]
     assert len(pushes) > 100
-    assert all(release.stamp for release in pushes)
+    assert all(release.mask_id for release in pushes)
     codes = np.concatenate([release.values for release in pushes])
     assert np.abs(codes.astype(np.float64)).mean() > 2.0**61, "a prediction under no mask would be far smaller"
 
@@ -81,11 +81,11 @@ def test_a_blind_run_that_was_killed_ends_as_an_open_one_and_uses_no_mask_twice(
         assert cluster.model_hashes() == calm
         used: dict = {}
         for sender, message in messages(cluster):
-            if isinstance(message, Push | Trial):
+            if isinstance(message, Push | HeldOutPredictions):
                 number = message.step if isinstance(message, Push) else message.epoch
-                place = sender, type(message), number, message.release.stamp
+                place = sender, type(message), number, message.release.mask_id
                 assert used.setdefault(place, message.release.values.tobytes()) == message.release.values.tobytes()
-        assert len({stamp for _, _, _, stamp in used}) == (2 if victim == "server" else 3), "each start has its own"
+        assert len({mask_id for _, _, _, mask_id in used}) == (2 if victim == "server" else 3), "each start has its own"
 
 
 def test_what_left_under_noise_leaves_again_as_it_was_after_a_kill(tmp_path, noisy):
@@ -179,7 +179,7 @@ def test_private_labels_stay_with_the_label_party(tmp_path):
     assert all(message.test_loss is None for message in said if isinstance(message, Metrics))
     gradients = [message for message in said if isinstance(message, Gradient)]
     assert len(gradients) == 80 * 6
-    assert all(gradient.release.stamp for gradient in gradients), "the server must not read labels off their signs"
+    assert all(gradient.release.mask_id for gradient in gradients), "the server must not read labels off their signs"
     history = json.loads((cluster.home / "ann" / "history.json").read_text())
     assert len(history) == 6
     assert history[-1]["test_metric"] > 0.85

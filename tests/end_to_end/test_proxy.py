@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from fdml.bench.proxy import Proxy
+from benchmarks.proxy import Proxy
 
 
 @contextmanager

@@ -10,13 +10,14 @@ import grpc
 import pytest
 
 from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable
-from fdml.exchange.certificates import Authority, Credentials
-from fdml.exchange.courier import Courier
-from fdml.exchange.grpc_line import JOIN, PARTY_HEADER, Address, GrpcLine, ask_status
-from fdml.exchange.messages import Finished, Kept, Labels, Metrics, Welcome
-from fdml.server import grpc_server
+from fdml.federation.certificates import Authority
+from fdml.party.delivery import Delivery
+from fdml.protocol.identity import Credentials
+from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
 from fdml.server.limits import CEILING, HELLO, largest_message
 from fdml.settings import TrainingSettings
+from fdml.transport import grpc_server
+from fdml.transport.grpc_channel import JOIN, PARTY_HEADER, Endpoint, GrpcChannel, ask_status
 from tests.end_to_end.served import ROWS, Honest, RawLine, labels, push, raw_channel, served
 
 STRANGER = Authority("e2e")
@@ -37,7 +38,7 @@ def honest(run):
 
 
 @pytest.fixture
-def undisturbed(run, honest):
+def fault_free_run(run, honest):
     """The server's state must be the same before and after, and the honest parties go on."""
     before = run.host.fingerprint()
     yield run
@@ -60,12 +61,12 @@ def _trusting(run, theirs):
 
 
 @pytest.mark.parametrize("who", NOBODY)
-def test_whoever_the_handshake_does_not_know_is_never_heard(undisturbed, who):
-    before = undisturbed.refused()
-    with RawLine(undisturbed.target, NOBODY[who](undisturbed), "bob") as line:
-        status, _ = line.say(undisturbed.hello(9)).end()
+def test_whoever_the_handshake_does_not_know_is_never_heard(fault_free_run, who):
+    before = fault_free_run.refused()
+    with RawLine(fault_free_run.target, NOBODY[who](fault_free_run), "bob") as line:
+        status, _ = line.say(fault_free_run.hello(9)).end()
     assert status is grpc.StatusCode.UNAVAILABLE
-    assert undisturbed.refused() == before
+    assert fault_free_run.refused() == before
 
 
 # Who is known, but may not be here.
@@ -78,32 +79,32 @@ SOMEBODY = {
 
 
 @pytest.mark.parametrize("who", SOMEBODY)
-def test_whoever_may_not_be_here_is_told_so(undisturbed, who):
+def test_whoever_may_not_be_here_is_told_so(fault_free_run, who):
     make, status, words = SOMEBODY[who]
-    before = sum(undisturbed.refused().values())
-    with RawLine(undisturbed.target, make(undisturbed)) as line:
-        found, details = line.say(undisturbed.hello(9)).end()
+    before = sum(fault_free_run.refused().values())
+    with RawLine(fault_free_run.target, make(fault_free_run)) as line:
+        found, details = line.say(fault_free_run.hello(9)).end()
     assert found is grpc.StatusCode[status]
     assert words in details
-    assert sum(undisturbed.refused().values()) == before + 1
+    assert sum(fault_free_run.refused().values()) == before + 1
 
 
-def test_who_a_party_is_stands_in_its_certificate_not_in_what_it_says(undisturbed):
-    zed = undisturbed.authority.issue("party", "zed")
-    with RawLine(undisturbed.target, zed, party="bob") as line:
-        assert line.say(undisturbed.hello(9)).end()[0] is grpc.StatusCode.PERMISSION_DENIED
+def test_who_a_party_is_stands_in_its_certificate_not_in_what_it_says(fault_free_run):
+    zed = fault_free_run.authority.issue("party", "zed")
+    with RawLine(fault_free_run.target, zed, party="bob") as line:
+        assert line.say(fault_free_run.hello(9)).end()[0] is grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_the_server_s_own_certificate_may_ask_how_the_run_stands_but_strangers_may_not(undisturbed):
+def test_the_server_s_own_certificate_may_ask_how_the_run_stands_but_strangers_may_not(fault_free_run):
     def asked(credentials):
-        return ask_status(Address(undisturbed.target, "e2e", "server", credentials))
+        return ask_status(Endpoint(fault_free_run.target, "e2e", "server", credentials))
 
-    assert asked(undisturbed.authority.issue("server", "server")).run == "e2e"
+    assert asked(fault_free_run.authority.issue("server", "server")).run == "e2e"
     with pytest.raises(MessageRefused, match="only a party") as refused:
-        asked(undisturbed.authority.issue("party", "bob", run="other"))
+        asked(fault_free_run.authority.issue("party", "bob", run="other"))
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
     with pytest.raises(ServerUnreachable):
-        asked(_trusting(undisturbed, STRANGER.issue("party", "bob")))
+        asked(_trusting(fault_free_run, STRANGER.issue("party", "bob")))
 
 
 # What a party may not say. Each comes from bob's own certificate, on a line beside his honest one.
@@ -128,15 +129,15 @@ SAID = {
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_what_a_party_may_not_say_first_is_refused(undisturbed, what):
+def test_what_a_party_may_not_say_first_is_refused(fault_free_run, what):
     make, refusal, words = SAID[what]
     name = refusal.name.lower()
-    before = undisturbed.refused().get(name, 0)
-    with RawLine(undisturbed.target, undisturbed.credentials("bob")) as line:
-        status, details = line.say(*make(undisturbed)).end()
+    before = fault_free_run.refused().get(name, 0)
+    with RawLine(fault_free_run.target, fault_free_run.credentials("bob")) as line:
+        status, details = line.say(*make(fault_free_run)).end()
     assert status is grpc_server.STATUS_OF[refusal]
     assert words in details
-    assert undisturbed.refused()[name] == before + 1
+    assert fault_free_run.refused()[name] == before + 1
 
 
 LATER = {
@@ -148,7 +149,7 @@ LATER = {
     "a message over the limit": (lambda run, step: push(step, rows=10_000), Refusal.TOO_LARGE, "the largest has 2144"),
     "labels of someone else": (lambda run, step: labels(), Refusal.NOT_PERMITTED, "only 'ann' may"),
     "metrics of someone else": (lambda run, step: Metrics(1, 1, 1, 1, 1), Refusal.NOT_PERMITTED, "only 'ann' may"),
-    "a total it never got": (lambda run, step: Kept(10**6), Refusal.GAP, "was served only"),
+    "a total it never got": (lambda run, step: Checkpointed(10**6), Refusal.GAP, "was served only"),
     "the end, too early": (lambda run, step: Finished(b"0" * 32), Refusal.GAP, "before the end"),
 }
 
@@ -191,7 +192,7 @@ def test_a_newer_start_takes_over_and_the_older_one_is_told(run, honest):
 
 
 def test_a_start_that_lost_what_it_had_said_to_be_safe_is_told_to_start_over_everywhere(run, honest):
-    honest.lines["bob"].say(Kept(honest.step - 1))
+    honest.lines["bob"].say(Checkpointed(honest.step - 1))
     honest.advance()
     with RawLine(run.target, run.credentials("bob")) as fresh:
         status, details = fresh.say(run.hello(9, done=-1)).end()
@@ -259,20 +260,20 @@ def test_a_proxy_for_the_web_is_not_asked_for_the_way_to_this_machine(run, monke
     assert ask_status(run.address("ann")).run == "e2e"
 
 
-def party_line(run, address, patience=20.0):
-    return GrpcLine(address, Courier(run.hello()), patience)
+def party_line(run, address, peer_timeout_seconds=20.0):
+    return GrpcChannel(address, Delivery(run.hello()), peer_timeout_seconds)
 
 
 @pytest.mark.parametrize(
     "made",
     [
-        lambda run: Address(run.target, "e2e", "bob", STRANGER.issue("party", "bob")),
-        lambda run: Address(run.target, "other", "bob", run.authority.issue("party", "bob", run="other")),
+        lambda run: Endpoint(run.target, "e2e", "bob", STRANGER.issue("party", "bob")),
+        lambda run: Endpoint(run.target, "other", "bob", run.authority.issue("party", "bob", run="other")),
     ],
     ids=["another authority", "another run"],
 )
-def test_a_party_does_not_talk_to_a_server_it_has_no_reason_to_trust(undisturbed, made):
-    line = party_line(undisturbed, made(undisturbed))
+def test_a_party_does_not_talk_to_a_server_it_has_no_reason_to_trust(fault_free_run, made):
+    line = party_line(fault_free_run, made(fault_free_run))
     began = time.monotonic()
     with pytest.raises(ServerUnreachable, match="check the address and the keys"):
         line.await_labels()
@@ -283,7 +284,7 @@ def test_a_party_does_not_talk_to_a_server_it_has_no_reason_to_trust(undisturbed
 def test_a_party_s_certificate_does_not_make_a_server(run):
     bob = run.credentials("bob")
     with fake_server(bob) as port:
-        line = party_line(run, Address(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann")))
+        line = party_line(run, Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann")))
         with pytest.raises(ServerUnreachable, match="check the address and the keys"):
             line.await_labels()
         line.close()
@@ -291,7 +292,7 @@ def test_a_party_s_certificate_does_not_make_a_server(run):
 
 def test_a_party_whose_server_talks_nonsense_says_so_and_does_not_hang(run):
     with fake_server(run.authority.issue("server", "server"), says=b"\xff\xff") as port:
-        line = party_line(run, Address(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann")))
+        line = party_line(run, Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann")))
         with pytest.raises(ExchangeError, match="not one of ours"):
             line.await_labels()
         line.close()

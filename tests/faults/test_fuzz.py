@@ -10,11 +10,11 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from fdml.errors import MessageRefused
-from fdml.exchange import wire_pb2 as pb
-from fdml.exchange.fixed_point import LARGEST_CODE
-from fdml.exchange.wire import decode_from_party, decode_from_server, encode_from_party
-from tests.data.memory_disk import MemoryDisk
-from tests.server.hosting import PARTIES, new_host, play, script_of
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.fixed_point import LARGEST_CODE
+from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party
+from tests.server.run_states import PARTIES, new_host, play, script_of
+from tests.storage.memory_disk import MemoryDisk
 
 SCRIPT = script_of(staleness=1, seed=11, keeps=True)
 JOINED, MIDDLE = 3, len(SCRIPT) // 2
@@ -53,7 +53,7 @@ def cut_out(raw, chance):
     return raw
 
 
-def put_in(raw, chance):
+def replace_own_part(raw, chance):
     at = chance.randrange(len(raw) + 1)
     raw[at:at] = chance.randbytes(chance.choice((1, 1, 2, 8, 33)))
     return raw
@@ -150,7 +150,7 @@ MUTATIONS = (
     flip_bits,
     cut_short,
     cut_out,
-    put_in,
+    replace_own_part,
     splice,
     repeat_a_part,
     repeat_whole,

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.exchange import wire_pb2 as pb
-from fdml.exchange.fixed_point import LARGEST_CODE
-from fdml.exchange.messages import PROTOCOL, Finished, Kept, Metrics, Push, Release, Total, Trial
-from fdml.exchange.wire import decode_from_party, decode_from_server, encode_from_party
-from tests.data.memory_disk import MemoryDisk
-from tests.server.hosting import (
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.fixed_point import LARGEST_CODE
+from fdml.protocol.messages import PROTOCOL, Checkpointed, Finished, HeldOutPredictions, Metrics, Push, Release, Total
+from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party
+from tests.server.run_states import (
     EPOCHS,
     HELD_OUT,
     PARTIES,
@@ -31,6 +30,7 @@ from tests.server.hosting import (
     script_of,
     trial,
 )
+from tests.storage.memory_disk import MemoryDisk
 
 SCRIPTS = {staleness: script_of(staleness, seed=5) for staleness in (0, 2)}
 JOINED, LABELLED = 3, 4
@@ -108,7 +108,7 @@ TABLE = {
     "labels of a stranger": said("spy", labels(), ANY, Refusal.NOT_PERMITTED),
     "finish of a stranger": said("spy", Finished(b"m" * 32), ANY, Refusal.NOT_PERMITTED),
     "the party without a name": said("", hello(9), ANY, Refusal.NOT_PERMITTED),
-    "a name in other letters": said("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "a name in other unacknowledged": said("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
     "labels of another party": said("guard", labels(), ANY, Refusal.NOT_PERMITTED),
     "metrics of another party": said("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
     # numbers that are none, or too large
@@ -129,7 +129,7 @@ TABLE = {
         "guard", next_push("guard", values=with_one(np.array(NAN).view(np.int64))), (MIDDLE,), INVALID
     ),
     "a held-out prediction out of range": said(
-        "guard", Trial(EPOCHS, Release(np.full(HELD_OUT, LARGEST_CODE + 1))), TRAINING, INVALID
+        "guard", HeldOutPredictions(EPOCHS, Release(np.full(HELD_OUT, LARGEST_CODE + 1))), TRAINING, INVALID
     ),
     # lengths and types
     "a push too short": said("guard", next_push("guard", values=lambda values: values[:-1]), (MIDDLE,), INVALID),
@@ -139,7 +139,9 @@ TABLE = {
         "guard", pb.FromParty(push=pb.Push(step=1, codes=b"1234")).SerializeToString(), ANY, INVALID
     ),
     "a push of shorter integers": Bad("guard", SHORT_INTEGERS, (MIDDLE,), INVALID),
-    "held-out predictions too short": said("guard", Trial(EPOCHS, Release(np.zeros(1, np.int64))), TRAINING, INVALID),
+    "held-out predictions too short": said(
+        "guard", HeldOutPredictions(EPOCHS, Release(np.zeros(1, np.int64))), TRAINING, INVALID
+    ),
     "labels too short": bad_labels(sealed=labels().sealed[:-1]),
     "labels too long": bad_labels(sealed=labels().sealed + b"x"),
     "labels that are empty": bad_labels(sealed=b""),
@@ -152,7 +154,7 @@ TABLE = {
     "nothing": Bad("guard", b"", ANY, INVALID),
     "trailing bytes": Bad("guard", PUSH + b"\0", ANY, INVALID),
     "trailing field": Bad("guard", PUSH + b"\x78\x01", ANY, INVALID),
-    "a second message behind": Bad("guard", PUSH + encode_from_party(Kept(0)), ANY, INVALID),
+    "a second message behind": Bad("guard", PUSH + encode_from_party(Checkpointed(0)), ANY, INVALID),
     "the same message twice": Bad("guard", PUSH + PUSH, ANY, INVALID),
     "an unknown kind of message": Bad("guard", b"\x7a\x02\x08\x01", ANY, INVALID),
     "an unknown field inside": Bad("guard", b"\x22\x04\x08\x03\x78\x01", ANY, INVALID),
@@ -170,7 +172,7 @@ TABLE = {
     "other labels than before": said("store", labels(sealed=bytes(len(labels().sealed))), (LABELLED, MIDDLE), CONFLICT),
     "weights that were not there before": said("store", labels(weighted=True), (LABELLED, MIDDLE), CONFLICT),
     "other held-out predictions than before": said(
-        "guard", Trial(1, Release(trial("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
+        "guard", HeldOutPredictions(1, Release(trial("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
     ),
     "another model than before": said("guard", Finished(b"x" * 32), (len(SCRIPTS[0]),), CONFLICT),
     "step gap": said("guard", next_push("guard", later=1), (MIDDLE,), GAP),
@@ -180,13 +182,13 @@ TABLE = {
     "push before labels": said("guard", Push(0, Release(np.zeros(4, np.int64))), (0, JOINED), GAP),
     "held-out predictions before labels": said("guard", trial("guard", 1), (0, JOINED), GAP),
     "metrics before labels": said("store", metrics(1), (0, JOINED), GAP),
-    "kept before labels": said("guard", Kept(0), (0, JOINED), GAP),
+    "kept before labels": said("guard", Checkpointed(0), (0, JOINED), GAP),
     "finished before labels": said("guard", Finished(b"m" * 32), (0, JOINED), GAP),
     "labels before hello": said("store", labels(), (0,), INVALID),
-    "kept what was never served": said("guard", Kept(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
-    "kept the largest step": said("guard", Kept(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
-    "epoch 0": said("guard", Trial(0, trial("guard", 1).release), TRAINING, GAP),
-    "an epoch too many": said("guard", Trial(EPOCHS + 1, trial("guard", 1).release), TRAINING, GAP),
+    "kept what was never served": said("guard", Checkpointed(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
+    "kept the largest step": said("guard", Checkpointed(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
+    "epoch 0": said("guard", HeldOutPredictions(0, trial("guard", 1).release), TRAINING, GAP),
+    "an epoch too many": said("guard", HeldOutPredictions(EPOCHS + 1, trial("guard", 1).release), TRAINING, GAP),
     "metrics of an epoch too many": said("store", metrics(EPOCHS + 1), TRAINING, GAP),
     "the largest epoch": said("store", Metrics(2**32 - 1, 1.0, 1.0, 1.0, 1.0), TRAINING, GAP),
     "finished too early": said("guard", Finished(b"m" * 32), TRAINING, GAP),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fdml.errors import SettingsError
 from fdml.privacy.calibrate import releases_within, sigma_for
 from fdml.privacy.epsilon import gaussian_mu
-from fdml.privacy.ledger import GradientNoise, Ledger, Mechanism, epsilon_of
+from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
 
 noises = st.sampled_from(["gaussian", "laplace"])
 epsilons = st.floats(0.05, 50)
@@ -22,8 +22,8 @@ counts = st.integers(1, 200)
 def test_the_noise_keeps_so_many_releases_within_the_budget(noise, epsilon, delta, clip, releases):
     sigma = sigma_for(noise, epsilon, delta, clip, releases)
     ledger = Ledger(Mechanism(noise, clip, sigma), None, delta, epsilon)
-    ledger.charge("a", releases)
-    assert not ledger.can_charge("a")
+    ledger.count_release("a", releases)
+    assert not ledger.can_release("a")
 
 
 @given(noises, epsilons, deltas, clips, counts)
@@ -41,13 +41,13 @@ def test_what_the_gradients_spend_is_left_out_of_the_budget(noise, epsilon, delt
 
 
 def test_a_ledger_with_gradient_noise_accepts_what_was_calibrated_for_it():
-    gradients = GradientNoise(1.0, 30.0)
+    gradients = GradientMechanism(1.0, 30.0)
     sigma = sigma_for("gaussian", 3.0, 1e-5, 3.0, 5, 20 * gradients.squared_mu)
     ledger = Ledger(Mechanism("gaussian", 3.0, sigma), gradients, 1e-5, 3.0)
-    ledger.use("a", 20)
-    ledger.charge("a", 5)
+    ledger.count_use("a", 20)
+    ledger.count_release("a", 5)
     assert 2.999 < ledger.epsilon("a") <= 3.0
-    assert not ledger.can_charge("a")
+    assert not ledger.can_release("a")
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -83,8 +83,8 @@ def test_one_release_more_than_fits_is_refused(noise, epsilon, delta, sigma):
     mechanism = Mechanism(noise, 3.0, sigma)
     fit = releases_within(mechanism, epsilon, delta)
     ledger = Ledger(mechanism, None, delta, epsilon)
-    assert ledger.can_charge("a", fit)
-    assert not ledger.can_charge("a", fit + 1)
+    assert ledger.can_release("a", fit)
+    assert not ledger.can_release("a", fit + 1)
 
 
 def test_without_noise_no_release_fits():

@@ -15,18 +15,18 @@ from hypothesis.extra.numpy import arrays
 from mypy import api as mypy
 
 import fdml
-from fdml.bench.world import Crashed, VirtualDisk
 from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal, SettingsError, TrainingDiverged
-from fdml.exchange.fixed_point import LARGEST, decode, encode
-from fdml.exchange.messages import Gradient, Release, Total, Verdict
-from fdml.exchange.wire import encode_from_party
-from fdml.privacy.guard import HELD_OUT, NO_NOISE, Guard, group_of, open_guard
-from fdml.privacy.ledger import GradientNoise, Ledger, Mechanism, epsilon_of
+from fdml.privacy.guard import HELD_OUT, NO_NOISE, Guard, group_of, no_protection
+from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.privacy.perturb import Perturbation
 from fdml.privacy.releases import ReleaseStore
-from fdml.privacy.shield import Shield
-from tests.data.memory_disk import MemoryDisk, PowerCut
+from fdml.protocol.fixed_point import LARGEST, decode, encode
+from fdml.protocol.messages import Gradient, HeldOutTotal, Release, Total
+from fdml.protocol.wire import encode_from_party
+from simulator.world import Crashed, VirtualDisk
+from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 PARTIES = ("store", "browser")
 NOISY = Mechanism("gaussian", 1.0, 0.5)
@@ -39,29 +39,29 @@ def block_of(step):
     return step % BLOCKS
 
 
-def masks(party="store", stamp=1):
-    return Masks(bytes(range(32)), PARTIES, party, stamp)
+def masks(party="store", mask_id=1):
+    return Masks(bytes(range(32)), PARTIES, party, mask_id)
 
 
-def noisy(disk=None, *, allowed=None, stamp=1, exact=False, blind=False, gradients=None):
+def noisy(disk=None, *, allowed=None, mask_id=1, exact=False, blind=False, gradients=None):
     """A guard whose budget allows so many releases of each row."""
     budget = None if allowed is None else epsilon_of(NOISY, allowed, DELTA)
     return Guard(
-        Shield(NOISY, NoiseKey(b"k" * 32)),
+        Perturbation(NOISY, NoiseKey(b"k" * 32)),
         Ledger(NOISY, gradients, DELTA, budget),
-        held_out=Shield(NO_NOISE) if exact else None,
-        masks=masks(stamp=stamp),
+        held_out=Perturbation(NO_NOISE) if exact else None,
+        masks=masks(mask_id=mask_id),
         blind=blind,
         store=ReleaseStore(MemoryDisk() if disk is None else disk),
     )
 
 
-def exact(party="store", *, stamp=1, blind=False, masked=True):
+def exact(party="store", *, mask_id=1, blind=False, masked=True):
     """A guard that only masks."""
     return Guard(
-        Shield(NO_NOISE),
+        Perturbation(NO_NOISE),
         Ledger(NO_NOISE, None, DELTA, None),
-        masks=masks(party, stamp) if masked else None,
+        masks=masks(party, mask_id) if masked else None,
         blind=blind,
     )
 
@@ -86,23 +86,23 @@ def push(guard, step, predictions=PREDICTIONS):
 def test_what_is_no_number_in_range_does_not_leave(value, named, dtype):
     predictions = np.zeros((5, 2), dtype)
     predictions[3, 1] = value
-    for leave in (lambda: push(open_guard(), 0, predictions), lambda: open_guard().trial(1, predictions)):
+    for leave in (lambda: push(no_protection(), 0, predictions), lambda: no_protection().trial(1, predictions)):
         with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
             leave()
 
 
 @given(arrays(np.float64, (3, 2), elements=st.floats(-LARGEST, LARGEST)))
 def test_a_number_in_range_leaves_as_it_is_but_for_half_a_step_of_the_grid(predictions):
-    message, codes = push(open_guard(), 7, predictions)
-    assert (message.step, message.release.stamp, message.release.variance) == (7, 0, 0.0)
+    message, codes = push(no_protection(), 7, predictions)
+    assert (message.step, message.release.mask_id, message.release.variance) == (7, 0, 0.0)
     assert message.release.values.dtype == np.int64
     assert np.abs(decode(message.release.values) - predictions).max() <= 2.0**-33
     np.testing.assert_array_equal(message.release.values, codes)
-    np.testing.assert_array_equal(open_guard().trial(1, predictions).release.values, codes)
+    np.testing.assert_array_equal(no_protection().trial(1, predictions).release.values, codes)
 
 
 def test_a_block_without_rows_passes():
-    assert push(open_guard(), 0, np.zeros((0, 2), np.float32))[0].release.values.shape == (0, 2)
+    assert push(no_protection(), 0, np.zeros((0, 2), np.float32))[0].release.values.shape == (0, 2)
 
 
 # Counting
@@ -124,12 +124,12 @@ class Counting(Ledger):
         super().__init__(NOISY, None, DELTA, None)
         self.calls = calls
 
-    def charge(self, group, releases=1):
+    def count_release(self, group, releases=1):
         self.calls.append("count")
-        super().charge(group, releases)
+        super().count_release(group, releases)
 
 
-class Drawing(Shield):
+class Drawing(Perturbation):
     """A real shield that writes down when it was asked."""
 
     def __init__(self, calls):
@@ -224,10 +224,10 @@ def test_a_release_says_how_much_noise_is_on_it_and_no_two_have_the_same():
 @pytest.mark.parametrize("blind", [False, True])
 def test_after_a_restart_the_same_step_leaves_as_the_same_bytes_even_if_the_prediction_differs(blind):
     disk = MemoryDisk()
-    guard = noisy(disk, blind=blind, stamp=11)
+    guard = noisy(disk, blind=blind, mask_id=11)
     first, codes = push(guard, 4)
     trial = guard.trial(1, PREDICTIONS)
-    again = noisy(disk, blind=blind, stamp=12)
+    again = noisy(disk, blind=blind, mask_id=12)
     again.restore(None, block_of)
     message, same_codes = push(again, 4, PREDICTIONS + 0.3)
     assert sent(message) == sent(first)
@@ -262,22 +262,22 @@ def test_a_spent_budget_survives_that_its_releases_were_forgotten():
 
 
 def test_a_guard_without_a_store_counts_on_from_its_saved_state():
-    guard = Guard(Shield(NOISY, NoiseKey(b"k" * 32)), Ledger(NOISY, None, DELTA, None))
+    guard = Guard(Perturbation(NOISY, NoiseKey(b"k" * 32)), Ledger(NOISY, None, DELTA, None))
     push(guard, 0)
-    again = Guard(Shield(NOISY, NoiseKey(b"k" * 32)), Ledger(NOISY, None, DELTA, None))
+    again = Guard(Perturbation(NOISY, NoiseKey(b"k" * 32)), Ledger(NOISY, None, DELTA, None))
     again.restore(guard.state(), block_of)
     assert again.ledger.state() == guard.ledger.state() == json.loads(guard.state())
 
 
 def test_uses_in_training_are_those_of_the_saved_state_and_releases_those_of_the_store():
     """What was learned since the state was saved is learned again; what left has left."""
-    disk, noise = MemoryDisk(), GradientNoise(1.0, 8.0)
+    disk, noise = MemoryDisk(), GradientMechanism(1.0, 8.0)
     guard = noisy(disk, gradients=noise)
     push(guard, 0)
-    guard.ledger.use("block 0", 3)
+    guard.ledger.count_use("block 0", 3)
     saved = guard.state()
     push(guard, 3)
-    guard.ledger.use("block 0", 2)
+    guard.ledger.count_use("block 0", 2)
     guard.forget(0)
     again = noisy(disk, gradients=noise)
     again.restore(saved, block_of)
@@ -291,7 +291,7 @@ def test_counts_made_with_other_noise_are_refused():
     disk = MemoryDisk()
     push(noisy(disk), 0)
     other = Mechanism("gaussian", 1.0, 0.25)
-    again = Guard(Shield(other, NoiseKey(b"k" * 32)), Ledger(other, None, DELTA, None), store=ReleaseStore(disk))
+    again = Guard(Perturbation(other, NoiseKey(b"k" * 32)), Ledger(other, None, DELTA, None), store=ReleaseStore(disk))
     with pytest.raises(SettingsError, match="what was released so far had mechanism"):
         again.restore(None, block_of)
 
@@ -324,8 +324,8 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
                     drift = data.draw(st.floats(-0.1, 0.1))
                     message, codes = push(guard, at, PREDICTIONS + drift)
                     assert seen.setdefault(("push", at), sent(message)) == sent(message)
-                    under = masks("browser").take_off_one(
-                        "push", "store", at, message.release.stamp, message.release.values
+                    under = masks("browser").remove_one(
+                        "push", "store", at, message.release.mask_id, message.release.values
                     )
                     np.testing.assert_array_equal((under if blind else message.release.values).reshape(3, 2), codes)
                     step = max(step, at + 1)
@@ -344,7 +344,7 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
         except Crashed:
             disk.disarm()
             life += 1
-            guard = noisy(disk, allowed=allowed, blind=blind, stamp=1 + life)
+            guard = noisy(disk, allowed=allowed, blind=blind, mask_id=1 + life)
             guard.restore(None, block_of)
         released = {group_of(block): 0 for block in range(BLOCKS)} | {HELD_OUT: 0}
         for kind, number in seen:
@@ -358,17 +358,17 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
 
 def test_a_plain_release_has_no_stamp_and_a_blind_one_is_under_the_mask_of_its_stamp():
     plain, codes = push(exact(), 0)
-    assert plain.release.stamp == 0
+    assert plain.release.mask_id == 0
     np.testing.assert_array_equal(plain.release.values, encode(PREDICTIONS))
-    blind, same_codes = push(exact(blind=True, stamp=9), 0)
-    assert blind.release.stamp == 9
+    blind, same_codes = push(exact(blind=True, mask_id=9), 0)
+    assert blind.release.mask_id == 9
     np.testing.assert_array_equal(same_codes, codes)
     assert not (blind.release.values == codes).any()
-    np.testing.assert_array_equal(masks("browser").take_off_one("push", "store", 0, 9, blind.release.values), codes)
+    np.testing.assert_array_equal(masks("browser").remove_one("push", "store", 0, 9, blind.release.values), codes)
 
 
 def test_a_blind_sum_opens_to_the_sum_and_a_plain_one_is_open():
-    mine, theirs = (push(exact(party, stamp=at, blind=True), 5) for party, at in (("store", 3), ("browser", 4)))
+    mine, theirs = (push(exact(party, mask_id=at, blind=True), 5) for party, at in (("store", 3), ("browser", 4)))
     summed = mine[0].release.values + theirs[0].release.values
     total = Total(5, summed, (5, 5), (3, 4))
     np.testing.assert_array_equal(exact(blind=True).open_total(total), mine[1] + theirs[1])
@@ -378,19 +378,19 @@ def test_a_blind_sum_opens_to_the_sum_and_a_plain_one_is_open():
 
 
 def test_a_blind_verdict_opens_to_the_sum():
-    guards = [exact(party, stamp=at, blind=True) for party, at in (("store", 3), ("browser", 4))]
+    guards = [exact(party, mask_id=at, blind=True) for party, at in (("store", 3), ("browser", 4))]
     trials = [guard.trial(2, PREDICTIONS) for guard in guards]
-    verdict = Verdict(2, trials[0].release.values + trials[1].release.values, (3, 4))
-    np.testing.assert_array_equal(guards[0].open_verdict(verdict), 2 * encode(PREDICTIONS))
+    verdict = HeldOutTotal(2, trials[0].release.values + trials[1].release.values, (3, 4))
+    np.testing.assert_array_equal(guards[0].open_held_out(verdict), 2 * encode(PREDICTIONS))
 
 
 @pytest.mark.parametrize("blind", [False, True])
 def test_a_gradient_is_always_under_a_mask_and_only_the_parties_take_it_off(blind):
     values = np.array([[0.25], [-0.75]])
-    message = exact("store", stamp=6, blind=blind).gradient(3, values)
-    assert (message.step, message.release.stamp) == (3, 6)
+    message = exact("store", mask_id=6, blind=blind).gradient(3, values)
+    assert (message.step, message.release.mask_id) == (3, 6)
     assert not (message.release.values == encode(values)).any()
-    opened = exact("browser", stamp=8, blind=blind).open_gradient(message, "store")
+    opened = exact("browser", mask_id=8, blind=blind).open_gradient(message, "store")
     np.testing.assert_array_equal(opened, values)
     for wrong in (Gradient(4, message.release), Gradient(3, Release(message.release.values, 7))):
         assert not (exact("browser").open_gradient(wrong, "store") == values).any()
@@ -444,7 +444,13 @@ def makers_of(kind):
     }
 
 
-PASSED_ON = {"exchange/wire.py", "server/coordinator.py", "server/matrix.py", "server/stored.py", "server/trials.py"}
+PASSED_ON = {
+    "protocol/wire.py",
+    "server/coordinator.py",
+    "server/matrix.py",
+    "server/snapshot_arrays.py",
+    "server/evaluation.py",
+}
 """What comes off the line, and the server's own keeping of what came."""
 
 
@@ -453,7 +459,7 @@ def test_only_a_guard_makes_a_release_of_something_new():
     assert makers_of("Release") == {"privacy/guard.py", "party/loop.py"} | PASSED_ON
     loop = sources()["party/loop.py"].read_text(encoding="utf-8")
     restoring = next(
-        node for node in ast.parse(loop).body if isinstance(node, ast.FunctionDef) and node.name == "_sent_of"
+        node for node in ast.parse(loop).body if isinstance(node, ast.FunctionDef) and node.name == "_pending_push"
     )
     made = [line for line, _, called in calls_in(sources()["party/loop.py"]) if called == "Release"]
     assert all(restoring.lineno <= line <= restoring.end_lineno for line in made)
@@ -462,9 +468,9 @@ def test_only_a_guard_makes_a_release_of_something_new():
 @pytest.mark.parametrize(
     ("kind", "makers"),
     [
-        ("Push", {"privacy/guard.py", "party/loop.py", "exchange/wire.py"}),
-        ("Trial", {"privacy/guard.py", "exchange/wire.py"}),
-        ("Gradient", {"privacy/guard.py", "exchange/wire.py", "server/coordinator.py", "server/stored.py"}),
+        ("Push", {"privacy/guard.py", "party/loop.py", "protocol/wire.py"}),
+        ("HeldOutPredictions", {"privacy/guard.py", "protocol/wire.py"}),
+        ("Gradient", {"privacy/guard.py", "protocol/wire.py", "server/coordinator.py", "server/snapshot_arrays.py"}),
     ],
 )
 def test_only_guard_outbox_and_wire_make_what_carries_predictions(kind, makers):
@@ -483,7 +489,7 @@ def test_only_the_loop_sends_and_only_what_the_worker_gave_it():
     senders = {
         (name, owner) for name, path in sources().items() for _, owner, called in calls_in(path) if called == "send"
     }
-    assert senders == {("party/loop.py", "channel"), ("exchange/in_process.py", "self._exchange")}
+    assert senders == {("party/loop.py", "channel"), ("transport/in_process.py", "self._exchange")}
 
 
 def test_trials_are_sent_only_as_the_guard_gives_them():
@@ -500,7 +506,7 @@ def test_trials_are_sent_only_as_the_guard_gives_them():
 
 RIGHT = """
 import numpy as np
-from fdml.exchange.channel import Channel
+from fdml.party.channel import Channel
 from fdml.privacy.guard import Guard
 
 
@@ -558,5 +564,5 @@ def test_a_guard_has_no_other_way_out():
     """Whoever adds a method here adds it to this list, and to what the tests above ask of it."""
     public = {name for name, _ in inspect.getmembers(Guard, inspect.isfunction) if not name.startswith("_")}
     assert public == {
-        "push", "trial", "gradient", "open_total", "open_verdict", "open_gradient", "forget", "state", "restore"
+        "push", "trial", "gradient", "open_total", "open_held_out", "open_gradient", "forget", "state", "restore"
     }  # fmt: skip

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.errors import FdmlError, PrivacyBudgetSpent, SettingsError, StateDamaged
+from fdml.errors import FdmlError, PrivacyBudgetSpent, SettingsError, StateCorrupt
 from fdml.privacy.empirical import lower_bound
 from fdml.privacy.epsilon import gaussian_epsilon
-from fdml.privacy.ledger import GradientNoise, Ledger, Mechanism, epsilon_of
+from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
 
 DELTA = 1e-5
 OPEN = Mechanism("none", 3.0, 0.0)
 GAUSSIAN = Mechanism("gaussian", 3.0, 12.0)
 LAPLACE = Mechanism("laplace", 3.0, 24.0)
-GRADIENTS = GradientNoise(1.0, 8.0)
+GRADIENTS = GradientMechanism(1.0, 8.0)
 
 groups = st.sampled_from(["block 0", "block 1", "held-out"])
 noisy = st.builds(Mechanism, st.sampled_from(["gaussian", "laplace"]), st.floats(0.1, 10), st.floats(0.1, 100))
-gradients = st.none() | st.builds(GradientNoise, st.floats(0.1, 10), st.floats(0.1, 100))
-entries = st.lists(st.tuples(st.sampled_from(["charge", "use"]), groups, st.integers(0, 9)), max_size=12)
+gradients = st.none() | st.builds(GradientMechanism, st.floats(0.1, 10), st.floats(0.1, 100))
+entries = st.lists(st.tuples(st.sampled_from(["count_release", "use"]), groups, st.integers(0, 9)), max_size=12)
 
 
 def ledger_of(mechanism=GAUSSIAN, noise=None, budget=None):
@@ -102,7 +102,7 @@ def test_a_mechanism_that_protects_nothing_is_not_made(wrong, message):
 @pytest.mark.parametrize(("clip", "sigma"), [(0.0, 1.0), (1.0, 0.0), (1.0, -2.0), (math.nan, 1.0)])
 def test_gradient_noise_that_protects_nothing_is_not_made(clip, sigma):
     with pytest.raises(SettingsError, match=r"of gradients is .*; it takes a number above 0"):
-        GradientNoise(clip, sigma)
+        GradientMechanism(clip, sigma)
 
 
 # -- what is spent
@@ -110,13 +110,13 @@ def test_gradient_noise_that_protects_nothing_is_not_made(clip, sigma):
 
 def test_ten_gaussian_releases_cost_what_the_notes_say():
     ledger = ledger_of(Mechanism("gaussian", 3.0, 24.0))
-    ledger.charge("block 0", 10)
+    ledger.count_release("block 0", 10)
     assert f"{ledger.epsilon('block 0'):.2f}" == "3.34"
 
 
 def test_laplace_releases_add_up():
     ledger = ledger_of(LAPLACE)
-    ledger.charge("block 0", 10)
+    ledger.count_release("block 0", 10)
     assert ledger.epsilon("block 0") == 2.5
 
 
@@ -128,15 +128,15 @@ def test_nothing_is_spent_before_the_first_release():
 
 def test_one_release_without_noise_spends_without_limit():
     ledger = ledger_of(OPEN)
-    ledger.charge("block 0")
+    ledger.count_release("block 0")
     assert ledger.epsilon("block 0") == ledger.direct("block 0") == math.inf
     assert ledger.worst() == ("block 0", math.inf)
 
 
 def test_without_gradient_noise_only_the_direct_way_is_claimed():
     ledger = ledger_of()
-    ledger.charge("block 0", 4)
-    ledger.use("block 0", 100)
+    ledger.count_release("block 0", 4)
+    ledger.count_use("block 0", 100)
     assert ledger.epsilon("block 0") == ledger.direct("block 0") == gaussian_epsilon(1.0, DELTA)
     assert ledger.record_level("block 0") == math.inf, "through the weights anything may leave"
     assert ledger.scope == "each pushed prediction; not the effect through the weights"
@@ -144,8 +144,8 @@ def test_without_gradient_noise_only_the_direct_way_is_claimed():
 
 def test_with_gradient_noise_the_whole_record_is_claimed():
     ledger = ledger_of(noise=GRADIENTS)
-    ledger.charge("block 0", 4)
-    ledger.use("block 0", 16)
+    ledger.count_release("block 0", 4)
+    ledger.count_use("block 0", 16)
     assert ledger.direct("block 0") == gaussian_epsilon(1.0, DELTA)
     assert ledger.epsilon("block 0") == ledger.record_level("block 0") == gaussian_epsilon(math.sqrt(2.0), DELTA)
     assert ledger.scope == "record level: pushed predictions and the effect through the weights"
@@ -153,8 +153,8 @@ def test_with_gradient_noise_the_whole_record_is_claimed():
 
 def test_laplace_releases_come_on_top_of_gaussian_gradients():
     ledger = ledger_of(LAPLACE, GRADIENTS)
-    ledger.charge("block 0", 4)
-    ledger.use("block 0", 16)
+    ledger.count_release("block 0", 4)
+    ledger.count_use("block 0", 16)
     assert ledger.epsilon("block 0") == 1.0 + gaussian_epsilon(1.0, DELTA)
 
 
@@ -162,27 +162,27 @@ def test_a_schedule_that_visits_few_rows_makes_nothing_cheaper():
     """The trap of the notes: as Poisson sampling, 1000 steps at 1 % would look like epsilon 0.69."""
     ledger = ledger_of(Mechanism("gaussian", 1.0, 4.0))
     for step in range(1000):
-        ledger.charge(f"block {step % 100}")
+        ledger.count_release(f"block {step % 100}")
     assert all(f"{ledger.epsilon(f'block {at}'):.2f}" == "7.51" for at in range(100))
 
 
 def test_the_worst_group_is_named():
     ledger = ledger_of()
-    ledger.charge("block 1", 2)
-    ledger.charge("held-out", 3)
-    ledger.charge("block 0", 2)
+    ledger.count_release("block 1", 2)
+    ledger.count_release("held-out", 3)
+    ledger.count_release("block 0", 2)
     assert ledger.worst() == ("held-out", ledger.epsilon("held-out"))
 
 
 @given(noisy, gradients, st.integers(0, 50), st.integers(0, 50), st.integers(1, 50))
 def test_more_releases_or_uses_never_spend_less(mechanism, noise, releases, uses, more):
     ledger = ledger_of(mechanism, noise)
-    ledger.charge("a", releases)
-    ledger.use("a", uses)
+    ledger.count_release("a", releases)
+    ledger.count_use("a", uses)
     before = ledger.epsilon("a")
-    ledger.charge("a", more)
+    ledger.count_release("a", more)
     between = ledger.epsilon("a")
-    ledger.use("a", more)
+    ledger.count_use("a", more)
     assert before <= between <= ledger.epsilon("a")
     assert ledger.direct("a") <= ledger.epsilon("a") <= ledger.record_level("a")
 
@@ -198,9 +198,9 @@ def test_the_order_of_charges_does_not_matter(mechanism, noise, some, random):
 @given(noisy, st.integers(1, 5), st.integers(1, 5))
 def test_charging_at_once_is_charging_one_by_one(mechanism, first, then):
     at_once, one_by_one = ledger_of(mechanism), ledger_of(mechanism)
-    at_once.charge("a", first + then)
+    at_once.count_release("a", first + then)
     for _ in range(first + then):
-        one_by_one.charge("a")
+        one_by_one.count_release("a")
     assert at_once.state() == one_by_one.state()
 
 
@@ -214,7 +214,7 @@ def test_nobody_learns_more_than_the_ledger_says(ratio, releases, secret):
         return value + ratio * sum(key.normals("tried", next(numbers), count) for _ in range(releases)) / releases
 
     ledger = ledger_of(Mechanism("gaussian", 1.0, ratio))
-    ledger.charge("a", releases)
+    ledger.count_release("a", releases)
     assert lower_bound(mean_of_releases, 1.0, DELTA, draws=50_000, confidence=1 - 1e-7) <= ledger.epsilon("a")
 
 
@@ -237,10 +237,10 @@ def test_a_refused_entry_changes_nothing_and_the_budget_holds(mechanism, noise, 
 def test_can_charge_says_what_charge_does(mechanism, noise, budget, first, then):
     ledger = ledger_of(mechanism, noise, budget)
     for releases in (first, then):
-        may = ledger.can_charge("a", releases)
+        may = ledger.can_release("a", releases)
         before = ledger.state()
         try:
-            ledger.charge("a", releases)
+            ledger.count_release("a", releases)
         except PrivacyBudgetSpent:
             assert not may
             assert ledger.state() == before
@@ -250,54 +250,54 @@ def test_can_charge_says_what_charge_does(mechanism, noise, budget, first, then)
 
 def test_the_refusal_says_what_it_would_cost_and_what_to_do():
     ledger = ledger_of(LAPLACE, budget=1.1)
-    ledger.charge("block 3", 4)
+    ledger.count_release("block 3", 4)
     with pytest.raises(
         PrivacyBudgetSpent, match=r"one more release of block 3 would spend epsilon 1\.25 of 1\.10"
     ) as one:
-        ledger.charge("block 3")
+        ledger.count_release("block 3")
     with pytest.raises(PrivacyBudgetSpent, match=r"7 more releases of held-out would spend epsilon 1\.75 of 1\.10"):
-        ledger.charge("held-out", 7)
+        ledger.count_release("held-out", 7)
     assert "at delta 1e-05; stop here, or agree on more noise or fewer exchanges" in str(one.value)
     assert isinstance(one.value, FdmlError)
 
 
 def test_the_refusal_of_a_use_says_so():
-    ledger = ledger_of(LAPLACE, GradientNoise(1.0, 2.0), budget=1.1)
+    ledger = ledger_of(LAPLACE, GradientMechanism(1.0, 2.0), budget=1.1)
     with pytest.raises(
         PrivacyBudgetSpent, match=r"one more use in training of block 3 would spend epsilon 4\.38 of 1\.10"
     ):
-        ledger.use("block 3")
+        ledger.count_use("block 3")
     assert ledger.uses("block 3") == 0
 
 
 def test_a_close_miss_is_shown_with_enough_digits():
     ledger = ledger_of(LAPLACE, budget=0.99999)
     with pytest.raises(PrivacyBudgetSpent, match=r"epsilon 1\.00000000 of 0\.99999000"):
-        ledger.charge("a", 4)
+        ledger.count_release("a", 4)
 
 
 def test_with_a_budget_nothing_leaves_without_noise():
     ledger = ledger_of(OPEN, budget=1000.0)
-    assert ledger.can_charge("a", 0)
-    assert not ledger.can_charge("a")
+    assert ledger.can_release("a", 0)
+    assert not ledger.can_release("a")
     with pytest.raises(PrivacyBudgetSpent, match=r"epsilon inf of 1000\.00"):
-        ledger.charge("a")
+        ledger.count_release("a")
 
 
 def test_groups_have_budgets_of_their_own():
     ledger = ledger_of(LAPLACE, budget=1.0)
-    ledger.charge("block 0", 4)
-    ledger.charge("block 1", 4)
-    assert not ledger.can_charge("block 0")
-    assert not ledger.can_charge("block 1")
-    assert ledger.can_charge("held-out", 4)
+    ledger.count_release("block 0", 4)
+    ledger.count_release("block 1", 4)
+    assert not ledger.can_release("block 0")
+    assert not ledger.can_release("block 1")
+    assert ledger.can_release("held-out", 4)
 
 
 def test_without_a_budget_everything_is_counted_and_nothing_refused():
     ledger = ledger_of()
-    ledger.charge("a", 10**6)
+    ledger.count_release("a", 10**6)
     assert ledger.releases("a") == 10**6
-    assert ledger.can_charge("a", 10**9)
+    assert ledger.can_release("a", 10**9)
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_a_ledger_without_sense_is_not_made(delta, budget, message):
 
 def test_nothing_is_ever_taken_back():
     ledger = ledger_of()
-    ledger.charge("a", 3)
-    for call in (ledger.charge, ledger.use, ledger.can_charge):
+    ledger.count_release("a", 3)
+    for call in (ledger.count_release, ledger.use, ledger.can_release):
         with pytest.raises(SettingsError, match="cannot be counted; what has left does not come back"):
             call("a", -1)
     assert (ledger.releases("a"), ledger.uses("a")) == (3, 0)
@@ -338,22 +338,22 @@ def test_a_restored_ledger_says_the_same(mechanism, noise, some):
 
 def test_a_restored_ledger_is_a_copy():
     before, after = ledger_of(), ledger_of()
-    before.charge("a", 2)
+    before.count_release("a", 2)
     state = before.state()
     after.restore(state)
-    after.charge("a")
-    before.charge("a", 5)
+    after.count_release("a")
+    before.count_release("a", 5)
     assert state["releases"] == {"a": 2}
     assert after.releases("a") == 3
 
 
 def test_a_budget_lowered_in_between_refuses_the_next_release():
     before, after = ledger_of(LAPLACE, budget=2.0), ledger_of(LAPLACE, budget=1.0)
-    before.charge("a", 6)
+    before.count_release("a", 6)
     after.restore(before.state())
     assert after.epsilon("a") == 1.5
     with pytest.raises(PrivacyBudgetSpent, match=r"1\.75 of 1\.00"):
-        after.charge("a")
+        after.count_release("a")
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_budget_lowered_in_between_refuses_the_next_release():
 def test_counts_made_with_other_noise_are_not_taken_over(other, named):
     """More noise from here on does not make less of what has left already."""
     before = ledger_of()
-    before.charge("a", 7)
+    before.count_release("a", 7)
     with pytest.raises(SettingsError, match=r"what was released so far had .* set the guard as it was") as error:
         other.restore(before.state())
     assert named in str(error.value)
@@ -379,15 +379,15 @@ def test_counts_made_with_other_noise_are_not_taken_over(other, named):
 @pytest.mark.parametrize("name", ["releases", "uses"])
 def test_damaged_counts_are_refused_and_nothing_changes(counts, name):
     ledger = ledger_of()
-    ledger.charge("b", 2)
+    ledger.count_release("b", 2)
     state = ledger.state() | {name: counts}
-    with pytest.raises(StateDamaged, match=f"of {name}, which are no counts"):
+    with pytest.raises(StateCorrupt, match=f"of {name}, which are no counts"):
         ledger.restore(state)
     assert ledger.releases("b") == 2
 
 
 def test_an_empty_state_is_damage_too():
-    with pytest.raises(StateDamaged, match="None of releases"):
+    with pytest.raises(StateCorrupt, match="None of releases"):
         ledger_of().restore({})
 
 
@@ -395,5 +395,5 @@ def test_the_same_figure_is_not_computed_twice():
     epsilon_of.cache_clear()
     ledger = ledger_of(budget=100.0)
     for block in range(500):
-        ledger.charge(f"block {block}")
+        ledger.count_release(f"block {block}")
     assert epsilon_of.cache_info().misses == 1

@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.bench.world import Crashed, VirtualDisk
-from fdml.data.journal import Journal
-from fdml.errors import StateDamaged
-from fdml.exchange.messages import Kept, Push, Release, Trial
-from fdml.exchange.wire import encode_from_party
+from fdml.errors import StateCorrupt
 from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.privacy.releases import ReleaseStore, name_of
-from tests.data.memory_disk import MemoryDisk, PowerCut
+from fdml.protocol.messages import Checkpointed, HeldOutPredictions, Push, Release
+from fdml.protocol.wire import encode_from_party
+from fdml.storage.journal import Journal
+from simulator.world import Crashed, VirtualDisk
+from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 NOISY = Mechanism("gaussian", 1.0, 2.0)
 BLOCKS = 3
 
 
-def push(step, stamp=0):
-    return Push(step, Release(np.random.default_rng(step).integers(-(2**50), 2**50, 4), stamp, 0.25))
+def push(step, mask_id=0):
+    return Push(step, Release(np.random.default_rng(step).integers(-(2**50), 2**50, 4), mask_id, 0.25))
 
 
 def trial(epoch):
-    return Trial(epoch, Release(np.random.default_rng([9, epoch]).integers(-(2**50), 2**50, 2), 0, 0.25))
+    return HeldOutPredictions(epoch, Release(np.random.default_rng([9, epoch]).integers(-(2**50), 2**50, 2), 0, 0.25))
 
 
 def group(message):
@@ -44,14 +44,14 @@ class Books:
         if self.store.counts is not None:
             self.ledger.restore(self.store.counts)
         for message in self.store.uncounted:
-            self.ledger.charge(group(message))
+            self.ledger.count_release(group(message))
 
     def release(self, message):
         """Count, store, hand out; what was stored before is handed out as it was."""
         known = self.store.find(name_of(message))
         if known is None:
             before = self.ledger.state()
-            self.ledger.charge(group(message))
+            self.ledger.count_release(group(message))
             self.store.add(message, before)
             known = message.release
         return known
@@ -61,13 +61,13 @@ class Books:
 
 
 def same(one, other):
-    return (one.values.tobytes(), one.stamp, one.variance) == (other.values.tobytes(), other.stamp, other.variance)
+    return (one.values.tobytes(), one.mask_id, one.variance) == (other.values.tobytes(), other.mask_id, other.variance)
 
 
 def test_what_was_added_is_found_again_after_reopening():
     disk = MemoryDisk()
     store, ledger = ReleaseStore(disk), new_ledger()
-    messages = [push(0), push(1, stamp=2**63 + 7), trial(1), push(2)]
+    messages = [push(0), push(1, mask_id=2**63 + 7), trial(1), push(2)]
     for message in messages:
         store.add(message, ledger.state())
     again = ReleaseStore(disk)
@@ -184,7 +184,7 @@ def test_a_store_damaged_in_its_middle_is_not_taken_for_a_shorter_one():
     content = bytearray(disk.files["releases"])
     content[len(content) // 3] ^= 0xFF
     disk.files["releases"] = bytes(content)
-    with pytest.raises(StateDamaged, match="the log 'releases' is damaged at byte"):
+    with pytest.raises(StateCorrupt, match="the log 'releases' is damaged at byte"):
         ReleaseStore(disk)
 
 
@@ -193,8 +193,8 @@ def test_a_store_of_something_else_is_refused():
     Books(disk).release(push(0))
     journal = Journal(disk, "releases")
     list(journal.replay())
-    journal.append([encode_from_party(Kept(3))])
-    with pytest.raises(StateDamaged, match="the stored releases hold a Kept; start over with --fresh"):
+    journal.append([encode_from_party(Checkpointed(3))])
+    with pytest.raises(StateCorrupt, match="the stored releases hold a Checkpointed; start over with --fresh"):
         ReleaseStore(disk)
 
 
@@ -227,7 +227,7 @@ class Life:
         found = self.books.release(message)
         self.pending = None
         if name not in self.out:
-            self.truth.charge(group(message))
+            self.truth.count_release(group(message))
             self.next[name[0]] += 1
         assert same(self.out.setdefault(name, found), found)
 

@@ -11,11 +11,11 @@ def clocks_at(pushed, served, staleness):
 
 def test_nobody_is_served_before_he_has_pushed():
     assert not Clocks(2, 5).may_serve(0)
-    assert Clocks(2, 5).holding_up(0) == [0]
+    assert Clocks(2, 5).blockers(0) == [0]
 
 
 @pytest.mark.parametrize(
-    ("pushed", "served", "staleness", "may", "holding_up"),
+    ("pushed", "served", "staleness", "may", "blockers"),
     [
         ((3, 3), (2, 2), 0, True, []),
         ((3, 2), (2, 2), 0, False, [1]),
@@ -27,12 +27,12 @@ def test_nobody_is_served_before_he_has_pushed():
         ((4, 1, 2, 3), (3, 0, 0, 0), 1, False, [1, 2]),
     ],
 )
-def test_the_gate_opens_at_the_staleness_exactly(pushed, served, staleness, may, holding_up):
+def test_the_gate_opens_at_the_staleness_exactly(pushed, served, staleness, may, blockers):
     clocks = clocks_at(pushed, served, staleness)
     assert clocks.may_serve(0) is may
-    assert clocks.holding_up(0) == holding_up
+    assert clocks.blockers(0) == blockers
 
 
 def test_what_is_settled_was_served_to_all():
     clocks = clocks_at((5, 7, 6), (4, 2, 3), 4)
-    assert (clocks.slowest, clocks.settled) == (5, 2)
+    assert (clocks.slowest, clocks.served_to_all) == (5, 2)

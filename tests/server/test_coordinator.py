@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.data.schedule import schedule_for
 from fdml.errors import MessageRefused, Refusal
-from fdml.exchange.fixed_point import LARGEST_CODE
-from fdml.exchange.messages import Gradient, Kept, Push, Release, Stop, Stopped, Total
+from fdml.protocol.fixed_point import LARGEST_CODE
+from fdml.protocol.messages import Checkpointed, Gradient, Push, Release, Stop, Stopped, Total
+from fdml.protocol.schedule import schedule_for
 from fdml.server.coordinator import Coordinator
 
 PARTIES = ("store", "browser", "guard")
@@ -59,12 +59,12 @@ class PlainCoordinator:
 
     def total(self, step):
         block = self.schedule.visit(step).block
-        values, made_at = 0, []
+        values, pushed_at = 0, []
         for pushed in self.history:
             made = max((at for at in pushed if at <= step and self.schedule.visit(at).block == block), default=-1)
             values = values + pushed.get(made, 0)
-            made_at.append(made)
-        return Total(step, values, tuple(made_at))
+            pushed_at.append(made)
+        return Total(step, values, tuple(pushed_at))
 
 
 class Crowd:
@@ -115,7 +115,7 @@ def test_at_staleness_0_a_total_is_the_sum_of_that_steps_pushes_whatever_the_ord
         for total in totals:
             np.testing.assert_array_equal(total.values, sum_of(total.step, schedule, parties, outputs))
             assert total.values.dtype == np.int64
-            assert total.made_at == (total.step,) * parties
+            assert total.pushed_at == (total.step,) * parties
             assert total.lag == 0
 
 
@@ -130,7 +130,7 @@ def test_at_any_staleness_the_totals_are_those_of_a_twin_that_forgets_nothing(cr
         assert served(replies) == [(name, total.step) for name, total in expected]
         for reply, (_, total) in zip(replies, expected, strict=True):
             np.testing.assert_array_equal(reply.message.values, total.values)
-            assert reply.message.made_at == total.made_at
+            assert reply.message.pushed_at == total.pushed_at
     assert crowd.pushed == [crowd.schedule.steps] * len(parties)
 
 
@@ -181,7 +181,7 @@ def test_a_party_behind_reads_what_was_pushed_for_its_own_step():
     for step in range(3):
         (reply,) = (reply for reply in push(coordinator, "browser", step, schedule) if reply.to == "browser")
         np.testing.assert_array_equal(reply.message.values, sum_of(step, schedule, 2))
-        assert reply.message.made_at == (step, step)
+        assert reply.message.pushed_at == (step, step)
 
 
 def test_a_part_that_never_came_counts_as_zero_from_before_the_first_step():
@@ -189,7 +189,7 @@ def test_a_part_that_never_came_counts_as_zero_from_before_the_first_step():
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 2)
     (reply,) = push(coordinator, "store", 0, schedule)
     np.testing.assert_array_equal(reply.message.values, codes(0, 0, schedule))
-    assert reply.message.made_at == (0, -1)
+    assert reply.message.pushed_at == (0, -1)
     assert reply.message.lag == 1
 
 
@@ -203,7 +203,7 @@ def test_the_lag_of_a_party_ahead_is_an_epoch_as_in_the_papers_algorithm():
     (reply,) = push(coordinator, "store", 4, schedule)
     block = schedule.visit(4).block
     before = next(step for step in range(4) if schedule.visit(step).block == block)
-    assert reply.message.made_at == (4, before)
+    assert reply.message.pushed_at == (4, before)
     assert reply.message.lag == 4 - before
     np.testing.assert_array_equal(reply.message.values, codes(0, 4, schedule) + codes(1, before, schedule))
 
@@ -326,7 +326,7 @@ REFUSED = {
     ),
     "kept before it was served": (
         "store",
-        Kept(1),
+        Checkpointed(1),
         Refusal.GAP,
         r"party 'store' says it has kept step 1, but was served only 0",
     ),
@@ -389,7 +389,7 @@ def test_what_all_have_read_is_not_kept_twice():
     for step in range(schedule.steps):
         for party in PARTIES:
             push(coordinator, party, step, schedule)
-            assert sum(len(recent) for recent in coordinator._recent) <= len(PARTIES)
+            assert sum(len(recent) for recent in coordinator._newer_than_matrix) <= len(PARTIES)
 
 
 def test_waiting_of_an_unknown_party_is_refused():
@@ -431,7 +431,7 @@ def test_whatever_was_served_is_given_again_until_it_is_kept(crowd, staleness, d
         received = crowd.received[party]
         if received and data.draw(st.booleans()):
             step = data.draw(st.integers(0, len(received) - 1))
-            assert coordinator.handle(parties[party], Kept(step)) == []
+            assert coordinator.handle(parties[party], Checkpointed(step)) == []
             kept[party] = max(kept[party], step)
         done = data.draw(st.integers(-1, len(received)))
         again = coordinator.resend(parties[party], done)
@@ -440,7 +440,7 @@ def test_whatever_was_served_is_given_again_until_it_is_kept(crowd, staleness, d
         assert [reply.message.step for reply in again] == [total.step for total in expected]
         for reply, total in zip(again, expected, strict=True):
             np.testing.assert_array_equal(reply.message.values, total.values)
-            assert reply.message.made_at == total.made_at
+            assert reply.message.pushed_at == total.pushed_at
 
 
 @SLOW
@@ -461,7 +461,7 @@ def test_a_restored_coordinator_goes_on_as_the_one_that_gave_the_state(crowd, st
         assert served(twins) == served(replies)
         for twin, reply in zip(twins, replies, strict=True):
             np.testing.assert_array_equal(twin.message.values, reply.message.values)
-            assert twin.message.made_at == reply.message.made_at
+            assert twin.message.pushed_at == reply.message.pushed_at
     np.testing.assert_equal(other.state(), coordinator.state())
 
 
@@ -473,7 +473,7 @@ def test_what_was_kept_is_forgotten():
         for party in PARTIES:
             push(coordinator, party, step, schedule)
         for party in PARTIES:
-            coordinator.handle(party, Kept(step))
+            coordinator.handle(party, Checkpointed(step))
         assert not [key for key in coordinator.state() if "/" in key]
 
 
@@ -482,7 +482,7 @@ def test_what_one_party_kept_is_still_there_for_the_others():
     coordinator = Coordinator(PARTIES, schedule, 1, 0)
     for party in PARTIES:
         push(coordinator, party, 0, schedule)
-    coordinator.handle("store", Kept(0))
+    coordinator.handle("store", Checkpointed(0))
     assert coordinator.resend("store", -1) == []
     (again,) = coordinator.resend("browser", -1)
     np.testing.assert_array_equal(again.message.values, sum_of(0, schedule, 3))
@@ -493,9 +493,9 @@ def test_keeping_an_older_step_again_changes_nothing():
     coordinator = Coordinator(PARTIES[:1], schedule, 1, 0)
     for step in range(3):
         push(coordinator, "store", step, schedule)
-    coordinator.handle("store", Kept(1))
+    coordinator.handle("store", Checkpointed(1))
     before = insides(coordinator)
-    coordinator.handle("store", Kept(0))
+    coordinator.handle("store", Checkpointed(0))
     np.testing.assert_equal(insides(coordinator), before)
 
 
@@ -510,19 +510,19 @@ def test_where_everyone_is_can_be_asked():
     assert (coordinator.pushed("guard"), coordinator.served("guard")) == (0, 0)
 
 
-# Private labels: only the lead is served totals, the others what it makes of them.
+# Private labels: only the gradient_party is served totals, the others what it makes of them.
 
 LEAD = "browser"
 
 
 def leading(staleness=0, **options):
     schedule = schedule_of(short=False)
-    return Coordinator(PARTIES, schedule, 1, staleness, lead=LEAD, **options), schedule
+    return Coordinator(PARTIES, schedule, 1, staleness, gradient_party=LEAD, **options), schedule
 
 
-def gradient(step, schedule, stamp=5, salt=0):
+def gradient(step, schedule, mask_id=5, salt=0):
     values = np.random.default_rng([9, step, salt]).integers(-(2**62), 2**62, (schedule.visit(step).size, 1))
-    return Gradient(step, Release(values, stamp))
+    return Gradient(step, Release(values, mask_id))
 
 
 def kinds(replies):
@@ -541,12 +541,12 @@ def test_over_private_labels_only_the_lead_is_served_totals_and_the_others_its_g
         assert kinds(taught) == [("store", "Gradient", step), ("guard", "Gradient", step)]
         for reply in taught:
             np.testing.assert_array_equal(reply.message.release.values, gradient(step, schedule).release.values)
-            assert reply.message.release.stamp == 5
+            assert reply.message.release.mask_id == 5
     assert coordinator.taught == 2
 
 
 def test_a_gradient_waits_for_the_push_of_who_is_to_learn_from_it():
-    """At staleness 1 the lead is served before a slow party has pushed; that party is taught when it has."""
+    """At staleness 1 the gradient_party is served before a slow party has pushed; that party is taught when it has."""
     coordinator, schedule = leading(staleness=1)
     assert kinds(push(coordinator, LEAD, 0, schedule)) == [(LEAD, "Total", 0)]
     assert coordinator.handle(LEAD, gradient(0, schedule)) == []
@@ -586,7 +586,7 @@ BAD_GRADIENTS = {
     ),
     "without a mask": (
         LEAD,
-        lambda schedule: gradient(1, schedule, stamp=0),
+        lambda schedule: gradient(1, schedule, mask_id=0),
         Refusal.MISMATCH,
         "party 'browser' sent a gradient without a mask; install the same fdml",
     ),
@@ -645,17 +645,17 @@ def test_where_labels_are_shared_nobody_sends_gradients(sender):
 
 
 def test_a_gradient_that_comes_again_is_taken_once_and_the_first_one_stays():
-    """After a restart the lead makes it again under another mask; nobody can tell whether it is the same."""
+    """After a restart the gradient_party makes it again under another mask; nobody can tell whether it is the same."""
     coordinator, schedule = leading()
     all_push(coordinator, 0, schedule)
     coordinator.handle(LEAD, gradient(0, schedule))
     before = insides(coordinator)
     assert coordinator.handle(LEAD, gradient(0, schedule)) == []
-    assert coordinator.handle(LEAD, gradient(0, schedule, stamp=6, salt=1)) == []
+    assert coordinator.handle(LEAD, gradient(0, schedule, mask_id=6, salt=1)) == []
     np.testing.assert_equal(insides(coordinator), before)
     (again,) = coordinator.resend("store", -1)
     np.testing.assert_array_equal(again.message.release.values, gradient(0, schedule).release.values)
-    coordinator.handle(LEAD, Kept(0))
+    coordinator.handle(LEAD, Checkpointed(0))
     assert coordinator.handle(LEAD, gradient(0, schedule, salt=2)) == [], "kept and forgotten; the first one was served"
 
 
@@ -688,7 +688,7 @@ def test_at_staleness_a_party_waits_for_whoever_holds_up_the_lead():
     for step in range(3):
         push(coordinator, "store", step, schedule)
     push(coordinator, LEAD, 0, schedule)
-    assert coordinator.waits_for("store") == [LEAD], "the lead was served step 0 and has not answered"
+    assert coordinator.waits_for("store") == [LEAD], "the gradient_party was served step 0 and has not answered"
     coordinator.handle(LEAD, gradient(0, schedule))
     assert coordinator.waits_for("store") == ["guard"]
     push(coordinator, "guard", 0, schedule)
@@ -701,12 +701,12 @@ def test_at_staleness_a_party_waits_for_whoever_holds_up_the_lead():
 
 def test_gradients_that_all_have_been_served_are_not_kept():
     schedule = schedule_of(epochs=20)
-    coordinator = Coordinator(PARTIES, schedule, 1, 0, lead=LEAD)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0, gradient_party=LEAD)
     for step in range(schedule.steps):
         all_push(coordinator, step, schedule)
         coordinator.handle(LEAD, gradient(step, schedule))
         for party in PARTIES:
-            coordinator.handle(party, Kept(step))
+            coordinator.handle(party, Checkpointed(step))
         assert not [key for key in coordinator.state() if key.startswith(("gradient", "taught/", "total/", "digest/"))]
 
 
@@ -794,12 +794,12 @@ def test_an_unknown_party_stops_nothing():
 # A blind server.
 
 
-def masked(party, step, schedule, stamp=None, salt=0):
+def masked(party, step, schedule, mask_id=None, salt=0):
     """Values over all of int64, as masks make them."""
     random = np.random.default_rng([party, step, salt])
     whole = np.iinfo(np.int64)
     values = random.integers(whole.min, whole.max, (schedule.visit(step).size, 1), endpoint=True)
-    return Push(step, Release(values, 100 + party if stamp is None else stamp, 0.25 * party))
+    return Push(step, Release(values, 100 + party if mask_id is None else mask_id, 0.25 * party))
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -807,11 +807,11 @@ def test_masked_values_for_a_plain_server_are_refused_and_the_other_way_round(bl
     schedule = schedule_of(short=False)
     coordinator = Coordinator(PARTIES, schedule, 1, 0, blind=blind)
     before = insides(coordinator)
-    stamp, has, server = (0, "plain", "blind") if blind else (7, "masked", "plain")
+    mask_id, has, server = (0, "plain", "blind") if blind else (7, "masked", "plain")
     with pytest.raises(
         MessageRefused, match=f"party 'store' pushed for step 0 {has} values; the run's server is {server}: .* run.toml"
     ) as refused:
-        coordinator.handle("store", Push(0, Release(NOTHING, stamp)))
+        coordinator.handle("store", Push(0, Release(NOTHING, mask_id)))
     assert refused.value.refusal is Refusal.MISMATCH
     np.testing.assert_equal(insides(coordinator), before)
 
@@ -834,7 +834,7 @@ def test_a_total_says_which_masks_are_on_it_and_how_much_noise_is_in_it():
     expected = sum(masked(number, 0, schedule).release.values for number in range(3))
     for reply in replies:
         np.testing.assert_array_equal(reply.message.values, expected)
-        assert reply.message.stamps == (100, 101, 102)
+        assert reply.message.mask_ids == (100, 101, 102)
         assert reply.message.variance == 0.75
 
 
@@ -843,17 +843,17 @@ def test_a_plain_total_has_no_stamps_but_says_how_much_noise_is_in_it():
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 0)
     coordinator.handle("store", Push(0, Release(NOTHING, 0, 0.5)))
     replies = coordinator.handle("browser", Push(0, Release(NOTHING, 0, 1.5)))
-    assert [(reply.message.stamps, reply.message.variance) for reply in replies] == [((), 2.0)] * 2
+    assert [(reply.message.mask_ids, reply.message.variance) for reply in replies] == [((), 2.0)] * 2
 
 
 def test_a_stale_part_comes_with_the_stamp_and_noise_it_was_made_with():
     schedule = schedule_of(blocks=1, epochs=4, short=False)
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 2, blind=True)
-    (first,) = coordinator.handle("store", masked(0, 0, schedule, stamp=50))
-    assert (first.message.stamps, first.message.made_at) == ((50, 0), (0, -1))
-    coordinator.handle("browser", masked(1, 0, schedule, stamp=60))
-    (second,) = coordinator.handle("store", masked(0, 1, schedule, stamp=51))
-    assert (second.message.stamps, second.message.made_at, second.message.variance) == ((51, 60), (1, 0), 0.25)
+    (first,) = coordinator.handle("store", masked(0, 0, schedule, mask_id=50))
+    assert (first.message.mask_ids, first.message.pushed_at) == ((50, 0), (0, -1))
+    coordinator.handle("browser", masked(1, 0, schedule, mask_id=60))
+    (second,) = coordinator.handle("store", masked(0, 1, schedule, mask_id=51))
+    assert (second.message.mask_ids, second.message.pushed_at, second.message.variance) == ((51, 60), (1, 0), 0.25)
     expected = masked(0, 1, schedule).release.values + masked(1, 0, schedule).release.values
     np.testing.assert_array_equal(second.message.values, expected)
 
@@ -861,17 +861,17 @@ def test_a_stale_part_comes_with_the_stamp_and_noise_it_was_made_with():
 def test_a_push_repeated_under_another_stamp_leaves_the_first_one_in_place():
     schedule = schedule_of(short=False)
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 0, blind=True)
-    coordinator.handle("store", masked(0, 0, schedule, stamp=50))
+    coordinator.handle("store", masked(0, 0, schedule, mask_id=50))
     before = insides(coordinator)
-    assert coordinator.handle("store", masked(0, 0, schedule, stamp=51, salt=1)) == []
+    assert coordinator.handle("store", masked(0, 0, schedule, mask_id=51, salt=1)) == []
     np.testing.assert_equal(insides(coordinator), before)
     with pytest.raises(MessageRefused, match="pushed step 0 again with other values") as refused:
-        coordinator.handle("store", masked(0, 0, schedule, stamp=50, salt=1))
+        coordinator.handle("store", masked(0, 0, schedule, mask_id=50, salt=1))
     assert refused.value.refusal is Refusal.CONFLICT
-    replies = coordinator.handle("browser", masked(1, 0, schedule, stamp=60))
+    replies = coordinator.handle("browser", masked(1, 0, schedule, mask_id=60))
     expected = masked(0, 0, schedule).release.values + masked(1, 0, schedule).release.values
     for reply in replies:
-        assert reply.message.stamps == (50, 60)
+        assert reply.message.mask_ids == (50, 60)
         np.testing.assert_array_equal(reply.message.values, expected)
 
 
@@ -893,10 +893,10 @@ def plain(message):
 def test_a_restored_coordinator_goes_on_through_masks_gradients_and_stops(crowd, staleness, blind, private, data):
     """At any moment the run goes on from a snapshot, and answers as the one that was never stopped."""
     schedule, names = crowd.schedule, PARTIES[: len(crowd.lookaheads)]
-    lead = data.draw(st.sampled_from(names)) if private else None
+    gradient_party = data.draw(st.sampled_from(names)) if private else None
 
     def new():
-        return Coordinator(names, schedule, 1, staleness, blind=blind, lead=lead)
+        return Coordinator(names, schedule, 1, staleness, blind=blind, gradient_party=gradient_party)
 
     one, other = new(), new()
     stopped, untaught = set(), []
@@ -925,16 +925,16 @@ def test_a_restored_coordinator_goes_on_through_masks_gradients_and_stops(crowd,
                 stopped.add(which)
                 sender, message = names[which], Stop(crowd.pushed[which])
             case "teach":
-                sender, message = lead, gradient(untaught.pop(0), schedule)
+                sender, message = gradient_party, gradient(untaught.pop(0), schedule)
             case "keep":
-                sender, message = names[which], Kept(len(crowd.received[which]) - 1)
+                sender, message = names[which], Checkpointed(len(crowd.received[which]) - 1)
         replies = one.handle(sender, message)
         same_answers(replies, other.handle(sender, message))
         for reply in replies:
             if isinstance(reply.message, Stopped):
                 continue
             crowd.received[names.index(reply.to)].append(reply.message)
-            if reply.to == lead:
+            if reply.to == gradient_party:
                 untaught.append(reply.message.step)
         np.testing.assert_equal(other.state(), one.state())
         assert (other.end, other.stopped, other.taught) == (one.end, one.stopped, one.taught)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.exchange.notices import Blinded, RowCounts, Tokens, shared_digest
-from fdml.server.intersect import find_places, shared_keys
+from fdml.protocol.alignment_messages import BlindedIds, RowCounts, Tokens, shared_digest
+from fdml.server.intersect import match_rows, shared_keys
 
 
 def keys_of(values, size=16):
@@ -25,7 +25,7 @@ def test_shared_keys_equal_a_plain_intersection(sets):
         assert [own[place] for place in found] == expected
 
 
-@pytest.mark.parametrize(("kind", "size"), [(Tokens, 16), (Blinded, 32)])
+@pytest.mark.parametrize(("kind", "size"), [(Tokens, 16), (BlindedIds, 32)])
 @pytest.mark.parametrize("with_test", [False, True])
 def test_every_party_is_told_its_own_places_and_one_digest(kind, size, with_test):
     def key(number):
@@ -37,7 +37,7 @@ def test_every_party_is_told_its_own_places_and_one_digest(kind, size, with_test
         kind(keys_of(train, size), None if test is None else keys_of(test, size))
         for train, test in zip(trains, tests, strict=True)
     ]
-    found = find_places(sets)
+    found = match_rows(sets)
     assert [each.train.tolist() for each in found] == [[0, 2], [2, 0]]
     assert [each.held_out.tolist() for each in found] == ([[0], [1]] if with_test else [[], []])
     assert {each.counts for each in found} == {(3, 4)}
@@ -46,12 +46,12 @@ def test_every_party_is_told_its_own_places_and_one_digest(kind, size, with_test
 
 
 def test_nothing_shared_gives_empty_places():
-    found = find_places([Tokens(keys_of([b"a" * 16])), Tokens(keys_of([b"b" * 16]))])
+    found = match_rows([Tokens(keys_of([b"a" * 16])), Tokens(keys_of([b"b" * 16]))])
     assert [each.train.tolist() for each in found] == [[], []]
 
 
 def test_rows_by_position_are_all_shared():
-    found = find_places([Tokens(by_position=RowCounts(3, 2))] * 2)
+    found = match_rows([Tokens(by_position=RowCounts(3, 2))] * 2)
     assert [each.train.tolist() for each in found] == [[0, 1, 2]] * 2
     assert [each.held_out.tolist() for each in found] == [[0, 1]] * 2
     assert found[0].counts == (3, 3)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fdml.data.schedule import Visit
-from fdml.exchange.messages import Release
+from fdml.protocol.messages import Release
+from fdml.protocol.schedule import Visit
 from fdml.server.matrix import PredictionMatrix
 
 VISIT = Visit(0, 1, 2, 4)
@@ -11,7 +11,7 @@ RELEASE = Release(np.array([[7], [8]]), 2**63 + 5, 0.25)
 
 def test_a_cell_is_zero_until_its_party_writes_it():
     part = PredictionMatrix(2, 2, 4, 3).read(1, VISIT)
-    assert (part.made_at, part.release.stamp, part.release.variance) == (-1, 0, 0.0)
+    assert (part.pushed_at, part.release.mask_id, part.release.variance) == (-1, 0, 0.0)
     np.testing.assert_array_equal(part.release.values, np.zeros((2, 3)))
 
 
@@ -19,12 +19,12 @@ def test_a_party_writes_only_its_own_column_and_block():
     matrix = PredictionMatrix(2, 2, 4, 1)
     matrix.write(0, VISIT, 5, RELEASE)
     written = matrix.read(0, VISIT)
-    assert (written.made_at, written.release.stamp, written.release.variance) == (5, RELEASE.stamp, 0.25)
+    assert (written.pushed_at, written.release.mask_id, written.release.variance) == (5, RELEASE.mask_id, 0.25)
     assert written.release.values.ravel().tolist() == [7, 8]
     assert matrix.column(0).ravel().tolist() == [0, 0, 7, 8]
     assert matrix.column(1).ravel().tolist() == [0, 0, 0, 0]
     for other in (matrix.read(1, VISIT), matrix.read(0, Visit(0, 0, 0, 2))):
-        assert (other.made_at, other.release.stamp, other.release.variance) == (-1, 0, 0.0)
+        assert (other.pushed_at, other.release.mask_id, other.release.variance) == (-1, 0, 0.0)
 
 
 def test_a_restored_matrix_reads_as_the_one_that_gave_the_state_and_moves_on_its_own():
@@ -34,7 +34,7 @@ def test_a_restored_matrix_reads_as_the_one_that_gave_the_state_and_moves_on_its
     np.testing.assert_equal(other.state(), matrix.state())
     matrix.write(0, VISIT, 6, Release(np.array([[1], [2]]), 3, 4.0))
     part = other.read(0, VISIT)
-    assert (part.made_at, part.release.stamp, part.release.variance) == (5, RELEASE.stamp, 0.25)
+    assert (part.pushed_at, part.release.mask_id, part.release.variance) == (5, RELEASE.mask_id, 0.25)
     assert part.release.values.ravel().tolist() == [7, 8]
 
 

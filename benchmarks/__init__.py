@@ -1,0 +1,1 @@
+"""Measurements: one file per question. Run one with `python -m benchmarks NAME`."""

@@ -1,0 +1,75 @@
+"""The command line of the benchmarks: `python -m benchmarks NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from benchmarks.measure import Report
+from benchmarks.registry import BENCHMARKS, run_benchmark
+from fdml.cli.output import check_writable, echo, stderr, stdout, write_json
+from fdml.errors import FdmlError
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise, regret)."),
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1000, help="How many rows (app-store, blocks, growth, network, speed).")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the figures to this PNG file (app-store, noise, regret).")
+    ] = None,
+) -> None:
+    """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
+    check_writable(json, plot)
+    report = run_benchmark(
+        name, lambda line: stderr.print(line, highlight=False), seeds=seeds, first=first, rows=rows, plot=plot
+    )
+    echo(report.question)
+    stdout.print(_results(report))
+    if report.ratios:
+        stdout.print(_ratios(report))
+    echo(f"commit {report.commit}; " + ", ".join(f"{key} {value}" for key, value in report.machine.items()))
+    write_json(json, report.as_json())
+
+
+def _results(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("contender", "median", "min", "max", "unit"):
+        table.add_column(heading, justify="left" if heading in ("contender", "unit") else "right")
+    for row in report.results:
+        figures = (f"{row[key]:,.4g}" if row[key] < 10 else f"{row[key]:,.1f}" for key in ("median", "min", "max"))
+        table.add_row(row["contender"], *figures, row["unit"])
+    return table
+
+
+def _ratios(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("ratio or gain", "median", "min", "max"):
+        table.add_column(heading, justify="left" if heading == "ratio or gain" else "right")
+    for name, spread in report.as_json()["ratios"].items():
+        digits = 2 if max(abs(spread["min"]), abs(spread["max"])) >= 0.1 else 4
+        table.add_row(name, *(f"{spread[key]:.{digits}f}" for key in ("median", "min", "max")))
+    return table
+
+
+def main() -> None:
+    """Run one benchmark by its name."""
+    try:
+        typer.run(bench)
+    except FdmlError as error:
+        stderr.print(f"benchmarks: {error}", highlight=False, soft_wrap=True)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

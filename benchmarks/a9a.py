@@ -1,0 +1,145 @@
+"""Is joint training over the line faster than torch with everything in one place? LR on a9a.
+
+Joint is a server and two parties as processes over mutual TLS, every push logged
+before it is answered; its seconds are the label party's own and include judging
+the test rows after every epoch. Torch is a dense linear layer on one thread with
+the same batch size, its batches cut out beforehand, its test rows evaluated while the
+clock stands; it is given the step size with which it is quickest. They take turns.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.cluster import finished_host, running
+from benchmarks.machine import commit, machine
+from benchmarks.measure import Progress, Report, row, spread
+from benchmarks.sparse_run import forget
+from benchmarks.torch_baselines import one_thread
+from fdml.data.row_set import RowSet
+from fdml.data.rows import DenseRows, to_scipy
+from fdml.experiments.compare import Contender
+from fdml.experiments.dataset import JointDataset
+from fdml.experiments.paper import PARTIES, a9a_dataset, contenders, write_a9a_run
+from fdml.federation.scaffold import free_port
+from fdml.models.metrics import auc
+from fdml.protocol.shuffle import permutation
+from fdml.settings import TrainingSettings
+
+GOAL = 0.900
+_HALF = 0.5
+"""An epoch of joint training may take so much of torch's."""
+_EPOCHS = 8
+_BATCH = 100
+_RATES = (0.03, 0.1, 0.3, 1.0)
+JOINT = TrainingSettings(epochs=_EPOCHS, batches_per_block=64, value_bits=16)
+
+
+class EpochTrace(NamedTuple):
+    """One training: seconds and test AUC at the end of every epoch."""
+
+    seconds: Sequence[float]
+    aucs: Sequence[float]
+
+    @property
+    def epoch(self) -> float:
+        """Seconds of an epoch after the first."""
+        return (self.seconds[-1] - self.seconds[0]) / (len(self.seconds) - 1)
+
+    @property
+    def to_goal(self) -> float:
+        """Seconds to the AUC; infinite if it was not reached."""
+        return next((at for at, each in zip(self.seconds, self.aucs, strict=True) if each >= GOAL), float("inf"))
+
+
+def run(progress: Progress, rounds: int = 5) -> Report:
+    """Let the two take turns."""
+    found, problem = machine(), a9a_dataset()
+    with tempfile.TemporaryDirectory(prefix="fdml-a9a-") as folder, one_thread():
+        home = Path(folder) / "run"
+        write_a9a_run(home, problem, joint_contender(), 0, f"127.0.0.1:{free_port()}")
+        pooled = problem.pooled()
+        train, test = (_dense(sample) for sample in (pooled.train, pooled.test))
+        rate = min(_RATES, key=lambda each: train_torch(problem, train, test, each).to_goal)
+        joint, rival = [], []
+        for turn in range(rounds + 1):
+            progress(f"round {turn} of {rounds}" if turn else "warm-up")
+            joint.append(train_joint(home))
+            rival.append(train_torch(problem, train, test, rate))
+    joint, rival = joint[1:], rival[1:]
+    results = [
+        row("joint LR as processes: an epoch", [1e3 * each.epoch for each in joint], "ms"),
+        row("torch LR pooled: an epoch", [1e3 * each.epoch for each in rival], "ms"),
+        row(f"joint LR: to a test AUC of {GOAL:g}", [1e3 * each.to_goal for each in joint], "ms"),
+        row(f"torch LR: to a test AUC of {GOAL:g}", [1e3 * each.to_goal for each in rival], "ms"),
+        row("joint LR: last test AUC", [each.aucs[-1] for each in joint], ""),
+        row("torch LR: last test AUC", [each.aucs[-1] for each in rival], ""),
+    ]
+    pairs = list(zip(joint, rival, strict=True))
+    ratios = {
+        "joint/torch time of an epoch": spread([a.epoch / b.epoch for a, b in pairs]) | {"at_most": _HALF},
+        f"joint/torch time to {GOAL:g}": spread([a.to_goal / b.to_goal for a, b in pairs]) | {"at_most": 1.0},
+    }
+    question = (
+        f"Is joint LR on a9a, two parties and a server as processes over TLS, {JOINT.batches_per_block} batches of "
+        f"{_BATCH} rows per block, faster than torch's LR with all features in one place (dense, one thread, step "
+        f"size {rate:g}, the quickest of {', '.join(f'{each:g}' for each in _RATES)})?"
+    )
+    return Report("a9a", question, results, ratios, found, commit())
+
+
+def joint_contender() -> Contender:
+    """The demo's LR, set for speed."""
+    return replace(contenders()[0], training=JOINT)
+
+
+def train_joint(home: Path) -> EpochTrace:
+    """One run of processes; aligned once, trained anew each time."""
+    forget(home, PARTIES)
+    with running(home, PARTIES) as cluster:
+        cluster.finish()
+    history = finished_host(home).history
+    told = [history[epoch] for epoch in sorted(history)]
+    return EpochTrace([each.seconds for each in told], [each.test_metric or 0.0 for each in told])
+
+
+def _dense(sample: RowSet) -> torch.Tensor:
+    rows = sample.parts["pooled"]
+    if isinstance(rows, DenseRows):
+        raise AssertionError("a9a is sparse")
+    return torch.as_tensor(to_scipy(rows).toarray())
+
+
+def train_torch(problem: JointDataset, train: torch.Tensor, test: torch.Tensor, rate: float) -> EpochTrace:
+    """Plain SGD in torch."""
+    layer = torch.nn.Linear(train.shape[1], 1)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
+    labels = torch.as_tensor(problem.train.labels, dtype=torch.float32)
+    seconds, aucs, spent = [], [], 0.0
+    for epoch in range(_EPOCHS):
+        order = torch.as_tensor(permutation(len(labels), epoch, "torch"))
+        X, y = train[order], labels[order]
+        batches = [(X[at : at + _BATCH], y[at : at + _BATCH]) for at in range(0, len(y), _BATCH)]
+        began = time.perf_counter()
+        for rows, wanted in batches:
+            optimizer.zero_grad()
+            loss = functional.binary_cross_entropy_with_logits(layer(rows)[:, 0], wanted)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        spent += time.perf_counter() - began
+        with torch.no_grad():
+            score = layer(test)[:, 0].numpy().astype(np.float64)
+        seconds.append(spent)
+        aucs.append(auc(problem.test.labels, score, problem.test.weights))
+    return EpochTrace(seconds, aucs)

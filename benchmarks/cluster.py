@@ -1,0 +1,208 @@
+"""Server and parties of a run as processes, for benchmarks that start many runs.
+
+They are forked from one process that has everything imported, so a start takes
+a fraction of a second; each is a process of its own that can be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.errors import FdmlError, PeerTimeout
+from fdml.events import Event
+from fdml.federation.join import join
+from fdml.federation.scaffold import free_port, write_keys
+from fdml.federation.serve import serve
+from fdml.server.run_state import RunDefinition, RunState
+from fdml.settings import read_run, run_hash
+from fdml.storage.disk import FolderDisk
+
+_DEADLINE = 120.0
+"""Seconds a whole run may take."""
+_USAGE = "usage.json"
+_LOOK_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one process of a run took, from its start to its end."""
+
+    cpu: float
+    """Seconds, of all its threads."""
+    memory: float
+    """MiB, the largest resident size, with what it shares or has mapped from files."""
+    traffic: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """At the server: bytes that came from each party and that went to it."""
+
+
+class Together(NamedTuple):
+    """OptimizerState of processes together, in MiB."""
+
+    own: float
+    """What they have allocated."""
+    resident: float
+    """With the pages of mapped files, which the system may drop at any time."""
+
+
+class Cluster:
+    """Server and parties of one run, each a process forked from one that has everything imported."""
+
+    def __init__(self, home: Path, seconds: float = _DEADLINE) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["benchmarks.cluster", "benchmarks.preload"])
+        self._home = home
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        self._members: dict[str, ForkServerProcess] = {}
+
+    def start(self, name: str) -> None:
+        """Start a process, for the first time or again."""
+        process = self._context.Process(target=_live, args=(self._home, name), daemon=True)
+        process.start()
+        self._members[name] = process
+
+    def kill(self, name: str) -> bool:
+        """End a process as a power cut would; says whether it still ran."""
+        process = self._members[name]
+        if process.pid is not None and process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+        process.join(self._left())
+        return process.exitcode == -signal.SIGKILL
+
+    def await_training(self) -> None:
+        """Wait until pushes reach the server's log."""
+        log = self._home / "server" / "state" / "journal"
+        while not (log.exists() and log.stat().st_size > 2**16):
+            self._left()
+            time.sleep(0.005)
+
+    def cpu(self, name: str) -> float | None:
+        """Seconds of CPU a process has had, to the microsecond; None once it has ended."""
+        process = self._members[name]
+        if process.pid is None or not process.is_alive():
+            return None
+        with suppress(FileNotFoundError, ProcessLookupError):  # it, or one of its threads, ends as we look
+            tasks = Path(f"/proc/{process.pid}/task").iterdir()
+            return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        return None
+
+    def finish(self) -> None:
+        """Wait for the end of all; a process that failed is an error."""
+        for name, process in self._members.items():
+            process.join(self._left())
+            if process.exitcode != 0:
+                raise FdmlError(f"{name} in {self._home} ended with exit code {process.exitcode}")
+
+    def finish_watched(self) -> Together:
+        """As `finish`; gives the most memory that all had together, what they share counted once."""
+        own, resident = 0.0, 0.0
+        while any(process.is_alive() for process in self._members.values()):
+            self._left()
+            found = [_memory(process.pid) for process in self._members.values()]
+            own = max(own, sum(each.own for each in found))
+            resident = max(resident, sum(each.resident for each in found))
+            time.sleep(_LOOK_SECONDS)
+        self.finish()
+        return Together(own, resident)
+
+    def stop(self) -> None:
+        """End whatever still runs."""
+        for process in self._members.values():
+            process.kill()
+            process.join()
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            waiting = [name for name, process in self._members.items() if process.is_alive()]
+            raise PeerTimeout(f"the run in {self._home} did not end within {self._seconds:g} s; {waiting} still run")
+        return left
+
+
+def _memory(pid: int | None) -> Together:
+    """Of one process, its share of what it has in common with others; nothing once it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+        kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        return Together(kilobytes["Pss_Anon"] / 1024, kilobytes["Pss"] / 1024)
+    return Together(0.0, 0.0)
+
+
+@contextmanager
+def running(home: Path, parties: Sequence[str], seconds: float = _DEADLINE) -> Iterator[Cluster]:
+    """All processes of a run, which have so many seconds; whatever still runs at the end is killed."""
+    cluster = Cluster(home, seconds)
+    try:
+        for name in ("server", *parties):
+            cluster.start(name)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _live(home: Path, name: str) -> None:
+    traffic: Mapping[str, tuple[int, int]] = {}
+    if name == "server":
+        traffic = serve(home / "run.toml", say=nothing).traffic
+    else:
+        join(home / name / "party.toml", listener=ignore, say=nothing)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    usage = Usage(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, traffic)
+    (home / name / _USAGE).write_text(json.dumps(asdict(usage)))
+
+
+def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
+    """What each process of a finished run took."""
+    return {name: Usage(**json.loads((home / name / _USAGE).read_text())) for name in ("server", *parties)}
+
+
+def finished_host(home: Path) -> RunState:
+    """The server of a run as its state tells."""
+    settings = read_run(home / "run.toml")
+    return RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
+
+
+def nothing(_: str) -> None:
+    """Nobody listens."""
+
+
+def ignore(_: Event) -> None:
+    """Nobody listens."""
+
+
+def write_run(
+    home: Path,
+    settings: str,
+    parts: Sequence[NDArray[np.float32]],
+    labels: NDArray[np.int64],
+    models: Sequence[str],
+) -> None:
+    """Write a run of parties p0, p1, ... with these features; `settings` of the run and `models` are TOML."""
+    names = [f"p{number}" for number in range(len(parts))]
+    home.mkdir(parents=True)
+    (home / "run.toml").write_text(
+        f'name = "bench"\nserver = "127.0.0.1:{free_port()}"\nparties = {names!r}\nlabel_party = "p0"\n{settings}\n'
+    )
+    write_keys(home, "bench", names)
+    for name, part, model in zip(names, parts, models, strict=True):
+        if name == "p0":
+            np.savez(home / name / "data.npz", X=part, y=labels)
+        else:
+            np.savez(home / name / "data.npz", X=part)
+        (home / name / "party.toml").write_text(
+            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.npz"\n[model]\n{model}\n'
+        )

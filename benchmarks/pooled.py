@@ -1,0 +1,68 @@
+"""Training in one place with the parties' own kernels: nothing to push, nobody to wait for.
+
+This is what joint training is measured against, pooled or alone: one pass of
+updates over every block and no more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from fdml.data.row_set import RowSet
+from fdml.data.rows import width
+from fdml.experiments.dataset import JointDataset
+from fdml.experiments.evaluate import record_of
+from fdml.models.calibration import IDENTITY
+from fdml.models.kernels import BlockUpdate
+from fdml.monitor.history import EpochRecord
+from fdml.party.plan import Plan, training_task, warm_up
+from fdml.settings import ModelSettings, TrainingSettings
+
+
+class PooledTrainer:
+    """One model over all features that a sample has."""
+
+    def __init__(self, plan: Plan, sample: RowSet) -> None:
+        (self._party,) = plan.models
+        self._task = training_task(plan, sample, self._party)
+        self.model = plan.model(self._party, width(sample.parts[self._party]))
+        self._outputs = plan.outputs
+        self._epoch = 0
+        warm_up(self.model, self._task.rows, plan.outputs)
+
+    def epoch(self) -> float:
+        """Train one epoch more; gives its seconds."""
+        blocks = self._task.schedule.blocks
+        began = time.perf_counter()
+        for step in range(self._epoch * blocks, (self._epoch + 1) * blocks):
+            self._learn(step)
+        self._epoch += 1
+        return time.perf_counter() - began
+
+    def _learn(self, step: int) -> None:
+        mine = self._task
+        visit = mine.schedule.visit(step)
+        batch_bounds = mine.schedule.batch_bounds(visit)
+        nothing = np.zeros((visit.size, self._outputs), self.model.dtype)
+        rates = mine.rate.of(mine.schedule.first_update(step), len(batch_bounds) - 1)
+        labels, weights = mine.labels[visit.start : visit.stop], mine.weights[visit.start : visit.stop]
+        order = mine.schedule.order(visit, 0)
+        self.model.learn(
+            mine.rows,
+            BlockUpdate(
+                visit.start, order, batch_bounds, rates, nothing, nothing, 1.0, labels, weights, mine.loss.code
+            ),
+        )
+
+
+def train_pooled(problem: JointDataset, model: ModelSettings, training: TrainingSettings) -> Iterator[EpochRecord]:
+    """The figures of every epoch of training a problem that one party holds; its seconds are of training alone."""
+    plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.outputs)
+    solo = PooledTrainer(plan, problem.train)
+    seconds = 0.0
+    for epoch in range(1, training.epochs + 1):
+        seconds += solo.epoch()
+        yield record_of(problem, {problem.label_party: solo.model}, IDENTITY, epoch, seconds)

@@ -1,0 +1,24 @@
+"""For the process from which others are forked: whatever a start loads by and by, loaded at once.
+
+A start takes a second of processor time for numba's registers and pandas, which
+forked processes then share.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import scipy.sparse as sp
+
+from fdml.data.rows import as_rows
+from fdml.models.compiled import build_compiled
+from fdml.party.plan import warm_up
+from fdml.settings import ModelSettings
+
+_DENSE = np.zeros((1, 1), np.float32)
+_ROWS = (as_rows(_DENSE), as_rows(sp.csr_array(_DENSE)))
+
+import_module("pandas")
+for _rows in _ROWS:
+    warm_up(build_compiled(ModelSettings(), 1, 1, bias=True, key=("warm",)), _rows, 1)

@@ -1,0 +1,53 @@
+"""All benchmarks by name. A benchmark's module is imported only when it is run, as some need an extra."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measure import Progress, Report
+from fdml.errors import MissingExtra, SettingsError
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Where a benchmark's `run` stands, and which of the command's options it takes."""
+
+    module: str
+    options: tuple[str, ...] = ()
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "kernels": Benchmark("benchmarks.kernels"),
+    "exchange": Benchmark("benchmarks.exchange"),
+    "align": Benchmark("benchmarks.align"),
+    "blocks": Benchmark("benchmarks.blocks", ("rows",)),
+    "kill": Benchmark("benchmarks.kill", ("first", "seeds")),
+    "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
+    "noise": Benchmark("benchmarks.noise", ("seeds", "plot")),
+    "regret": Benchmark("benchmarks.regret", ("seeds", "plot")),
+    "network": Benchmark("benchmarks.network", ("rows",)),
+    "speed": Benchmark("benchmarks.speed", ("rows",)),
+    "app-store": Benchmark("benchmarks.app_store", ("rows", "plot")),
+    "a9a": Benchmark("benchmarks.a9a"),
+    "growth": Benchmark("benchmarks.scaling", ("rows",)),
+}
+
+
+def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -> Report:
+    """Run a benchmark by its name; `progress` is told in a few words how far it is. None leaves an option alone."""
+    if name not in BENCHMARKS:
+        raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
+    chosen = {option: value for option, value in options.items() if value is not None}
+    for option in chosen:
+        if option not in BENCHMARKS[name].options:
+            raise SettingsError(f"benchmark {name!r} takes no --{option}; leave it out")
+    try:
+        found = importlib.import_module(BENCHMARKS[name].module)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtra("this benchmark needs PyTorch; install it with `pip install fdml[torch]`") from None
+    report: Report = found.run(progress, **chosen)
+    return report

@@ -1,0 +1,194 @@
+"""How a party finds its shared rows with the others: it posts its keys, and is told which of them all hold.
+
+The same call after a crash posts the same bytes and ends the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fdml.align.bulletin import BulletinBoard
+from fdml.align.ecdh import blind, pass_round, points_of
+from fdml.align.group_key import GroupKey
+from fdml.align.party_secrets import Secrets
+from fdml.align.split import shuffled_rows, split_rows
+from fdml.align.tokens import id_tokens, sort_keys
+from fdml.data.ids import Ids
+from fdml.errors import AlignmentError
+from fdml.protocol.alignment_messages import (
+    SERVER,
+    BlindedIds,
+    Keys,
+    RowCounts,
+    SharedRowIndex,
+    Tokens,
+    position_digest,
+    shared_digest,
+)
+from fdml.settings import RunSettings
+
+_FEW = 0.01
+"""A share of a party's rows under which the shared rows are probably not all that there are."""
+_CAUSES = (
+    "likely causes: ids of another type or written in another way (see [data.ids]: trim, case, unicode, numbers), "
+    "or data.id names other columns than at the other parties"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PartyIds:
+    """A party's ids as they are normalise, one a row, or how many rows it has if it has no ids."""
+
+    train: pa.LargeStringArray | None = None
+    test: pa.LargeStringArray | None = None
+    """None without a test file."""
+    by_position: RowCounts | None = None
+
+    @classmethod
+    def of(cls, files: Sequence[Ids | None], counts: Sequence[int]) -> Self:
+        """Of the training file and, where there is one, the test file; without ids the `counts` of rows are used."""
+        given = [each for each in files if each is not None]
+        if not given:
+            return cls(by_position=RowCounts(*counts))
+        if len(given) < len(files):
+            raise AlignmentError("only one of training file and test file has ids; data.id must name columns of both")
+        return cls(*(each.texts for each in given))
+
+    def __post_init__(self) -> None:
+        if (self.train is None) == (self.by_position is None):
+            raise AlignmentError("a party has ids, or else numbers of rows to be matched by position; give one of them")
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The rows that all parties hold."""
+
+    train: NDArray[np.int64]
+    """This party's row numbers in the run's order of training rows."""
+    held_out: NDArray[np.int64]
+    """The same of the rows to test on: of the test file, or of the training file where there is none."""
+    digest: bytes
+    """The same at all parties."""
+    counts: dict[str, int]
+    """How many training rows each party has."""
+    shared: int
+    """How many training rows all parties hold, those held out included."""
+    warning: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Posted:
+    """The rows that the posted keys stand for: key number k is the key of row `train[k]`."""
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64] | None
+    digest_of: tuple[Keys, Keys | None] | RowCounts | None
+    """From what the digest can be found here; None where only the server knows the shared keys."""
+
+
+def align(
+    board: BulletinBoard, run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets
+) -> Alignment:
+    """Find this party's shared rows, in an order that is the same at all parties."""
+    if ids.by_position is not None:
+        posted = _post_position(board, ids.by_position)
+    elif run.align == "tokens":
+        posted = _post_tokens(board, run.name, party, ids, key)
+    else:
+        posted = _post_points(board, run, party, ids, key, secrets)
+    places = board.fetch(SharedRowIndex, SERVER)
+    _check(places, posted, run)
+    counts = dict(zip(run.parties, places.counts, strict=True))
+    _check_shared(len(places.train), "rows", counts)
+    train, seed = posted.train[places.train], run.training.seed
+    if posted.test is None:
+        keep, out = split_rows(len(train), run.evaluation.holdout, seed)
+        train, held_out = train[keep], train[out]
+    else:
+        _check_shared(len(places.held_out), "test rows", counts)
+        held_out = posted.test[places.held_out]
+    shared = len(places.train)
+    train = train[shuffled_rows(len(train), seed)]
+    return Alignment(train, held_out, places.digest, counts, shared, _few(shared, counts))
+
+
+def _post_position(board: BulletinBoard, rows: RowCounts) -> _Posted:
+    board.post(Tokens(by_position=rows))
+    test = None if rows.test is None else np.arange(rows.test, dtype=np.int64)
+    return _Posted(np.arange(rows.train, dtype=np.int64), test, rows)
+
+
+def _post_tokens(board: BulletinBoard, run: str, party: str, ids: PartyIds, key: GroupKey) -> _Posted:
+    train, train_rows = sort_keys(id_tokens(ids.train, key, run), party)
+    if ids.test is None:
+        board.post(Tokens(train))
+        return _Posted(train_rows, None, (train, None))
+    test, test_rows = sort_keys(id_tokens(ids.test, key, run), party)
+    board.post(Tokens(train, test))
+    return _Posted(train_rows, test_rows, (train, test))
+
+
+def _post_points(
+    board: BulletinBoard, run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets
+) -> _Posted:
+    train, train_rows = sort_keys(blind(points_of(ids.train, key), secrets.scalar, party), party)
+    test, test_rows = None, None
+    if ids.test is not None:
+        test, test_rows = sort_keys(blind(points_of(ids.test, key), secrets.scalar, party), party)
+    pass_round(board, run.parties, party, BlindedIds(train, test), secrets.scalar)
+    return _Posted(train_rows, test_rows, None)
+
+
+def _check(places: SharedRowIndex, posted: _Posted, run: RunSettings) -> None:
+    """Believe the server only what can be so."""
+    sizes = ((places.train, len(posted.train)), (places.held_out, 0 if posted.test is None else len(posted.test)))
+    sound = len(places.counts) == len(run.parties) and all(_distinct(found, rows) for found, rows in sizes)
+    if not sound or _digest(places, posted) != places.digest:
+        raise AlignmentError(
+            "the server's answer does not fit what this party posted; see that both run the same version of fdml, "
+            "then start over with --fresh at every side"
+        )
+
+
+def _distinct(found: NDArray[np.int64], rows: int) -> bool:
+    """Whether these are numbers of different rows, out of so many."""
+    if (found >= rows).any():
+        return False
+    seen = np.zeros(rows, bool)
+    seen[found] = True
+    return int(seen.sum()) == len(found)
+
+
+def _digest(places: SharedRowIndex, posted: _Posted) -> bytes:
+    match posted.digest_of:
+        case None:
+            return places.digest
+        case RowCounts() as rows:
+            return position_digest(rows)
+        case train, test:
+            return shared_digest(train[places.train], None if test is None else test[places.held_out])
+
+
+def _check_shared(shared: int, what: str, counts: dict[str, int]) -> None:
+    if shared == 0:
+        raise AlignmentError(
+            f"the parties share no {what} ({_listed(counts)} rows); {_CAUSES}; make them alike, then run "
+            f"`fdml align --fresh` at every party and start the server with --fresh"
+        )
+
+
+def _few(shared: int, counts: dict[str, int]) -> str:
+    few = {party: count for party, count in counts.items() if shared < _FEW * count}
+    if not few:
+        return ""
+    return f"only {shared} rows are shared, under {_FEW:.0%} of what some parties have ({_listed(few)}); {_CAUSES}"
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{party} {count}" for party, count in counts.items())

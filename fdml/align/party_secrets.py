@@ -1,0 +1,91 @@
+"""A party's random choices, stored before anything is posted: after a crash the same is posted again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+from fdml.align.offers import make_offer
+from fdml.errors import AlignmentError
+from fdml.protocol.alignment_messages import KeyOffer
+from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
+from fdml.protocol.identity import Credentials
+from fdml.settings import RunSettings, run_hash
+from fdml.storage.disk import Disk
+from fdml.storage.two_slots import TwoSlots
+
+_NAME = "align-secrets"
+_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What only this party knows."""
+
+    private: bytes = field(repr=False)
+    """Of the X25519 key by which the group key is agreed on."""
+    offer: KeyOffer
+    """Checkpointed as it was signed, as signing again would give other bytes."""
+    group_key: bytes = field(repr=False)
+    """The run's group key, if this is the party that draws it."""
+    scalar: bytes = field(repr=False)
+    """Blinds the points of `ecdh`."""
+
+    @staticmethod
+    def load_or_make(disk: Disk, run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:
+        """The choices of an earlier start, or new ones that are durable on return."""
+        kept = TwoSlots(disk, _NAME)
+        facts = _facts(run, party, credentials)
+        stored = kept.load()
+        if stored is None:
+            drawn = _draw(run, party, credentials)
+            kept.save(_written(facts, drawn))
+            return drawn
+        known: dict[str, Any] = json.loads(stored)
+        changed = [name for name, value in facts.items() if known["facts"].get(name) != value]
+        if changed:
+            raise AlignmentError(
+                f"the {changed[0]} of party {party!r} has changed since it began to align; put it back, or start "
+                f"over with `fdml align --fresh` at every party and a server started with --fresh"
+            )
+        return _read(known)
+
+    @staticmethod
+    def forget(disk: Disk) -> None:
+        """Start over with new choices."""
+        TwoSlots(disk, _NAME).clear()
+
+
+def _facts(run: RunSettings, party: str, credentials: Credentials | None) -> dict[str, str]:
+    certificate = b"" if credentials is None else credentials.certificate
+    return {
+        "run.toml": run_hash(run).hex(),
+        "name": party,
+        "certificate": hashlib.blake2b(certificate, digest_size=_BYTES).hexdigest(),
+    }
+
+
+def _draw(run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:
+    private, group_key, scalar = (secrets.token_bytes(_BYTES) for _ in range(3))
+    return Secrets(private, make_offer(private, run, party, credentials), group_key, scalar)
+
+
+def _written(facts: dict[str, str], drawn: Secrets) -> bytes:
+    values = {
+        "private": drawn.private.hex(),
+        "offer": encode_alignment(drawn.offer).hex(),
+        "group_key": drawn.group_key.hex(),
+        "scalar": drawn.scalar.hex(),
+    }
+    return json.dumps({"facts": facts, "values": values}).encode()
+
+
+def _read(known: dict[str, Any]) -> Secrets:
+    values = {name: bytes.fromhex(text) for name, text in known["values"].items()}
+    offer = decode_alignment(values["offer"])
+    if not isinstance(offer, KeyOffer):
+        raise TypeError(f"a stored offer is a KeyOffer, not {type(offer).__name__}")
+    return Secrets(values["private"], offer, values["group_key"], values["scalar"])

@@ -1,0 +1,86 @@
+"""Messages of a run as they come by, and what they say without their masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.audit.recording import GroundTruth, Recording
+from fdml.privacy.ledger import Mechanism
+from fdml.privacy.masks import Masks, Purpose
+from fdml.protocol.fixed_point import decode
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
+from fdml.protocol.schedule import Schedule
+from fdml.settings import ModelSettings, RunSettings
+
+Values = NDArray[np.float64]
+
+
+class MessageLog:
+    """Takes every message of a run, then becomes a recording. A push that comes again is kept as it came first."""
+
+    def __init__(self, run: RunSettings, masks: Masks) -> None:
+        self._run = run
+        self._masks = masks
+        self._pushes: dict[str, dict[int, Push]] = {party: {} for party in run.parties}
+        self._trials: dict[str, dict[int, HeldOutPredictions]] = {party: {} for party in run.parties}
+        self._gradients: dict[int, Gradient] = {}
+        self._all: list[tuple[str, Push | HeldOutPredictions | Gradient]] = []
+
+    def take(self, sender: str, message: object) -> None:
+        """Keep a message if it carries predictions or gradients."""
+        match message:
+            case Push():
+                self._pushes[sender].setdefault(message.step, message)
+            case HeldOutPredictions():
+                self._trials[sender].setdefault(message.epoch, message)
+            case Gradient():
+                self._gradients.setdefault(message.step, message)
+            case _:
+                return
+        self._all.append((sender, message))
+
+    def recording(
+        self,
+        schedule: Schedule,
+        outputs: int,
+        echo: float,
+        mechanisms: Mapping[str, Mechanism],
+        truth: GroundTruth,
+        model_settings: Mapping[str, ModelSettings],
+    ) -> Recording:
+        """All that was taken, with what the owners know beside it."""
+        lead = self._run.label_party
+        return Recording(
+            run=self._run,
+            schedule=schedule,
+            outputs=outputs,
+            echo=echo,
+            pushes=self._pushes,
+            plain={
+                party: {step: self._opened("push", party, step, push, outputs) for step, push in pushes.items()}
+                for party, pushes in self._pushes.items()
+            },
+            trials=self._trials,
+            gradients={
+                step: self._opened("gradient", lead, step, message, outputs)
+                for step, message in self._gradients.items()
+            },
+            mechanisms=mechanisms,
+            truth=truth,
+            repeated=tuple(self._all),
+            model_settings=model_settings,
+        )
+
+    def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient, outputs: int) -> Values:
+        codes, mask_id = message.release.values, message.release.mask_id
+        if mask_id:
+            codes = self._masks.remove_one(purpose, party, number, mask_id, codes)
+        return decode(codes).reshape(-1, outputs)
+
+
+def any_masks(secret: bytes, parties: Sequence[str]) -> Masks:
+    """Masks only to be taken off, of whatever party and start."""
+    return Masks(secret, parties, parties[0], 0)

@@ -1,0 +1,105 @@
+"""fdml budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_UP, Context
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.table import Table
+
+from fdml.cli.output import check_writable, echo, stdout, write_json
+from fdml.errors import SettingsError
+from fdml.privacy.calibrate import sigma_for
+from fdml.privacy.ledger import DIRECT, Mechanism, epsilon_of
+from fdml.settings import GuardSettings, Noise, TrainingSettings
+
+EXCHANGES = (1, 2, 3, 5, 10, 20, 40)
+_EXAMPLE = 5
+_NOISES = ("gaussian", "laplace")
+_DELTA: float = GuardSettings.model_fields["delta"].default
+_EPOCHS: int = TrainingSettings.model_fields["epochs"].default
+_ROUND_UP = Context(prec=4, rounding=ROUND_UP)
+
+
+def budget(
+    epsilon: Annotated[float, typer.Option(help="The budget of each row at each party, such as 3.")],
+    delta: Annotated[float, typer.Option(help="The chance that epsilon does not hold; well below 1 / rows.")] = _DELTA,
+    clip: Annotated[float, typer.Option(help="The largest prediction that leaves.")] = 3.0,
+    noise: Annotated[str, typer.Option(help="gaussian or laplace.")] = "gaussian",
+    parties: Annotated[int, typer.Option(min=1, help="How many parties add such noise.")] = 2,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """Show how much noise a privacy budget asks for, by the number of exchanges, and what to write for it."""
+    check_writable(json)
+    kind = _noise(noise)
+    rows = [_row(kind, epsilon, delta, clip, exchanges) for exchanges in EXCHANGES]
+    echo(
+        f"{noise} noise that keeps each row within epsilon {epsilon:g} at delta {delta:g}; predictions clip at {clip:g}"
+    )
+    stdout.print(_table(rows, kind))
+    for line in _remarks(parties):
+        echo(line)
+    example = rows[EXCHANGES.index(_EXAMPLE)]
+    echo(f"\nfor {_EXAMPLE} exchanges, in run.toml:\n\n{example['run_toml']}")
+    echo(f"and in every party.toml:\n\n{example['party_toml']}")
+    facts = {"epsilon": epsilon, "delta": delta, "clip": clip, "noise": noise, "parties": parties, "scope": DIRECT}
+    write_json(json, {**facts, "rows": rows})
+
+
+def _noise(text: str) -> Noise:
+    if text not in _NOISES:
+        raise SettingsError(f"--noise is {text!r}; it takes {', '.join(_NOISES)}")
+    return cast(Noise, text)
+
+
+def _row(noise: Noise, epsilon: float, delta: float, clip: float, exchanges: int) -> dict[str, Any]:
+    """The figures for so many exchanges, of a sigma as short as it is stdout: rounded up, so epsilon stays within."""
+    sigma = float(_ROUND_UP.create_decimal_from_float(sigma_for(noise, epsilon, delta, clip, exchanges)))
+    guard = {"clip": clip, "noise": f'"{noise}"', "sigma": sigma, "epsilon": epsilon}
+    if delta != _DELTA:
+        guard["delta"] = delta
+    training = {"exchanges": exchanges}
+    if exchanges >= _EPOCHS:
+        training["epochs"] = exchanges + 1
+    return {
+        "exchanges": exchanges,
+        "sigma": sigma,
+        "sigma_per_clip": sigma / clip,
+        "epsilon": epsilon_of(Mechanism(noise, clip, sigma), exchanges, delta),
+        "run_toml": _toml("training", training),
+        "party_toml": _toml("guard", guard),
+    }
+
+
+def _toml(section: str, values: Mapping[str, object]) -> str:
+    return f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in values.items())
+
+
+def _table(rows: list[dict[str, Any]], noise: Noise) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (
+        "exchanges",
+        "sigma" if noise == "gaussian" else "sigma (scale)",
+        "sigma / clip",
+        "epsilon per party",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        figures = (f"{row['sigma']:.4g}", f"{row['sigma_per_clip']:.2f}", f"{row['epsilon']:.4f}")
+        table.add_row(str(row["exchanges"]), *figures)
+    return table
+
+
+def _remarks(parties: int) -> list[str]:
+    each = "The budget is each party's own, for what it knows of a row."
+    together = f" {parties} parties with such noise make a total {parties**0.5:.2f} times as noisy."
+    return [
+        f"\nscope: {DIRECT}. For the record level set noise on gradients too, [guard.training].",
+        each + together * (parties > 1),
+        "delta is per row: with n rows take one well below 1 / n.",
+        "Fewer exchanges need less noise: every exchange releases each training row once more.",
+        "An evaluation releases the held-out rows: it is counted for them, on a budget of their own.",
+    ]

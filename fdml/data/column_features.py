@@ -1,0 +1,166 @@
+"""What a column can be once it is fitted: a number, categories one by one, or categories hashed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+from numpy.typing import NDArray
+
+from fdml.data.column_types import Column, is_number, is_text, missing, numbers, plain
+from fdml.errors import DataError
+
+LARGEST = float(np.finfo(np.float32).max)
+
+Entries = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""At most one feature per row: its number inside the column, -1 for none, and its value."""
+
+
+class Feature(Protocol):
+    """One column, fitted."""
+
+    @property
+    def column(self) -> str:
+        """The column's name."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its features."""
+        ...
+
+    def entries(self, column: Column, first: int = 0, /) -> Entries:
+        """The features of these rows; `first` is the number of the first one in its file, for errors."""
+        ...
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers: `(value - mean) / deviation`; `fill` None refuses a missing one."""
+
+    column: str
+    fill: float | None
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column's own name."""
+        return (self.column,)
+
+    def entries(self, column: Column, first: int = 0, /) -> Entries:
+        """Every row has the one feature."""
+        with np.errstate(over="ignore"):  # refused just below
+            values = (self._filled(column, first) - self.mean) / self.deviation
+        _refuse_infinite(self.column, values, first)
+        return np.zeros(len(values), np.int32), values.astype(np.float32)
+
+    def _filled(self, column: Column, first: int) -> NDArray[np.float64]:
+        values = present_or_nan(self.column, column, first)
+        gone = np.isnan(values)
+        if self.fill is None and gone.any():
+            raise no_value(self.column, first + int(np.argmax(gone)), int(gone.sum()))
+        return np.where(gone, self.fill or 0.0, values)
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """A column of categories, one feature each."""
+
+    column: str
+    categories: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Like "city=Paris"."""
+        return tuple(f"{self.column}={category}" for category in self.categories)
+
+    def entries(self, column: Column, _first: int = 0, /) -> Entries:
+        """A missing or unseen category gives no feature."""
+        codes, values = coded(self.column, column)
+        place = {category: number for number, category in enumerate(self.categories)}
+        return _looked_up(codes, [place.get(value, -1) for value in values])
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """A column of categories, hashed to `size` features."""
+
+    column: str
+    size: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Like "city#17"."""
+        return tuple(f"{self.column}#{bucket}" for bucket in range(self.size))
+
+    def entries(self, column: Column, _first: int = 0, /) -> Entries:
+        """A missing category gives no feature."""
+        codes, values = coded(self.column, column)
+        return _looked_up(codes, [bucket_of(self.column, value, self.size) for value in values])
+
+
+def bucket_of(column: str, value: str, size: int) -> int:
+    """The bucket a hashed value falls into."""
+    digest = blake2b(f"{column}={value}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % size
+
+
+def is_numeric(kind: Any) -> bool:
+    """A column that is empty in every row counts as numbers that are all missing."""
+    return is_number(kind) or bool(pat.is_null(kind))
+
+
+def no_value(name: str, row: int, count: int) -> DataError:
+    """The error for a number that is missing in this row (from 0), and in so many rows."""
+    return DataError(
+        f'column {name!r} has no value in data row {row + 1} ({count} such rows); set data.missing = "mean" or "zero"'
+    )
+
+
+def present_or_nan(name: str, column: Column, first: int = 0) -> NDArray[np.float64]:
+    """A column of numbers, none infinite, NaN where one is missing."""
+    if not is_numeric(column.type):
+        raise DataError(
+            f"column {name!r} held numbers in training but holds {column.type} here; "
+            f"correct it, or name it in data.categorical"
+        )
+    values = numbers(column)
+    _refuse_infinite(name, values, first)
+    return values
+
+
+def _refuse_infinite(name: str, values: NDArray[np.float64], first: int) -> None:
+    huge = np.abs(values) > LARGEST
+    if huge.any():
+        row = int(np.argmax(huge))
+        raise DataError(
+            f"column {name!r} is {values[row]} in data row {first + row + 1}, which is infinite or too large for "
+            f"float32; correct it, or drop the column through data.columns"
+        )
+
+
+def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
+    """The number of each row's category in the list that comes with it; -1 where it is missing."""
+    column = plain(given)
+    if not (is_numeric(column.type) or is_text(column.type) or pat.is_boolean(column.type)):
+        raise DataError(
+            f"column {name!r} holds {column.type}, which has no encoding; "
+            f"drop it through data.columns, or convert it to numbers or text"
+        )
+    texts = column.cast(pa.large_string())
+    values = (texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts).dictionary_encode()
+    codes = np.where(missing(column), -1, values.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    present = np.unique(codes[codes >= 0])
+    categories: list[str] = values.dictionary.take(pa.array(present)).to_pylist()
+    return np.where(codes < 0, -1, np.searchsorted(present, codes)), categories
+
+
+def _looked_up(codes: NDArray[np.int64], places: list[int]) -> Entries:
+    """Translate the codes; the last place stands for -1."""
+    index = np.array([*places, -1], dtype=np.int32)[codes]
+    return index, np.ones(len(index), np.float32)

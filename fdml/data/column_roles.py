@@ -1,0 +1,72 @@
+"""Which column of a table is what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fdml.data.column_types import repeated
+from fdml.data.error_context import no_such
+from fdml.errors import DataError
+from fdml.settings import DataSettings
+
+PANDAS_INDEX = "__index_level_"
+"""How pandas names an index it stores; such a column is a feature only where it is named."""
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """The names of a table's columns by what they are for."""
+
+    ids: tuple[str, ...]
+    label: str | None
+    weight: str | None
+    features: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.others, *self.features)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Those that are not features."""
+        return (*self.ids, *(name for name in (self.label, self.weight) if name is not None))
+
+
+def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
+    """Which column is what, or an error that names the column that cannot be it."""
+    twice = repeated(names)
+    if twice is not None:
+        raise DataError(f"two columns are named {twice!r}; rename one")
+    roles = ColumnRoles(settings.id, settings.label, settings.weight, settings.columns or ())
+    for name in settings.ignore:
+        if name not in names:
+            raise no_such("column", name, names)
+    if settings.columns is None:
+        used = {*roles.others, *settings.ignore}
+        rest = (name for name in names if name not in used and not name.startswith(PANDAS_INDEX))
+        roles = ColumnRoles(roles.ids, roles.label, roles.weight, tuple(rest))
+    check_columns(names, roles)
+    twice = repeated(roles.named)
+    if twice is not None:
+        raise DataError(f"column {twice!r} is named twice among data.id, data.label, data.weight and data.columns")
+    for name in (*settings.categorical, *settings.hashed):
+        if name not in names:
+            raise no_such("column", name, names)
+        if name not in roles.features:
+            raise DataError(f"column {name!r} is in data.categorical or data.hashed but is no feature; leave it out")
+    return roles
+
+
+def check_columns(names: Sequence[str], roles: ColumnRoles) -> None:
+    """Raise unless the table has every column that has a role."""
+    for what, named in (
+        ("id column", roles.ids),
+        ("label column", (roles.label,)),
+        ("weight column", (roles.weight,)),
+        ("column", roles.features),
+    ):
+        for name in named:
+            if name is not None and name not in names:
+                raise no_such(what, name, names)

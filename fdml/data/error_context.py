@@ -1,0 +1,30 @@
+"""How errors name things: an unknown name with the nearest known one, a file's content with the file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fdml.errors import DataError
+
+LISTED = 10
+"""At most so many known names are listed."""
+
+
+def no_such(what: str, name: str, known: Sequence[str]) -> DataError:
+    """The error for a name that is not among the known ones."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    return DataError(f"there is no {what} {name!r}; {hint}there are: {', '.join(known[:LISTED])}{more}")
+
+
+@contextmanager
+def errors_about(path: Path) -> Iterator[None]:
+    """Put the file's name before any error about its content."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{path}: {error}") from None

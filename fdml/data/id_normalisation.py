@@ -1,0 +1,107 @@
+"""How one id column is normalise: every value as the text that all parties write for it.
+
+Whole numbers are written plainly, as 7, also where they are stored as 7.0; dates as
+2026-11-15; timestamps as 2026-11-15T10:00:00, with a Z and in UTC if they have a zone,
+and as a date if they have none and are at midnight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from fdml.data.column_types import Column, is_text, plain
+from fdml.errors import DataError
+from fdml.settings import IdSettings
+
+LISTED = 5
+"""At most so many rows are given as examples."""
+
+
+def normalise(name: str, given: Column, settings: IdSettings) -> Any:
+    """A column of ids as a large_string array; a missing one (null, NaN, empty text) is null."""
+    column = plain(given)
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    texts = _texts(name, whole, settings)
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.large_string()), texts)
+
+
+def _texts(name: str, column: Any, settings: IdSettings) -> Any:
+    kind = column.type
+    if is_text(kind):
+        return _normal(column.cast(pa.large_string()), settings)
+    if pat.is_floating(kind):
+        return _whole_floats(name, column)
+    if pat.is_decimal(kind):
+        _refuse_fractions(name, column)
+        widest = pa.decimal256(76, 0) if pat.is_decimal256(kind) else pa.decimal128(38, 0)
+        return column.cast(widest).cast(pa.large_string())
+    if pat.is_integer(kind) or pat.is_null(kind):
+        return column.cast(pa.large_string())
+    if pat.is_date(kind):
+        return column.cast(pa.date32()).cast(pa.large_string())
+    if pat.is_timestamp(kind):
+        return _moments(column)
+    raise DataError(f"id column {name!r} holds {kind}; make it whole numbers, text or dates at every party")
+
+
+def _normal(texts: Any, settings: IdSettings) -> Any:
+    """Lower case may undo the normal form, so that comes once more after it; both may leave white space."""
+    form = None if settings.unicode == "keep" or pc.all(pc.string_is_ascii(texts)).as_py() else settings.unicode
+    if form is not None:
+        texts = pc.utf8_normalize(texts, form=form)
+    if settings.case == "lower":
+        texts = pc.utf8_lower(texts)
+        texts = texts if form is None else pc.utf8_normalize(texts, form=form)
+    if settings.trim:
+        texts = pc.utf8_trim_whitespace(texts)
+    return _plain_numbers(texts) if settings.numbers == "all" else texts
+
+
+def _plain_numbers(texts: Any) -> Any:
+    texts = pc.replace_substring_regex(texts, r"^[+-]?0+(?:\.0+)?$", "0")
+    return pc.replace_substring_regex(texts, r"^(?:\+|(-))?0*([1-9][0-9]*)(?:\.0+)?$", r"\1\2")
+
+
+def _whole_floats(name: str, column: Any) -> Any:
+    exact = 2.0 ** (np.finfo(column.type.to_pandas_dtype()).nmant + 1)
+    doubles = column.cast(pa.float64())
+    present = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
+    large = pc.greater(pc.abs(present), exact)
+    if pc.any(large).as_py():
+        raise DataError(
+            f"id column {name!r} holds {column.type} beyond {exact:.0f} in data rows {examples(large)}, where whole "
+            f"numbers are no longer exact; make it whole numbers or text at every party"
+        )
+    _refuse_fractions(name, present)
+    return present.cast(pa.int64()).cast(pa.large_string())
+
+
+def _refuse_fractions(name: str, column: Any) -> None:
+    broken = pc.not_equal(pc.floor(column), column)
+    count = pc.sum(broken).as_py()
+    if count:
+        raise DataError(
+            f"id column {name!r} holds {column.type} with a fraction in {count} rows, among them data rows "
+            f"{examples(broken)}; make it whole numbers or text at every party"
+        )
+
+
+def _moments(column: Any) -> Any:
+    texts = column.cast(pa.timestamp(column.type.unit)).cast(pa.large_string())
+    texts = pc.replace_substring(texts, " ", "T")
+    texts = pc.replace_substring_regex(texts, r"\.0+$", "")
+    texts = pc.replace_substring_regex(texts, r"(\.[0-9]*[1-9])0+$", r"\1")
+    if column.type.tz is None:
+        return pc.replace_substring_regex(texts, r"T00:00:00$", "")
+    return pc.binary_join_element_wise(texts, *(pa.scalar(text, pa.large_string()) for text in ("Z", "")))
+
+
+def examples(mask: Any) -> str:
+    """The first data rows of a mask, counted from 1, in words."""
+    found = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+    return ", ".join(str(row + 1) for row in found[:LISTED].tolist())

@@ -1,0 +1,77 @@
+"""Missing numbers of matrices: refused, or filled with the training means or zeros.
+
+In a sparse matrix only a stored NaN is missing; an entry that is not stored is
+zero, and counts as zero in the mean. Errors count data rows and features from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fdml.errors import DataError
+
+Features = Any
+"""A float32 numpy matrix or scipy `csr_array`."""
+
+
+def fit_imputation(
+    pieces: Iterable[Features], width: int, rule: Literal["error", "mean", "zero"]
+) -> NDArray[np.float32] | None:
+    """What a missing number of each feature becomes; None where it is an error. Only "mean" looks at the pieces."""
+    if rule == "error":
+        return None
+    sums, counts = np.zeros(width), np.zeros(width)
+    for train in pieces if rule == "mean" else ():
+        gone = np.isnan(_stored(train))
+        if isinstance(train, np.ndarray):
+            sums += train.sum(axis=0, dtype=np.float64, where=~gone)
+            counts += train.shape[0] - gone.sum(axis=0)
+        else:
+            sums += np.bincount(train.indices[~gone], train.data[~gone], width)
+            counts += train.shape[0] - np.bincount(train.indices[gone], minlength=width)
+    means: NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
+    return means
+
+
+def impute(features: Features, fills: NDArray[np.float32] | None, first: int = 0) -> Features:
+    """The features with nothing missing, or an error that says where something is.
+
+    `first` is the number of the first row in its file.
+    """
+    values = _stored(features)
+    infinite = np.isinf(values)
+    if infinite.any():
+        where = _first(features, infinite, first)
+        raise DataError(f"{where} is infinite or too large for float32; correct or leave it out")
+    gone = np.isnan(values)
+    if not gone.any():
+        return features
+    if fills is None:
+        raise DataError(
+            f"{_first(features, gone, first)} is NaN ({int(gone.sum())} such values); "
+            f'set data.missing = "mean" or "zero"'
+        )
+    if isinstance(features, np.ndarray):
+        return np.where(gone, fills, features)
+    filled = np.where(gone, fills[features.indices], values)
+    return sp.csr_array((filled, features.indices, features.indptr), shape=features.shape)
+
+
+def _stored(features: Features) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = features if isinstance(features, np.ndarray) else features.data
+    return values
+
+
+def _first(features: Features, bad: NDArray[np.bool_], first: int) -> str:
+    """Where the first bad value stands, in words."""
+    at = int(np.argmax(bad))
+    if isinstance(features, np.ndarray):
+        row, column = divmod(at, bad.shape[1])
+    else:
+        row, column = int(np.searchsorted(features.indptr, at, side="right")) - 1, int(features.indices[at])
+    return f"feature {column + 1} of data row {first + row + 1}"

@@ -1,0 +1,48 @@
+"""Rows of all parties in one order, with labels and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.rows import Rows, hstack, take
+from fdml.errors import DataError
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Rows that all parties hold, in one order."""
+
+    parts: Mapping[str, Rows]
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    """Mean 1."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: NDArray[np.int64]) -> RowSet:
+        """The rows with these numbers, in this order."""
+        parts = {name: take(rows, index) for name, rows in self.parts.items()}
+        return RowSet(parts, self.labels[index], self.weights[index])
+
+    def only(self, party: str) -> RowSet:
+        """The same rows with one party's features."""
+        return RowSet({party: self.parts[party]}, self.labels, self.weights)
+
+    def pooled(self, name: str) -> RowSet:
+        """The same rows with all features at one party."""
+        return RowSet({name: hstack(list(self.parts.values()))}, self.labels, self.weights)
+
+
+def mean_one(weights: NDArray[np.float64] | None, rows: int) -> NDArray[np.float64]:
+    """Row weights scaled to mean 1, so that they do not change the step size; all 1 where none are given."""
+    if weights is None:
+        return np.ones(rows)
+    total = float(weights.sum())
+    if total <= 0.0:
+        raise DataError("all row weights are zero; give at least one row a weight")
+    return weights * (rows / total)

@@ -1,0 +1,1 @@
+"""RowSet data sets."""

@@ -1,0 +1,1 @@
+"""A synthetic twin of the paper's app store data."""

@@ -1,0 +1,1 @@
+"""Comparisons, estimators, the paper's tables."""

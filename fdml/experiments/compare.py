@@ -1,0 +1,140 @@
+"""Alone, late fusion, pooled and joint on the same split, for one or more kinds of model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fdml.data.rows import width
+from fdml.errors import SettingsError
+from fdml.events import Listener
+from fdml.experiments.dataset import JointDataset
+from fdml.experiments.evaluate import history
+from fdml.experiments.in_process import TrainingResult, simulate
+from fdml.models.calibration import calibrate
+from fdml.models.metrics import mean_loss, metric
+from fdml.monitor.history import SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records
+from fdml.party.plan import Plan, joint_score
+from fdml.settings import GuardSettings, ModelSettings, TrainingSettings
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One kind of model to compare, under a name for people."""
+
+    name: str
+    training: TrainingSettings
+    models: Mapping[str, ModelSettings]
+    """One per party; the pooled scheme trains the label party's."""
+    guards: Mapping[str, GuardSettings] = field(default_factory=dict)
+    """Of the parties that protect what they release, which they do in joint training alone."""
+
+
+def compare(
+    problem: JointDataset,
+    contenders: Sequence[Contender],
+    seeds: Sequence[int],
+    listener: Listener | None = None,
+    joined: Callable[[TrainingResult], None] | None = None,
+) -> list[LearningCurve]:
+    """Train every contender under every scheme, once per seed; `joined` gets what each joint training leaves behind.
+
+    Guards and `training.exchanges` limit what leaves a party, so they bind joint
+    training only. Its figures are of the exact sum of predictions in any case.
+    """
+    results = []
+    for contender in contenders:
+        runs = [_one_seed(problem.shuffled(seed), contender, seed, listener, joined) for seed in seeds]
+        results += [
+            LearningCurve(contender.name, scheme, mean_records([run[scheme] for run in runs]))
+            for scheme in SCHEMES
+            if scheme in runs[0]
+        ]
+    return results
+
+
+def workload(problem: JointDataset, contenders: Sequence[Contender], seeds: Sequence[int]) -> int:
+    """How many `EpochDone` events a comparison will send, if no budget ends a training early."""
+    apart, parties = len(_trainable(problem)) + 1, len(problem.train.parts)
+    trainings = [contender.training for contender in contenders]
+    return len(seeds) * sum(apart * each.epochs + parties * (each.exchanges or each.epochs) for each in trainings)
+
+
+def _trainable(problem: JointDataset) -> list[str]:
+    return [name for name, rows in problem.train.parts.items() if width(rows) > 0]
+
+
+def _one_seed(
+    problem: JointDataset,
+    contender: Contender,
+    seed: int,
+    listener: Listener | None,
+    joined: Callable[[TrainingResult], None] | None,
+) -> dict[Scheme, list[EpochRecord]]:
+    apart = contender.training.model_copy(update={"seed": seed, "exchanges": None})
+
+    def run(part: JointDataset, models: Mapping[str, ModelSettings]) -> TrainingResult:
+        plan = Plan(apart, models, part.label_party, part.loss, part.encoding.outputs)
+        return simulate(plan, part.train, keep_epochs=True, listener=listener)
+
+    alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
+    pooled = problem.pooled()
+    results: dict[Scheme, list[EpochRecord]] = {}
+    if problem.label_party in alone:
+        results["alone"] = history(problem.only(problem.label_party), alone[problem.label_party])
+    results["late fusion"] = _fused(problem, alone)
+    results["pooled"] = history(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
+    plan = joint_plan(problem, contender, seed)
+    outcome = simulate(plan, problem.train, keep_epochs=True, listener=listener)
+    if joined is not None:
+        joined(outcome)
+    results["joint"] = _joint_history(problem, plan, outcome)
+    return results
+
+
+def joint_plan(problem: JointDataset, contender: Contender, seed: int) -> Plan:
+    """The joint training of a contender."""
+    training = contender.training.model_copy(update={"seed": seed})
+    return Plan(
+        training, contender.models, problem.label_party, problem.loss, problem.encoding.outputs, guards=contender.guards
+    )
+
+
+def _joint_history(problem: JointDataset, plan: Plan, outcome: TrainingResult) -> list[EpochRecord]:
+    """As of every training; where exchanges are few, an epoch is as many passes as were done by then."""
+    records = history(problem, outcome)
+    if not records:
+        raise SettingsError(
+            "a party's budget is spent before the first epoch has ended, so there is no joint model to compare; "
+            "set more noise or a larger guard.epsilon"
+        )
+    schedule = plan.schedule(len(problem.train))
+    if not schedule.passes_per_exchange:
+        return records
+    return [
+        replace(each, epoch=schedule.local_passes + sum(schedule.passes_per_exchange[: each.epoch])) for each in records
+    ]
+
+
+def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> list[EpochRecord]:
+    """Epoch by epoch; the seconds are the slowest party's, as they need not wait for each other."""
+    models = {name: outcome.models[name] for name, outcome in alone.items()}
+    records = []
+    for snapshots in zip(*(outcome.snapshots for outcome in alone.values()), strict=True):
+        for snapshot in snapshots:
+            for name, state in snapshot.states.items():
+                models[name].restore(state)
+        trained = joint_score(models, problem.train.parts)
+        calibration = calibrate(problem.loss, trained, problem.train)
+        tested = calibration.apply(joint_score(models, problem.test.parts))
+        records.append(
+            EpochRecord(
+                snapshots[0].epoch,
+                max(snapshot.seconds for snapshot in snapshots),
+                mean_loss(problem.loss, calibration.apply(trained), problem.train)
+                + sum(model.penalty() for model in models.values()),
+                mean_loss(problem.loss, tested, problem.test),
+                metric(problem.encoding.task, tested, problem.test),
+            )
+        )
+    return records

@@ -1,0 +1,84 @@
+"""What `fdml compare` can be pointed at: a run file, or one data file with groups of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils.multiclass import type_of_target
+
+from fdml.data.partition import halves, parse_groups, partition
+from fdml.data.readers import load
+from fdml.data.table import PartyData, Table
+from fdml.errors import LabelError, SettingsError
+from fdml.experiments.compare import Contender
+from fdml.experiments.dataset import JointDataset, build_dataset
+from fdml.settings import (
+    DataSettings,
+    GuardSettings,
+    Kind,
+    ModelSettings,
+    PartySettings,
+    Task,
+    TrainingSettings,
+    read_party,
+    read_run,
+)
+
+MODEL_NAMES: dict[Kind, str] = {"linear": "LR", "fm": "FM", "mlp": "NN", "torch": "torch"}
+
+
+def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
+    """JointDataset, contender and seed of a run whose parties' folders stand beside run.toml."""
+    run = read_run(path)
+    parties = {name: _party_of(path, name) for name in run.parties}
+    data = {name: load(party.data) for name, party in parties.items()}
+    problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
+    models = {name: party.model for name, party in parties.items()}
+    kinds = dict.fromkeys(MODEL_NAMES[model.kind] for model in models.values())
+    guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
+    return problem, [Contender("+".join(kinds), run.training, models, guards)], run.training.seed
+
+
+def _party_of(run: Path, name: str) -> PartySettings:
+    path = run.parent / name / "party.toml"
+    if not path.is_file():
+        raise SettingsError(
+            f"party {name!r} of {run} has no file {str(path)!r}; every party needs its folder beside run.toml"
+        )
+    settings = read_party(path)
+    if settings.party != name:
+        raise SettingsError(f"{path}: party is {settings.party!r}, but its folder is {name!r}; use one name")
+    return settings
+
+
+def from_data_file(
+    data: DataSettings, groups: str | None, task: Task | None, holdout: float, seed: int
+) -> JointDataset:
+    """Deal the columns of one file to parties; the first group's party holds the labels."""
+    loaded = load(data)
+    names = loaded.train.names
+    chosen: Sequence[Sequence[int]] = halves(len(names)) if groups is None else parse_groups(groups, names)
+    train = partition(loaded.train, chosen)
+    test = None if loaded.test is None else partition(loaded.test, chosen)
+    parties = {f"party {at}": PartyData(table, None if test is None else test[at]) for at, table in enumerate(train)}
+    return build_dataset(parties, "party 0", task or guess_task(loaded.train), None, holdout, seed)
+
+
+def guess_task(table: Table) -> Task:
+    """The task that labels like these usually mean."""
+    if table.labels is None:
+        raise LabelError("there are no labels; name the label column with --label")
+    kind = type_of_target(np.asarray(table.labels))
+    if kind == "binary":
+        return "binary"
+    return "regression" if kind == "continuous" else "multiclass"
+
+
+def contenders(kinds: Sequence[Kind], parties: Sequence[str], training: TrainingSettings, l2: float) -> list[Contender]:
+    """One contender per kind of model, the same kind at every party."""
+    return [
+        Contender(MODEL_NAMES[kind], training, dict.fromkeys(parties, ModelSettings(kind=kind, l2=l2)))
+        for kind in kinds
+    ]

@@ -1,0 +1,1 @@
+"""Members, keys and whole runs."""

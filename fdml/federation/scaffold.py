@@ -1,0 +1,129 @@
+"""A new run that works as it is: settings, keys, and example data to be replaced."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from fdml.data.samples.adult import adult
+from fdml.errors import SettingsError
+from fdml.federation.certificates import Authority, write_credentials, write_secret
+from fdml.protocol.shuffle import permutation
+from fdml.settings import check_parties
+
+_EXAMPLE_ROWS = 4000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ADDRESS = re.compile(r'[^\s"\\]+:[0-9]{1,5}')
+_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
+"""What a name in a TOML file cannot hold as it is."""
+_PARTS = ("party.toml", "data.csv", "keys")
+
+_RUN = """# Agreed by all parties; every side needs the same file.
+name = "{name}"
+server = "{server}"
+parties = [{parties}]
+label_party = "{label_party}"
+task = "binary"              # or "multiclass", "regression"
+
+[training]
+epochs = 10
+batch_size = 100
+batches_per_block = 16       # how many batches one exchange covers
+learning_rate = "auto"
+seed = 7
+
+[evaluation]
+holdout = 0.2                # rows held out, the same at every party
+
+[privacy]
+labels = "shared"            # or "private": the other parties learn from gradients of randomised labels
+server = "plain"             # or "blind": the server sees predictions only under masks
+"""
+
+_PARTY = """# Stays at this party.
+party = "{party}"
+run = "../run.toml"
+
+[data]
+path = "data.csv"            # example rows of UCI Adult; put your own file here
+id = "user_id"
+{label}
+[model]
+kind = "linear"              # or "fm", "mlp"
+l2 = 1e-4
+
+# What leaves this party is protected only if you say so; `fdml budget --epsilon 5` does the sums.
+# [guard]
+# clip = 3.0
+# noise = "gaussian"
+# sigma = "auto"
+# epsilon = 5.0
+"""
+
+
+def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None = None) -> None:
+    """Write a run for these parties; the first holds the labels. Nothing that is there is overwritten."""
+    _check(folder, parties, server)
+    run = _QUOTED.sub("-", name or folder.resolve().name)
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = ", ".join(f'"{party}"' for party in parties)
+    (folder / "run.toml").write_text(
+        _RUN.format(name=run, server=server, parties=listed, label_party=parties[0]), encoding="utf-8"
+    )
+    write_keys(folder, run, parties)
+    frame = adult().train.slice(0, _EXAMPLE_ROWS)
+    for number, party in enumerate(parties):
+        label = '\nlabel = "income"\n' if number == 0 else "\n"
+        text = _PARTY.format(party=party, label=label.lstrip("\n"))
+        (folder / party / "party.toml").write_text(text, encoding="utf-8")
+        pyarrow.csv.write_csv(_example(frame, number, len(parties)), folder / party / "data.csv")
+
+
+def write_keys(folder: Path, run: str, parties: Sequence[str]) -> None:
+    """An authority of the run's own, and a key and certificate for the server and for every party."""
+    authority = Authority(run)
+    write_credentials(folder / "server" / "keys", authority.issue("server", "server"))
+    for party in parties:
+        write_credentials(folder / party / "keys", authority.issue("party", party))
+    (folder / "authority").mkdir(exist_ok=True)
+    write_secret(folder / "authority" / "key.pem", authority.key)
+    (folder / "authority" / "certificate.pem").write_bytes(authority.certificate)
+
+
+def _check(folder: Path, parties: Sequence[str], server: str) -> None:
+    check_parties(tuple(parties), parties[0] if parties else "")
+    for party in parties:
+        if not _NAME.fullmatch(party) or party in ("server", "authority"):
+            raise SettingsError(f"party name {party!r} will not do; use unacknowledged, digits, '-', '_' and '.'")
+    if (folder / "run.toml").exists():
+        raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
+    for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):
+        if (folder / name).exists():
+            raise SettingsError(f"{str(folder / name)!r} would be overwritten; move it away, or choose another folder")
+    if not _ADDRESS.fullmatch(server):
+        raise SettingsError(f"the server's address {server!r} will not do; write it as host:port, like 127.0.0.1:7443")
+
+
+def _example(frame: Any, number: int, parties: int) -> Any:
+    """One party's columns, in an order of its own, with ids that match the other parties'."""
+    features = [column for column in frame.column_names if column not in ("income", "fnlwgt")]
+    mine = list(np.array_split(features, parties)[number])
+    order = permutation(len(frame), "example", number)
+    table = frame.select([*mine, *(["income"] if number == 0 else [])])
+    ids = pa.array([f"user-{row:05d}" for row in range(len(frame))])
+    return table.add_column(0, "user_id", ids).take(order)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,112 @@
+"""The server of a run, as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fdml.errors import SettingsError, StateCorrupt
+from fdml.federation.certificates import own_credentials
+from fdml.protocol.identity import Credentials, Identity
+from fdml.protocol.messages import Metrics
+from fdml.protocol.shuffle import permutation
+from fdml.server.bulletin import BulletinStore
+from fdml.server.run_state import RunDefinition, RunState
+from fdml.settings import RunSettings, read_run, run_hash
+from fdml.storage.disk import FolderDisk
+from fdml.transport.grpc_channel import check_loopback
+from fdml.transport.grpc_server import GrpcServer
+
+
+@dataclass(frozen=True)
+class ServerResult:
+    """What a server knows at the end of its run."""
+
+    host: RunState
+    board: BulletinStore
+    traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Bytes that came from each party and that went to it, since this process was started."""
+
+
+def serve(
+    path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, say: Callable[[str], None]
+) -> ServerResult:
+    """Serve a run until all its parties have finished, going on from what an earlier server stored.
+
+    `listen` is for servers that do not stand at the address by which the parties reach them.
+    """
+    settings = read_run(path)
+    home, address = path.parent / "server", listen or settings.server
+    if plain:
+        check_loopback(address)
+    credentials = None if plain else own_credentials(home / "keys", Identity(settings.name, "server", "server"))
+    with _exclusive_lock(home / "state"):
+        disk = FolderDisk(home / "state")
+        charter = RunDefinition(settings, run_hash(settings))
+        _check_same_run(disk, charter, fresh=fresh)
+        host = RunState.open(charter, disk)
+        board = BulletinStore.open(settings.parties, settings.align, disk)
+        if host.finished:
+            say(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
+            return ServerResult(host, board)
+        if host.rows:
+            say(f"going on with a run of {host.rows} rows")
+        permutation(1, "so that it is compiled or loaded before anyone waits for it")
+        server = GrpcServer(host, board, settings, plain=plain, say=say)
+        _listen(server, settings, address, credentials, say)
+    return ServerResult(host, board, server.traffic)
+
+
+def _listen(
+    server: GrpcServer, settings: RunSettings, address: str, credentials: Credentials | None, say: Callable[[str], None]
+) -> None:
+    try:
+        asyncio.run(server.run(address, credentials, lambda _: say(f"serving run {settings.name!r} at {address}")))
+    except RuntimeError as error:
+        if "bind" not in str(error):
+            raise
+        raise SettingsError(
+            f"cannot listen at {address!r}: another process does, or it is no address of this machine; "
+            f"end the other one, or choose an address with --listen"
+        ) from None
+    except OSError as error:
+        raise StateCorrupt(f"cannot store the run ({error}); make room, then run the same command again") from None
+
+
+@contextmanager
+def _exclusive_lock(folder: Path) -> Iterator[None]:
+    """Two servers must not write to the same state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"another server of this run is running: {str(folder)!r} is in use") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check_same_run(disk: FolderDisk, charter: RunDefinition, *, fresh: bool) -> None:
+    """Stored state of other settings is never gone on with."""
+    if fresh:
+        for name in ("run", "journal", "snapshot.0", "snapshot.1"):
+            disk.remove(name)
+        BulletinStore(charter.settings.parties, charter.settings.align, disk).clear()
+    known = disk.read("run")
+    if known is not None and known != charter.run_hash:
+        raise SettingsError(
+            "run.toml has changed since this run began; put it back, or start over at every side with --fresh"
+        )
+    disk.replace("run", charter.run_hash)
+
+
+def history(host: RunState) -> list[Metrics]:
+    """What the label party reported, epoch by epoch."""
+    return [host.history[epoch] for epoch in sorted(host.history)]

@@ -1,0 +1,1 @@
+"""Local models, losses and how they are trained."""

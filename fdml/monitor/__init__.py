@@ -1,0 +1,1 @@
+"""Listeners of events: terminal, history, plots."""

@@ -1,0 +1,53 @@
+"""The figures of a run, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from fdml.settings import Task
+
+Scheme = Literal["alone", "late fusion", "pooled", "joint"]
+SCHEMES: tuple[Scheme, ...] = ("alone", "late fusion", "pooled", "joint")
+
+METRIC_OF: dict[Task, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
+"""What a task is measured by besides its loss."""
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """A run's figures at the end of an epoch."""
+
+    epoch: int
+    seconds: float
+    """Of training since its start, without evaluation."""
+    train_objective: float
+    """Mean training loss plus the parties' regularisers."""
+    test_loss: float
+    test_metric: float
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """One model under one scheme, epoch by epoch."""
+
+    model: str
+    scheme: Scheme
+    records: tuple[EpochRecord, ...]
+
+    @property
+    def last(self) -> EpochRecord:
+        """The figures of the last epoch; no epoch is picked by its test figures."""
+        return self.records[-1]
+
+
+def mean_records(runs: Sequence[Sequence[EpochRecord]]) -> tuple[EpochRecord, ...]:
+    """The mean of several runs of equally many epochs, epoch by epoch."""
+    measured = [each.name for each in fields(EpochRecord) if each.name != "epoch"]
+    return tuple(
+        EpochRecord(epochs[0].epoch, *(float(np.mean([getattr(each, name) for each in epochs])) for name in measured))
+        for epochs in zip(*runs, strict=True)
+    )

@@ -1,0 +1,134 @@
+"""A party's guard from its settings and the run's."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Callable
+
+from fdml.errors import SettingsError
+from fdml.privacy.calibrate import releases_within, sigma_for
+from fdml.privacy.dp_sgd import DpSgd
+from fdml.privacy.guard import NO_NOISE, Guard
+from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism
+from fdml.privacy.masks import Masks
+from fdml.privacy.noise import NoiseKey
+from fdml.privacy.perturb import Perturbation
+from fdml.privacy.releases import ReleaseStore
+from fdml.protocol.fixed_point import INT64, FixedPoint
+from fdml.protocol.schedule import Schedule
+from fdml.settings import GuardSettings
+from fdml.storage.disk import Disk
+
+_KEY = "noise-key"
+_KEY_BYTES = 32
+_TAIL = 6.0
+"""So many sigma of noise should travel uncut; cutting more would spoil the sums."""
+
+
+def mechanism_of(guard: GuardSettings, schedule: Schedule) -> Mechanism:
+    """Clip and noise as set; "auto" is the least noise that keeps all of the schedule within the budget."""
+    clip = math.inf if guard.clip is None else guard.clip
+    if guard.noise == "none" or guard.sigma is None:
+        return Mechanism("none", clip, 0.0)
+    if guard.sigma != "auto":
+        return Mechanism(guard.noise, clip, guard.sigma)
+    if guard.epsilon is None:
+        raise SettingsError('guard.sigma = "auto" needs guard.epsilon, the budget to keep to')
+    spent = 0.0 if guard.training is None else row_uses(schedule) * gradients_of(guard).squared_mu
+    return Mechanism(
+        guard.noise, clip, sigma_for(guard.noise, guard.epsilon, guard.delta, clip, schedule.epochs, spent)
+    )
+
+
+def gradients_of(guard: GuardSettings) -> GradientMechanism:
+    """The noise in a party's own training."""
+    if guard.training is None:
+        raise SettingsError("there is no [guard.training]")
+    return GradientMechanism(guard.training.clip, guard.training.sigma)
+
+
+def row_uses(schedule: Schedule) -> int:
+    """How often each row is used in a gradient step of the whole training."""
+    if schedule.passes_per_exchange:
+        return schedule.local_passes + sum(schedule.passes_per_exchange)
+    return schedule.passes * schedule.epochs
+
+
+def guard_for(
+    settings: GuardSettings,
+    schedule: Schedule,
+    key: NoiseKey,
+    *,
+    grid: FixedPoint = INT64,
+    parties: int = 1,
+    masks: Masks | None = None,
+    blind: bool = False,
+    disk: Disk | None = None,
+) -> Guard:
+    """A party's guard; with a disk, what leaves under noise is stored before it leaves."""
+    mechanism = mechanism_of(settings, schedule)
+    noisy = mechanism.noise != "none"
+    if noisy and settings.epsilon is not None and not releases_within(mechanism, settings.epsilon, settings.delta):
+        raise SettingsError(
+            f"guard.epsilon {settings.epsilon:g} does not allow a single release with clip {mechanism.clip:g} and "
+            f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see `fdml budget --epsilon {settings.epsilon:g}`'
+        )
+    reach = mechanism.clip + _TAIL * mechanism.sigma
+    if noisy and reach > grid.largest(parties):
+        raise SettingsError(
+            f"noise of sigma {mechanism.sigma:g} reaches {reach:g}, and {grid.bits} bits hold no more than "
+            f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
+        )
+    gradients = None if settings.training is None else gradients_of(settings)
+    shield = Perturbation(mechanism, key if noisy else None, grid, parties)
+    return Guard(
+        shield,
+        Ledger(mechanism, gradients, settings.delta, settings.epsilon),
+        held_out=Perturbation(NO_NOISE, None, grid, parties) if settings.evaluation == "exact" else None,
+        masks=masks,
+        blind=blind,
+        store=ReleaseStore(disk) if noisy and disk is not None else None,
+    )
+
+
+def dp_sgd_for(settings: GuardSettings, key: NoiseKey) -> DpSgd | None:
+    """The noise in a party's own training, if it wants any."""
+    wanted = settings.training
+    return None if wanted is None else DpSgd(wanted.clip, wanted.sigma, key)
+
+
+def describe_budget(settings: GuardSettings, schedule: Schedule, say: Callable[[str], None]) -> None:
+    """Tell the party before training how far its budget goes."""
+    mechanism = mechanism_of(settings, schedule)
+    if mechanism.noise == "none":
+        return
+    say(f"predictions leave clipped to {mechanism.clip:g} with {mechanism.noise} noise of {mechanism.sigma:.4g}")
+    if settings.epsilon is not None:
+        allowed = releases_within(mechanism, settings.epsilon, settings.delta)
+        if allowed < schedule.epochs:
+            say(
+                f"the budget epsilon {settings.epsilon:g} allows {allowed} of {schedule.epochs} releases of each row: "
+                f"training will end early"
+            )
+
+
+def stored_key(disk: Disk) -> NoiseKey:
+    """This party's noise key: drawn once, stored before it is used."""
+    known = disk.read(_KEY)
+    if known is None or len(known) != _KEY_BYTES:
+        known = secrets.token_bytes(_KEY_BYTES)
+        disk.replace(_KEY, known)
+    return NoiseKey(known)
+
+
+def seeded_key(seed: int, party: str) -> NoiseKey:
+    """A noise key for trying things out in one process: it can be repeated, and is no secret."""
+    return NoiseKey(hashlib.blake2b(f"{seed} {party}".encode(), digest_size=_KEY_BYTES).digest())
+
+
+def forget_releases(disk: Disk) -> None:
+    """Start over with noise that was never used."""
+    disk.remove(_KEY)
+    ReleaseStore.clear(disk)

@@ -1,0 +1,191 @@
+"""The statement a party writes at the end of a run: who saw what of it, how often, under which protection."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fdml.privacy.guard import HELD_OUT
+from fdml.privacy.ledger import Ledger, Mechanism
+from fdml.protocol.schedule import Schedule
+from fdml.settings import GuardSettings, RunSettings
+
+_TRANSPORT = "TLS 1.3 with certificates on both sides"
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Something of this party that someone saw."""
+
+    role: str
+    saw: str
+    form: str
+    times: str
+    protection: str
+    attacks: str
+    """The tests of `fdml audit` that apply, and what they are."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the releases of a kind of rows come to."""
+
+    rows: str
+    releases: int
+    epsilon: float | None
+    """None where nothing protects them: no figure would be true."""
+    delta: float
+    scope: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One party's account of one run."""
+
+    run: str
+    party: str
+    plain_line: bool
+    spent: tuple[Spent, ...]
+    exposures: tuple[Exposure, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as values that `json.dump` takes."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """For people, in Markdown."""
+        lines = [f"# What run {self.run!r} showed of party {self.party!r}", "", "## What was spent", ""]
+        lines += [_spent_line(each) for each in self.spent]
+        lines += ["", "## Who saw what", ""]
+        lines += ["| who | what of this party | in which form | how often | under which protection | attacks |"]
+        lines += ["|---|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(asdict(each).values())} |" for each in self.exposures]
+        if self.plain_line:
+            lines += [
+                "",
+                "The lines of this run were not encrypted (`--plain`): whoever sees the network saw the same.",
+            ]
+        lines += [
+            "",
+            "Not covered: parties or a server that lie, the server and a party together where the server is blind, "
+            "timing, and which rows the parties share. docs/privacy.md says more.",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def write(self, folder: Path) -> Path:
+        """As privacy.md and privacy.json, for the party's own eyes."""
+        for name, text in (
+            ("privacy.md", self.as_text()),
+            ("privacy.json", json.dumps(self.as_json(), indent=1) + "\n"),
+        ):
+            path = folder / name
+            path.write_text(text, encoding="utf-8")
+            path.chmod(0o600)
+        return folder / "privacy.md"
+
+
+def state(
+    run: RunSettings, party: str, guard: GuardSettings, ledger: Ledger, schedule: Schedule, trials: int, *, plain: bool
+) -> Statement:
+    """The account of a party whose releases the ledger has counted; it predicted held-out rows so many times."""
+    blind = run.privacy.server == "blind"
+    pushed = [f"block {block}" for block in range(schedule.blocks)]
+    worst = max(pushed, key=ledger.releases)
+    exact = guard.evaluation == "exact"
+    spent = (
+        _spent("training rows", ledger, worst, ledger.releases(worst)),
+        Spent(HELD_OUT + " rows", trials, None, ledger.delta, ledger.scope)
+        if exact
+        else _spent(HELD_OUT + " rows", ledger, HELD_OUT, trials),
+    )
+    shield = _shield(ledger.mechanism)
+    often = f"{ledger.releases(worst)} times each training row, {trials} times each held-out row"
+    server = Exposure(
+        "server",
+        "its predictions of every row",
+        "under masks that only the parties can take off" if blind else "each party's own, plain",
+        often,
+        "masks (AES-CTR under the group key)" if blind else shield,
+        "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
+    )
+    exposures = [server, _others(run, party, often, shield), *_labels(run, party, schedule)]
+    exposures.append(
+        Exposure(
+            "network",
+            "sizes and times of messages",
+            "nothing" if plain else _TRANSPORT,
+            "always",
+            "TLS",
+            "A11 canaries",
+        )
+    )
+    return Statement(run.name, party, plain, spent, tuple(exposures))
+
+
+def _others(run: RunSettings, party: str, often: str, shield: str) -> Exposure:
+    private = run.privacy.labels == "private"
+    sees_sums = run.label_party if private else "every other party"
+    if private and party == run.label_party:
+        return Exposure(
+            "every other party",
+            "the sum of all predictions, as it follows from the gradients",
+            "the score behind each gradient",
+            often,
+            shield,
+            "A4 to A7",
+        )
+    if len(run.parties) == 2:
+        form = "the sum of two: less its own part, exactly this party's"
+    else:
+        form = f"the sum of all {len(run.parties)}; all others together can tell this party's part"
+    return Exposure(sees_sums, "its predictions of every row", form, often, shield, "A4 to A6; A7 together")
+
+
+def _labels(run: RunSettings, party: str, schedule: Schedule) -> list[Exposure]:
+    if party != run.label_party:
+        return []
+    if run.privacy.labels == "shared":
+        return [
+            Exposure(
+                "every other party", "the labels of all rows", "as they are, sealed from the server", "once", "none", ""
+            )
+        ]
+    epsilon = run.privacy.label_epsilon
+    if epsilon == "off":
+        protection = "none: the sign of each gradient is the label"
+    else:
+        protection = f"randomised response, label epsilon {epsilon:g}, drawn once for all epochs"
+    return [
+        Exposure(
+            "every other party",
+            "the labels of all training rows",
+            "as gradients, which disclose the label they were made of, sealed from the server",
+            f"{schedule.epochs} times each training row",
+            protection,
+            "A1 label inference, A2 averaged gradients, A3 model completion",
+        )
+    ]
+
+
+def _spent(rows: str, ledger: Ledger, group: str, releases: int) -> Spent:
+    epsilon = ledger.epsilon(group)
+    return Spent(rows, releases, None if math.isinf(epsilon) else epsilon, ledger.delta, ledger.scope)
+
+
+def _spent_line(spent: Spent) -> str:
+    if spent.epsilon is None:
+        return f"- {spent.rows}: released {spent.releases} times without noise; there is no epsilon to state."
+    return (
+        f"- {spent.rows}: released {spent.releases} times, epsilon {spent.epsilon:.4g} at delta {spent.delta:g} for "
+        f"each row ({spent.scope})."
+    )
+
+
+def _shield(mechanism: Mechanism) -> str:
+    if mechanism.noise == "none":
+        return "none" if math.isinf(mechanism.clip) else f"clipped to {mechanism.clip:g}, no noise"
+    return f"clipped to {mechanism.clip:g}, {mechanism.noise} noise of {mechanism.sigma:.4g}"

@@ -1,0 +1,161 @@
+"""Notices as bytes, and back: equal notices are equal bytes. Nothing from outside is believed before its check here.
+
+What can be seen from a notice alone is checked here; what depends on the run, the board checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.unknown_fields import UnknownFieldSet
+from numpy.typing import NDArray
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.alignment_messages import (
+    HASH_BYTES,
+    KINDS,
+    POINT_BYTES,
+    TOKEN_BYTES,
+    AlignmentMessage,
+    BlindedIds,
+    KeyCheck,
+    KeyGrant,
+    KeyOffer,
+    Keys,
+    N,
+    RowCounts,
+    SharedRowIndex,
+    Tokens,
+)
+from fdml.protocol.wire import invalid, parsed
+
+_KEY_BYTES = 32
+_LARGEST_TEXT = 16 * 1024
+"""Bytes of a certificate, a signature or a sealed key; the usual ones have under 1,000."""
+_MOST_ROWS = 2**53
+_NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
+
+
+def kind_of(kind: type[N]) -> str:
+    """The name under which a kind of notice travels."""
+    return _NAMES[kind]
+
+
+def encode_alignment(notice: AlignmentMessage) -> bytes:
+    """A notice as bytes."""
+    match notice:
+        case KeyOffer():
+            envelope = pb.AlignmentMessage(key_offer=pb.KeyOffer(**vars(notice)))
+        case KeyGrant(sealed):
+            envelope = pb.AlignmentMessage(key_grant=pb.KeyGrant(sealed=sealed))
+        case KeyCheck(digest):
+            envelope = pb.AlignmentMessage(key_check=pb.KeyCheck(digest=digest))
+        case Tokens(train, test, by_position):
+            rows = None if by_position is None else pb.ByPosition(**vars(by_position))
+            envelope = pb.AlignmentMessage(tokens=pb.Tokens(train=_out(train), test=_maybe_out(test), by_position=rows))
+        case BlindedIds(train, test):
+            envelope = pb.AlignmentMessage(blinded=pb.BlindedIds(train=_out(train), test=_maybe_out(test)))
+        case SharedRowIndex(train, held_out, digest, counts):
+            places = pb.SharedRowIndex(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
+            envelope = pb.AlignmentMessage(places=places)
+    return envelope.SerializeToString()
+
+
+def decode_alignment(raw: bytes) -> AlignmentMessage:
+    """What was posted, or `MessageRefused`."""
+    kind, content = parsed(pb.AlignmentMessage(), raw)
+    if kind == "tokens" and len(UnknownFieldSet(content.by_position)):
+        raise invalid("a tokens message with unknown fields")
+    return _DECODE[kind](content)
+
+
+def _out(values: NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+
+
+def _maybe_out(values: NDArray[Any] | None) -> bytes | None:
+    return None if values is None else _out(values)
+
+
+def _keys(raw: bytes, size: int, what: str) -> Keys:
+    if len(raw) % size:
+        raise invalid(f"{what} of {len(raw)} bytes, which is no whole number of {size}")
+    return np.frombuffer(raw, np.uint8).reshape(-1, size)
+
+
+def _positions(raw: bytes) -> NDArray[np.int64]:
+    if len(raw) % 8:
+        raise invalid(f"places of {len(raw)} bytes, which is no whole number of int64")
+    found = np.frombuffer(raw, "<i8").astype(np.int64, copy=False)
+    if found.size and found.min() < 0:
+        raise invalid(f"the place {found.min()}")
+    return found
+
+
+def _exactly(raw: bytes, size: int, what: str) -> bytes:
+    if len(raw) != size:
+        raise invalid(f"a {what} of {len(raw)} bytes instead of {size}")
+    return raw
+
+
+def _at_most(raw: bytes, what: str) -> bytes:
+    if len(raw) > _LARGEST_TEXT:
+        raise MessageRefused(f"received a {what} of {len(raw)} bytes; it may have {_LARGEST_TEXT}", Refusal.TOO_LARGE)
+    return raw
+
+
+def _offer_in(content: pb.KeyOffer) -> KeyOffer:
+    if bool(content.certificate) != bool(content.signature):
+        raise invalid("a key offer with only one of certificate and signature")
+    return KeyOffer(
+        _exactly(content.public, _KEY_BYTES, "public key"),
+        _at_most(content.certificate, "certificate"),
+        _at_most(content.signature, "signature"),
+    )
+
+
+def _grant_in(content: pb.KeyGrant) -> KeyGrant:
+    if not content.sealed:
+        raise invalid("a key grant without a key")
+    return KeyGrant(_at_most(content.sealed, "sealed key"))
+
+
+def _tokens_in(content: pb.Tokens) -> Tokens:
+    train = _keys(content.train, TOKEN_BYTES, "tokens")
+    test = _keys(content.test, TOKEN_BYTES, "tokens") if content.HasField("test") else None
+    if not content.HasField("by_position"):
+        return Tokens(train, test)
+    if len(train) or test is not None:
+        raise invalid("tokens of a party that is matched by position")
+    rows = content.by_position
+    counts = RowCounts(rows.train, rows.test if rows.HasField("test") else None)
+    if max(counts.train, counts.test or 0) > _MOST_ROWS:
+        raise invalid(f"{counts.train} rows and {counts.test} test rows")
+    return Tokens(train, None, counts)
+
+
+def _blinded_in(content: pb.BlindedIds) -> BlindedIds:
+    train = _keys(content.train, POINT_BYTES, "points")
+    test = _keys(content.test, POINT_BYTES, "points") if content.HasField("test") else None
+    for points in (train, test):
+        if points is not None and (points[:, -1] & 0x80).any():
+            raise invalid("a point that is not written in the shortest way")
+    return BlindedIds(train, test)
+
+
+def _places_in(content: pb.SharedRowIndex) -> SharedRowIndex:
+    digest = _exactly(content.digest, HASH_BYTES, "digest")
+    return SharedRowIndex(_positions(content.train), _positions(content.held_out), digest, tuple(content.counts))
+
+
+_DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {
+    "key_offer": _offer_in,
+    "key_grant": _grant_in,
+    "key_check": lambda content: KeyCheck(_exactly(content.digest, HASH_BYTES, "digest")),
+    "tokens": _tokens_in,
+    "blinded": _blinded_in,
+    "places": _places_in,
+}

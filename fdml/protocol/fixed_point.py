@@ -1,0 +1,131 @@
+"""Predictions as whole numbers, so that sums are exact and independent of their order.
+
+Every prediction passes here on its way out and back, so both ways are single compiled passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Bits = Literal[64, 32, 16]
+Codes = NDArray[np.signedinteger[Any]]
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """The numbers that predictions are rounded to: steps of 2**-fraction_bits, stored in so many bits."""
+
+    bits: Bits
+    fraction_bits: int
+    saturates: bool = False
+    """Whether larger predictions are cut to the largest that fits; else they are an error."""
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.signedinteger[Any]]:
+        """The type of its codes."""
+        return np.dtype(f"int{self.bits}")
+
+    def largest_code(self, parties: int) -> int:
+        """Of one of so many parties, so that their sum still fits. In 64 bits there is room for 2**11 of them."""
+        return 2**52 if self.bits == 64 else (2 ** (self.bits - 1) - 1) // parties
+
+    def largest(self, parties: int) -> float:
+        """The largest prediction that may travel."""
+        return self.largest_code(parties) * 2.0**-self.fraction_bits
+
+
+INT64 = FixedPoint(64, 32)
+FIXED_POINTS: dict[Bits, FixedPoint] = {64: INT64, 32: FixedPoint(32, 20), 16: FixedPoint(16, 9, saturates=True)}
+_STEP = {grid.dtype: 2.0**-grid.fraction_bits for grid in FIXED_POINTS.values()}
+NARROW = 5
+"""Bytes of a code of 64 bits on the wire, where all of a message fit."""
+LARGEST = INT64.largest(1)
+LARGEST_CODE = INT64.largest_code(1)
+
+
+def encode(values: Floats, grid: FixedPoint = INT64) -> Codes:
+    """Round to the grid. The caller has checked that all are numbers within the largest."""
+    codes, _ = _rounded(values, grid, np.inf)
+    return codes
+
+
+def encode_within(values: Floats, grid: FixedPoint, bound: float) -> Codes | None:
+    """Round to the grid; None if one of the values is no number from -bound to bound."""
+    codes, all_within = _rounded(values, grid, bound)
+    return codes if all_within else None
+
+
+def decode(codes: Codes) -> NDArray[np.float64]:
+    """Back to floats; exact for codes of up to 53 bits. The grid is known from the type of the codes."""
+    return np.multiply(codes, _STEP[codes.dtype], dtype=np.float64)
+
+
+def replace_own_part(total: Codes, codes: Codes, exact: Floats) -> Floats:
+    """The floats of a total in which one part, that had these codes, is exact; in the exact part's precision."""
+    result = np.empty_like(exact)
+    _replace_own_part(total.reshape(-1), codes.reshape(-1), _STEP[codes.dtype], exact.reshape(-1), result.reshape(-1))
+    return result
+
+
+def pack40(codes: Codes) -> bytes | None:
+    """Codes of 64 bits as bytes of 40: the lower halves of all, little-endian, then a fifth byte of each.
+
+    None if one of them does not fit. That takes a prediction of 128 or a mask: sums of predictions nearly always do.
+    """
+    low, fifth = np.empty(codes.size, "<u4"), np.empty(codes.size, np.int8)
+    return low.tobytes() + fifth.tobytes() if _split(codes.reshape(-1), low, fifth) else None
+
+
+def unpack40(raw: bytes) -> Codes:
+    """The codes that were pack40."""
+    count = len(raw) // NARROW
+    codes = np.empty(count, np.int64)
+    _join(np.frombuffer(raw, "<u4", count), np.frombuffer(raw, np.int8, count, 4 * count), codes)
+    return codes
+
+
+def _rounded(values: Floats, grid: FixedPoint, bound: float) -> tuple[Codes, bool]:
+    """Codes, and whether all values are within the bound; 16 bits are rounded in single precision."""
+    kind = np.float64 if grid.bits > 16 else np.float32
+    narrow = np.ascontiguousarray(values, None if grid.bits > 16 else np.float32)
+    codes: Codes = np.empty(narrow.shape, grid.dtype)
+    return codes, _round(narrow.reshape(-1), kind(2.0**grid.fraction_bits), bound, codes.reshape(-1))
+
+
+@numba.njit(nogil=True, cache=True)
+def _round(values: Floats, factor: np.floating[Any], bound: float, codes: Codes) -> bool:
+    all_within = True
+    for place in range(len(values)):
+        all_within &= abs(values[place]) <= bound  # a NaN is not
+        codes[place] = np.rint(values[place] * factor)
+    return all_within
+
+
+@numba.njit(nogil=True, cache=True)
+def _replace_own_part(total: Codes, codes: Codes, step: float, exact: Floats, result: Floats) -> None:
+    for place in range(len(codes)):
+        others = codes.dtype.type(total[place] - codes[place])  # in its own type, where sums with masks begin again
+        result[place] = others * step + np.float64(exact[place])
+
+
+@numba.njit(nogil=True, cache=True)
+def _split(codes: Codes, low: NDArray[np.uint32], fifth: NDArray[np.int8]) -> bool:
+    all_fit = True
+    for place in range(len(codes)):
+        high = codes[place] >> 32
+        all_fit &= high == np.int8(high)
+        low[place], fifth[place] = codes[place], high
+    return all_fit
+
+
+@numba.njit(nogil=True, cache=True)
+def _join(low: NDArray[np.uint32], fifth: NDArray[np.int8], codes: Codes) -> None:
+    for place in range(len(codes)):
+        codes[place] = (np.int64(fifth[place]) << 32) | np.int64(low[place])

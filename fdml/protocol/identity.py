@@ -1,0 +1,47 @@
+"""Who someone is: the name in a certificate, `fdml://<run>/<role>/<name>`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote, unquote
+
+Role = Literal["server", "party"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom a certificate names."""
+
+    run: str
+    role: str
+    name: str
+
+    @property
+    def uri(self) -> str:
+        """As it stands in the certificate."""
+        return f"fdml://{quote(self.run, safe='')}/{self.role}/{quote(self.name, safe='')}"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What one side of a line shows: PEM texts."""
+
+    key: bytes
+    certificate: bytes
+    authority: bytes
+
+
+def parse_identity(uri: str) -> Identity | None:
+    """Whom a URI names; None if it is not one of ours."""
+    scheme, _, rest = uri.partition("://")
+    parts = rest.split("/")
+    if scheme != "fdml" or len(parts) != 3 or not all(parts):
+        return None
+    return Identity(unquote(parts[0]), parts[1], unquote(parts[2]))
+
+
+def host_name(run: str) -> str:
+    """The name under which a run's server shows itself, wherever it stands."""
+    safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in run.lower())
+    return f"server.{safe[:63].strip('-') or 'run'}.fdml"

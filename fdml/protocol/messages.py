@@ -1,0 +1,211 @@
+"""What can travel between a party and the server; nothing else has a type to travel in.
+
+No message names its sender: who sent it is known from the line it came by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fdml.protocol.fixed_point import Codes
+from fdml.settings import Task
+
+PROTOCOL = 5
+"""Changes whenever the meaning of a message does."""
+WEIGHT_TYPE = np.dtype("<f8")
+"""Of a row's weight on its way."""
+_SEAL_BYTES = 28
+"""What sealing adds: a nonce of 12 bytes and a tag of 16."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """Predictions or gradients that have passed the guard; only a guard makes them. `(rows, outputs)`, or flat off
+    the wire."""
+
+    values: Codes
+    mask_id: int = 0
+    """Which masks were put on: a number drawn at random at each start of the party. 0 where there are none."""
+    variance: float = 0.0
+    """Of the noise on each value, so that who uses the values knows how far to trust them."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message on every line."""
+
+    run_hash: bytes
+    alignment_hash: bytes
+    rows: int
+    held_out: int
+    incarnation: int
+    """Counts the starts of this party; a process of an older start is shut out."""
+    done: int = -1
+    """The last step this party will never need the total of again."""
+    protocol: int = PROTOCOL
+
+
+def label_type(task: Task, outputs: int) -> np.dtype[Any]:
+    """Of a label on its way: a target, or the number of a class, of which there are at most 2**16."""
+    if task == "regression":
+        return np.dtype("<f8")
+    return np.dtype("u1" if outputs <= 2**8 else "<u2")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The label party's labels and weights, where the run shares them: for the other parties, by way of the server.
+
+    They are sealed under the key that only the parties have; the server knows how many they are, and from their size
+    whether there are weights: those of all rows follow the labels of all rows, and are left out where all are 1.
+    Where labels are private there is nothing sealed: only how many outputs there are.
+    """
+
+    outputs: int
+    sealed: bytes = b""
+
+    @staticmethod
+    def sealed_size(task: Task, outputs: int, rows: int, *, weighted: bool = False) -> int:
+        """How many bytes the labels of so many rows, and their weights if they have some, are when they are sealed."""
+        row = label_type(task, outputs).itemsize + (WEIGHT_TYPE.itemsize if weighted else 0)
+        return row * rows + _SEAL_BYTES
+
+
+@dataclass(frozen=True)
+class Push:
+    """A party's local predictions of the block of one step."""
+
+    step: int
+    release: Release
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """dLoss/dscore of the block of one step: where labels are private, from the label party to the others."""
+
+    step: int
+    release: Release
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The party will push neither this step nor any later one, as its privacy budget is spent."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """The party has saved its state after this step and will not ask for earlier totals again."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class HeldOutPredictions:
+    """A party's predictions of the held-out rows at the end of an epoch."""
+
+    epoch: int
+    release: Release
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What the label party found at the end of an epoch. Over private labels it keeps all but the time to itself."""
+
+    epoch: int
+    seconds: float
+    train_loss: float | None = None
+    """Mean loss of the epoch's totals as they were received."""
+    test_loss: float | None = None
+    test_metric: float | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The party has trained to the end."""
+
+    model_hash: bytes
+
+
+FromParty = Hello | Labels | Push | Gradient | Stop | Checkpointed | HeldOutPredictions | Metrics | Finished
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The party may go on.
+
+    `pushed` is the last step the server has from it, `evaluated` the epochs whose
+    metrics it has from the label party.
+    """
+
+    pushed: int
+    evaluated: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ack:
+    """So many messages of this line are safely stored."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of all parties' predictions of the block of one step.
+
+    `pushed_at` gives, in the order of the run's parties, the step for which each
+    part was pushed: less than `step` where a part is stale, -1 where none came yet.
+    `mask_ids` says which masks are still on the sum, empty where there are none.
+    """
+
+    step: int
+    values: Codes
+    pushed_at: tuple[int, ...]
+    mask_ids: tuple[int, ...] = ()
+    variance: float = 0.0
+    """Of the noise on each value."""
+
+    @property
+    def lag(self) -> int:
+        """By how many steps the oldest part is stale; a part that never came counts from before step 0."""
+        return self.step - min(self.pushed_at)
+
+
+@dataclass(frozen=True)
+class HeldOutTotal:
+    """The sum of all parties' predictions of the held-out rows at the end of an epoch; to the label party."""
+
+    epoch: int
+    values: Codes
+    mask_ids: tuple[int, ...] = ()
+    variance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The run ends before this step: a party's privacy budget is spent."""
+
+    party: str
+    step: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Whom the party's next total waits for."""
+
+    parties: tuple[str, ...]
+
+
+FromServer = Welcome | Labels | Ack | Total | Gradient | HeldOutTotal | Stopped | Waiting
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A message from the server and the party it goes to."""
+
+    to: str
+    message: FromServer

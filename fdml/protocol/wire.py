@@ -1,0 +1,236 @@
+"""Messages as bytes, and back. Nothing that comes from outside is believed before it has been checked here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.fixed_point import FIXED_POINTS, INT64, NARROW, Codes, pack40, unpack40
+from fdml.protocol.messages import (
+    Ack,
+    Checkpointed,
+    Finished,
+    FromParty,
+    FromServer,
+    Gradient,
+    HeldOutPredictions,
+    HeldOutTotal,
+    Hello,
+    Labels,
+    Metrics,
+    Push,
+    Release,
+    Stop,
+    Stopped,
+    Total,
+    Waiting,
+    Welcome,
+)
+
+_HASH_BYTES = 32
+_TYPES = {grid.bits // 8: grid.dtype for grid in FIXED_POINTS.values()}
+_WIDTHS = (*_TYPES, NARROW)
+_FIGURES = ("train_loss", "test_loss", "test_metric")
+_MOST_STEPS = 2**53
+
+
+def encode_from_party(message: FromParty) -> bytes:
+    """A party's message as bytes."""
+    match message:
+        case Hello():
+            envelope = pb.FromParty(hello=pb.Hello(**vars(message)))
+        case Labels():
+            envelope = pb.FromParty(labels=pb.Labels(**vars(message)))
+        case Push(step, release):
+            envelope = pb.FromParty(push=pb.Push(step=step, **_release_out(release)))
+        case Gradient():
+            envelope = pb.FromParty(gradient=_gradient_out(message))
+        case Stop(step):
+            envelope = pb.FromParty(stop=pb.Stop(step=step))
+        case Checkpointed(step):
+            envelope = pb.FromParty(kept=pb.Checkpointed(step=step))
+        case HeldOutPredictions(epoch, release):
+            envelope = pb.FromParty(trial=pb.HeldOutPredictions(epoch=epoch, **_release_out(release)))
+        case Metrics():
+            envelope = pb.FromParty(metrics=pb.Metrics(**vars(message)))
+        case Finished(model_hash):
+            envelope = pb.FromParty(finished=pb.Finished(model_hash=model_hash))
+    return envelope.SerializeToString()
+
+
+def encode_from_server(message: FromServer) -> bytes:
+    """The server's message as bytes."""
+    match message:
+        case Welcome(pushed, evaluated):
+            envelope = pb.FromServer(welcome=pb.Welcome(pushed=pushed, evaluated=evaluated))
+        case Labels():
+            envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
+        case Ack(count):
+            envelope = pb.FromServer(accepted=pb.Ack(count=count))
+        case Total(step, values, pushed_at, mask_ids, variance):
+            envelope = pb.FromServer(
+                total=pb.Total(
+                    step=step, pushed_at=pushed_at, mask_ids=mask_ids, variance=variance, **_values_out(values)
+                )
+            )
+        case Gradient():
+            envelope = pb.FromServer(gradient=_gradient_out(message))
+        case HeldOutTotal(epoch, values, mask_ids, variance):
+            envelope = pb.FromServer(
+                verdict=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **_values_out(values))
+            )
+        case Stopped(party, step):
+            envelope = pb.FromServer(stopped=pb.Stopped(party=party, step=step))
+        case Waiting(parties):
+            envelope = pb.FromServer(waiting=pb.Waiting(parties=parties))
+    return envelope.SerializeToString()
+
+
+def decode_from_party(raw: bytes) -> FromParty:
+    """What a party sent, or `MessageRefused`."""
+    kind, content = parsed(pb.FromParty(), raw)
+    return _FROM_PARTY[kind](content)  # type: ignore[no-any-return]
+
+
+def decode_from_server(raw: bytes) -> FromServer:
+    """What the server sent, or `MessageRefused`."""
+    kind, content = parsed(pb.FromServer(), raw)
+    return _FROM_SERVER[kind](content)  # type: ignore[no-any-return]
+
+
+def parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
+    """Which of its contents an envelope holds, and that; nothing more may be in the bytes."""
+    try:
+        envelope.ParseFromString(raw)
+    except DecodeError:
+        raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
+    kind = envelope.WhichOneof("content")
+    if kind is None:
+        raise invalid("a message without content")
+    content = getattr(envelope, kind)
+    if envelope.ByteSize() != len(raw) or len(UnknownFieldSet(envelope)) or len(UnknownFieldSet(content)):
+        raise invalid(f"a {kind} message with unknown fields or trailing bytes")
+    return kind, content
+
+
+def invalid(what: str) -> MessageRefused:
+    """A refusal of something that was received."""
+    return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
+
+
+def _codes_out(values: Codes) -> bytes:
+    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()
+
+
+def _codes_in(raw: bytes, width: int = 8) -> Codes:
+    if width not in _WIDTHS:
+        raise invalid(f"predictions of {width} bytes each; it takes {', '.join(map(str, _WIDTHS))}")
+    if len(raw) % width:
+        raise invalid(f"predictions of {len(raw)} bytes, which is no whole number of int{8 * width}")
+    if width == NARROW:
+        return unpack40(raw)
+    return np.frombuffer(raw, _TYPES[width].newbyteorder("<")).astype(_TYPES[width], copy=False)
+
+
+def _release_out(release: Release) -> dict[str, Any]:
+    return {"mask_id": release.mask_id, "variance": release.variance, **_values_out(release.values)}
+
+
+def _values_out(values: Codes) -> dict[str, Any]:
+    narrow = pack40(values) if values.dtype == INT64.dtype else None
+    if narrow is not None:
+        return {"codes": narrow, "width": NARROW}
+    return {"codes": _codes_out(values), "width": values.dtype.itemsize}
+
+
+def _gradient_out(message: Gradient) -> pb.Gradient:
+    return pb.Gradient(step=message.step, codes=_codes_out(message.release.values), mask_id=message.release.mask_id)
+
+
+def _release_in(content: pb.Push | pb.HeldOutPredictions) -> Release:
+    return Release(_codes_in(content.codes, content.width), content.mask_id, _variance_in(content.variance))
+
+
+def _gradient_in(content: pb.Gradient) -> Gradient:
+    return Gradient(content.step, Release(_codes_in(content.codes), content.mask_id))
+
+
+def _variance_in(variance: float) -> float:
+    if not 0.0 <= variance < math.inf:
+        raise invalid(f"noise of variance {variance}")
+    return variance
+
+
+def _labels_in(content: pb.Labels) -> Labels:
+    if not 1 <= content.outputs <= 2**16:
+        raise invalid(f"labels for {content.outputs} outputs")
+    return Labels(content.outputs, content.sealed)
+
+
+def _hello_in(content: pb.Hello) -> Hello:
+    for name in ("run_hash", "alignment_hash"):
+        if len(getattr(content, name)) != _HASH_BYTES:
+            raise invalid(f"a {name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
+    for name in ("rows", "held_out", "incarnation"):
+        if getattr(content, name) > _MOST_STEPS:
+            raise invalid(f"{name} {getattr(content, name)}")
+    return Hello(
+        content.run_hash,
+        content.alignment_hash,
+        content.rows,
+        content.held_out,
+        content.incarnation,
+        content.done,
+        content.protocol,
+    )
+
+
+def _metrics_in(content: pb.Metrics) -> Metrics:
+    given = {name: getattr(content, name) for name in _FIGURES if content.HasField(name)}
+    if not all(math.isfinite(value) for value in (content.seconds, *given.values())):
+        raise invalid("metrics that are not finite numbers")
+    return Metrics(content.epoch, content.seconds, **given)
+
+
+def _finished_in(content: pb.Finished) -> Finished:
+    if len(content.model_hash) != _HASH_BYTES:
+        raise invalid(f"a model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
+    return Finished(content.model_hash)
+
+
+_FROM_PARTY: dict[str, Callable[[Any], Any]] = {
+    "hello": _hello_in,
+    "labels": _labels_in,
+    "push": lambda content: Push(content.step, _release_in(content)),
+    "gradient": _gradient_in,
+    "stop": lambda content: Stop(content.step),
+    "kept": lambda content: Checkpointed(content.step),
+    "trial": lambda content: HeldOutPredictions(content.epoch, _release_in(content)),
+    "metrics": _metrics_in,
+    "finished": _finished_in,
+}
+_FROM_SERVER: dict[str, Callable[[Any], Any]] = {
+    "welcome": lambda content: Welcome(content.pushed, tuple(content.evaluated)),
+    "labels": _labels_in,
+    "accepted": lambda content: Ack(content.count),
+    "total": lambda content: Total(
+        content.step,
+        _codes_in(content.codes, content.width),
+        tuple(content.pushed_at),
+        tuple(content.mask_ids),
+        _variance_in(content.variance),
+    ),
+    "gradient": _gradient_in,
+    "verdict": lambda content: HeldOutTotal(
+        content.epoch, _codes_in(content.codes, content.width), tuple(content.mask_ids), _variance_in(content.variance)
+    ),
+    "stopped": lambda content: Stopped(content.party, content.step),
+    "waiting": lambda content: Waiting(tuple(content.parties)),
+}

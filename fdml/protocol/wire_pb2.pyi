@@ -1,0 +1,384 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "run_hash", "alignment_hash", "rows", "held_out", "incarnation", "done")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_HASH_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    run_hash: bytes
+    alignment_hash: bytes
+    rows: int
+    held_out: int
+    incarnation: int
+    done: int
+    def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
+
+class Labels(_message.Message):
+    __slots__ = ("outputs", "sealed")
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    outputs: int
+    sealed: bytes
+    def __init__(self, outputs: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class Push(_message.Message):
+    __slots__ = ("step", "codes", "mask_id", "variance", "width")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    MASK_ID_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    codes: bytes
+    mask_id: int
+    variance: float
+    width: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+
+class Gradient(_message.Message):
+    __slots__ = ("step", "codes", "mask_id")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    MASK_ID_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    codes: bytes
+    mask_id: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ...) -> None: ...
+
+class Stop(_message.Message):
+    __slots__ = ("step",)
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    def __init__(self, step: _Optional[int] = ...) -> None: ...
+
+class Checkpointed(_message.Message):
+    __slots__ = ("step",)
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    def __init__(self, step: _Optional[int] = ...) -> None: ...
+
+class HeldOutPredictions(_message.Message):
+    __slots__ = ("epoch", "codes", "mask_id", "variance", "width")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    MASK_ID_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    codes: bytes
+    mask_id: int
+    variance: float
+    width: int
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+
+class Metrics(_message.Message):
+    __slots__ = ("epoch", "seconds", "train_loss", "test_loss", "test_metric")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_LOSS_FIELD_NUMBER: _ClassVar[int]
+    TEST_LOSS_FIELD_NUMBER: _ClassVar[int]
+    TEST_METRIC_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    seconds: float
+    train_loss: float
+    test_loss: float
+    test_metric: float
+    def __init__(self, epoch: _Optional[int] = ..., seconds: _Optional[float] = ..., train_loss: _Optional[float] = ..., test_loss: _Optional[float] = ..., test_metric: _Optional[float] = ...) -> None: ...
+
+class Finished(_message.Message):
+    __slots__ = ("model_hash",)
+    MODEL_HASH_FIELD_NUMBER: _ClassVar[int]
+    model_hash: bytes
+    def __init__(self, model_hash: _Optional[bytes] = ...) -> None: ...
+
+class FromParty(_message.Message):
+    __slots__ = ("hello", "labels", "push", "kept", "trial", "metrics", "finished", "gradient", "stop")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    labels: Labels
+    push: Push
+    kept: Checkpointed
+    trial: HeldOutPredictions
+    metrics: Metrics
+    finished: Finished
+    gradient: Gradient
+    stop: Stop
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., kept: _Optional[_Union[Checkpointed, _Mapping]] = ..., trial: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("pushed", "evaluated")
+    PUSHED_FIELD_NUMBER: _ClassVar[int]
+    EVALUATED_FIELD_NUMBER: _ClassVar[int]
+    pushed: int
+    evaluated: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, pushed: _Optional[int] = ..., evaluated: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
+
+class Total(_message.Message):
+    __slots__ = ("step", "codes", "pushed_at", "mask_ids", "variance", "width")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    PUSHED_AT_FIELD_NUMBER: _ClassVar[int]
+    MASK_IDS_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    codes: bytes
+    pushed_at: _containers.RepeatedScalarFieldContainer[int]
+    mask_ids: _containers.RepeatedScalarFieldContainer[int]
+    variance: float
+    width: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., pushed_at: _Optional[_Iterable[int]] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+
+class HeldOutTotal(_message.Message):
+    __slots__ = ("epoch", "codes", "mask_ids", "variance", "width")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    MASK_IDS_FIELD_NUMBER: _ClassVar[int]
+    VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    codes: bytes
+    mask_ids: _containers.RepeatedScalarFieldContainer[int]
+    variance: float
+    width: int
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+
+class Stopped(_message.Message):
+    __slots__ = ("party", "step")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    step: int
+    def __init__(self, party: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
+
+class Waiting(_message.Message):
+    __slots__ = ("parties",)
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FromServer(_message.Message):
+    __slots__ = ("welcome", "labels", "accepted", "total", "verdict", "waiting", "gradient", "stopped")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    labels: Labels
+    accepted: Ack
+    total: Total
+    verdict: HeldOutTotal
+    waiting: Waiting
+    gradient: Gradient
+    stopped: Stopped
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., accepted: _Optional[_Union[Ack, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., verdict: _Optional[_Union[HeldOutTotal, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ...) -> None: ...
+
+class Record(_message.Message):
+    __slots__ = ("number", "sender", "message")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    sender: str
+    message: bytes
+    def __init__(self, number: _Optional[int] = ..., sender: _Optional[str] = ..., message: _Optional[bytes] = ...) -> None: ...
+
+class StatusQuery(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PartyStatus(_message.Message):
+    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    PUSHED_FIELD_NUMBER: _ClassVar[int]
+    SERVED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    ALIGNING_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    connected: bool
+    pushed: int
+    served: int
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    waiting_seconds: float
+    waited_seconds: float
+    bytes_in: int
+    bytes_out: int
+    incarnation: int
+    finished: bool
+    aligning: bool
+    aligned: bool
+    def __init__(self, name: _Optional[str] = ..., connected: _Optional[bool] = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: _Optional[bool] = ..., aligning: _Optional[bool] = ..., aligned: _Optional[bool] = ...) -> None: ...
+
+class RunStatus(_message.Message):
+    __slots__ = ("run", "steps", "parties", "history", "refused")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    steps: int
+    parties: _containers.RepeatedCompositeFieldContainer[PartyStatus]
+    history: _containers.RepeatedCompositeFieldContainer[Metrics]
+    refused: _containers.ScalarMap[str, int]
+    def __init__(self, run: _Optional[str] = ..., steps: _Optional[int] = ..., parties: _Optional[_Iterable[_Union[PartyStatus, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Metrics, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class PostRequest(_message.Message):
+    __slots__ = ("to", "about", "notice", "run_hash", "protocol")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    about: str
+    notice: bytes
+    run_hash: bytes
+    protocol: int
+    def __init__(self, to: _Optional[str] = ..., about: _Optional[str] = ..., notice: _Optional[bytes] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("kind", "sender", "about", "run_hash", "protocol")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    sender: str
+    about: str
+    run_hash: bytes
+    protocol: int
+    def __init__(self, kind: _Optional[str] = ..., sender: _Optional[str] = ..., about: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class FetchReply(_message.Message):
+    __slots__ = ("notice", "waits_for", "silent_seconds", "troubles")
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
+    notice: bytes
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    silent_seconds: _containers.RepeatedScalarFieldContainer[float]
+    troubles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, notice: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., troubles: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class KeyOffer(_message.Message):
+    __slots__ = ("public", "certificate", "signature")
+    PUBLIC_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    public: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, public: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class KeyGrant(_message.Message):
+    __slots__ = ("sealed",)
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    sealed: bytes
+    def __init__(self, sealed: _Optional[bytes] = ...) -> None: ...
+
+class KeyCheck(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    def __init__(self, digest: _Optional[bytes] = ...) -> None: ...
+
+class ByPosition(_message.Message):
+    __slots__ = ("train", "test")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    train: int
+    test: int
+    def __init__(self, train: _Optional[int] = ..., test: _Optional[int] = ...) -> None: ...
+
+class Tokens(_message.Message):
+    __slots__ = ("train", "test", "by_position")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    test: bytes
+    by_position: ByPosition
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ..., by_position: _Optional[_Union[ByPosition, _Mapping]] = ...) -> None: ...
+
+class BlindedIds(_message.Message):
+    __slots__ = ("train", "test")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    test: bytes
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
+
+class SharedRowIndex(_message.Message):
+    __slots__ = ("train", "held_out", "digest", "counts")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    held_out: bytes
+    digest: bytes
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AlignmentMessage(_message.Message):
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded", "places")
+    KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
+    KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
+    KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    BLINDED_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    key_offer: KeyOffer
+    key_grant: KeyGrant
+    key_check: KeyCheck
+    tokens: Tokens
+    blinded: BlindedIds
+    places: SharedRowIndex
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded: _Optional[_Union[BlindedIds, _Mapping]] = ..., places: _Optional[_Union[SharedRowIndex, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,104 @@
+"""Who takes part, and whether all mean the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol.messages import PROTOCOL, Hello
+
+
+@dataclass(frozen=True)
+class AgreedRows:
+    """Which rows the run trains on, as the first party to join had them."""
+
+    digest: bytes
+    rows: int
+    held_out: int
+    told_by: str
+
+
+class Membership:
+    """The parties that have said hello, and what they must agree on."""
+
+    def __init__(self, run_hash: bytes) -> None:
+        self._run_hash = run_hash
+        self._incarnations: dict[str, int] = {}
+        self.alignment: AgreedRows | None = None
+
+    def admit(self, party: str, hello: Hello) -> None:
+        """Let a party in, or refuse it with what each side has; a refusal changes nothing."""
+        self.check(party, hello)
+        self._incarnations[party] = hello.incarnation
+        if self.alignment is None:
+            self.alignment = AgreedRows(hello.alignment_hash, hello.rows, hello.held_out, party)
+
+    def incarnation(self, party: str) -> int:
+        """The newest start of a party that was let in; 0 before the first."""
+        return self._incarnations.get(party, 0)
+
+    def check(self, party: str, hello: Hello) -> None:
+        """Raise unless the party may be let in."""
+        check_same_run(party, hello.protocol, hello.run_hash, self._run_hash)
+        if hello.incarnation < max(1, self.incarnation(party)):
+            raise MessageRefused(
+                f"party {party!r} was started again since (start {self.incarnation(party)}, this is "
+                f"{hello.incarnation}); end this older process",
+                Refusal.FENCED,
+            )
+        if hello.rows < 1:
+            raise MessageRefused(
+                f"party {party!r} has no rows to train on; check its files and what the parties share", Refusal.INVALID
+            )
+        self._check_alignment(party, hello)
+
+    def _check_alignment(self, party: str, hello: Hello) -> None:
+        agreed = self.alignment
+        if agreed is None:
+            return
+        if (hello.rows, hello.held_out) != (agreed.rows, agreed.held_out):
+            raise MessageRefused(
+                f"party {party!r} has {hello.rows} rows and {hello.held_out} held out, {agreed.told_by!r} has "
+                f"{agreed.rows} and {agreed.held_out}; all parties must hold the same rows",
+                Refusal.MISMATCH,
+            )
+        if hello.alignment_hash != agreed.digest:
+            raise MessageRefused(
+                f"party {party!r} has other rows than {agreed.told_by!r} (alignment {hello.alignment_hash.hex()[:12]} "
+                f"against {agreed.digest.hex()[:12]}); check the ids and data files on both sides",
+                Refusal.MISMATCH,
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """Everything needed to go on from here, for JSON."""
+        agreed = self.alignment
+        return {
+            "incarnations": self._incarnations,
+            "alignment": None
+            if agreed is None
+            else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.told_by],
+        }
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """Become the register that gave these facts."""
+        self._incarnations = dict(facts["incarnations"])
+        if facts["alignment"] is not None:
+            digest, rows, held_out, told_by = facts["alignment"]
+            self.alignment = AgreedRows(bytes.fromhex(digest), rows, held_out, told_by)
+
+
+def check_same_run(party: str, protocol: int, run_hash: bytes, ours: bytes) -> None:
+    """Raise unless a party speaks of this run and in this way."""
+    if protocol != PROTOCOL:
+        raise MessageRefused(
+            f"party {party!r} speaks protocol {protocol}, the server {PROTOCOL}; install the same fdml",
+            Refusal.MISMATCH,
+        )
+    if run_hash != ours:
+        raise MessageRefused(
+            f"party {party!r} has a run.toml with hash {run_hash.hex()[:12]}, the server one with "
+            f"{ours.hex()[:12]}; give both the same file",
+            Refusal.MISMATCH,
+        )

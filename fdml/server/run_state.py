@@ -1,0 +1,299 @@
+"""All the server does but sockets: it checks, remembers, logs and answers.
+
+`take` moves the state and gathers replies; they may be sent only after `commit`
+has made the log durable. So nothing anyone was told is ever forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from fdml.errors import MessageRefused, Refusal, StateCorrupt
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.protocol.messages import (
+    Checkpointed,
+    Finished,
+    FromParty,
+    Gradient,
+    HeldOutPredictions,
+    Hello,
+    Labels,
+    Metrics,
+    Push,
+    Reply,
+    Stop,
+    Welcome,
+)
+from fdml.protocol.schedule import schedule_of
+from fdml.protocol.wire import decode_from_party, encode_from_party
+from fdml.server.coordinator import Coordinator
+from fdml.server.evaluation import HeldOutSums
+from fdml.server.membership import Membership
+from fdml.settings import RunSettings
+from fdml.storage.disk import Disk
+from fdml.storage.journal import Journal
+from fdml.storage.two_slots import TwoSlots
+
+_ROTATE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class RunDefinition:
+    """What the server knows of a run before anyone has joined."""
+
+    settings: RunSettings
+    run_hash: bytes
+
+
+class RunState:
+    """The server's whole state. Make it with `RunState.open`, which continues from what the disk holds."""
+
+    def __init__(self, charter: RunDefinition, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> None:
+        self._charter = charter
+        self._parties = charter.settings.parties
+        self._journal = Journal(disk, "journal")
+        self._snapshots = TwoSlots(disk, "snapshot")
+        self._rotate_bytes = rotate_bytes
+        self._unlogged: list[bytes] = []
+        self._number = 0
+        """Of the last message acted on; says where the log goes on after a snapshot."""
+        self._register = Membership(charter.run_hash)
+        self._labels: Labels | None = None
+        self.coordinator: Coordinator | None = None
+        self._trials: HeldOutSums | None = None
+        self.history: dict[int, Metrics] = {}
+        self._finished: dict[str, bytes] = {}
+
+    @classmethod
+    def open(cls, charter: RunDefinition, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> Self:
+        """Continue from the newest snapshot and the log after it."""
+        host = cls(charter, disk, rotate_bytes)
+        stored = host._snapshots.load()
+        if stored is not None:
+            host._restore(stored)
+        for raw in host._journal.replay():
+            host._replay(pb.Record.FromString(raw))
+        return host
+
+    def _replay(self, record: pb.Record) -> None:
+        if record.number <= self._number:
+            return
+        if record.number != self._number + 1 or not record.message:
+            raise StateCorrupt(
+                f"the log goes on at message {record.number}, the newest kernel_view snapshot ends at {self._number}; "
+                f"restore the damaged one, or start over with --fresh"
+            )
+        try:
+            self._apply(record.sender, decode_from_party(record.message))
+        except MessageRefused as refused:
+            raise StateCorrupt(f"the log does not fit this run ({refused}); start over with --fresh") from None
+        self._number = record.number
+
+    def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
+        """Act on one message; a refused message changes nothing and raises `MessageRefused`.
+
+        `raw` are the bytes it came as, to be logged as they are.
+        """
+        if sender not in self._parties:
+            raise MessageRefused(f"{sender!r} is not a party of this run", Refusal.NOT_PERMITTED)
+        replies = self._apply(sender, message)
+        if not isinstance(message, Checkpointed):
+            self._number += 1
+            record = pb.Record(number=self._number, sender=sender, message=raw or encode_from_party(message))
+            self._unlogged.append(record.SerializeToString())
+        return replies
+
+    def commit(self) -> None:
+        """Make everything taken so far durable. Only then may the replies be sent."""
+        if self._unlogged:
+            self._journal.append(self._unlogged)
+            self._unlogged = []
+        if self._journal.size > self._rotate_bytes:
+            self._snapshots.save(self._stored())
+            self._journal.restart([pb.Record(number=self._number).SerializeToString()])
+
+    def incarnation(self, party: str) -> int:
+        """The newest start of a party."""
+        return self._register.incarnation(party)
+
+    def has_finished(self, party: str) -> bool:
+        """Whether a party has trained to the end."""
+        return party in self._finished
+
+    @property
+    def finished(self) -> bool:
+        """Whether all parties have."""
+        return len(self._finished) == len(self._parties)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the run trains on; 0 before anyone has joined."""
+        return 0 if self._register.alignment is None else self._register.alignment.rows
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a prediction has; 1 before the labels have come."""
+        return 1 if self._labels is None else self._labels.outputs
+
+    def waits_for(self, party: str) -> list[str]:
+        """Whom a party's next total waits for."""
+        if self.coordinator is None:
+            return [self._charter.settings.label_party]
+        return self.coordinator.waits_for(party)
+
+    def fingerprint(self) -> bytes:
+        """A hash over the whole state."""
+        digest = hashlib.blake2b(digest_size=32)
+        for name, array in sorted(self._arrays().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(array.tobytes())
+        return digest.digest()
+
+    def _apply(self, sender: str, message: FromParty) -> list[Reply]:
+        match message:
+            case Hello():
+                return self._hello(sender, message)
+            case Labels():
+                return self._take_labels(sender, message)
+            case Push() | Gradient() | Stop() | Checkpointed():
+                return self._training(sender)[0].handle(sender, message)
+            case HeldOutPredictions():
+                verdict = self._training(sender)[1].take(sender, message)
+                return [] if verdict is None else [Reply(self._charter.settings.label_party, verdict)]
+            case Metrics():
+                self._only_label_party(sender, "metrics")
+                self._training(sender)[1].discard(sender, message.epoch)
+                self.history[message.epoch] = message
+                return []
+            case Finished(model_hash):
+                self._finish(sender, model_hash)
+                return []
+
+    def _hello(self, sender: str, hello: Hello) -> list[Reply]:
+        self._register.admit(sender, hello)
+        if self.coordinator is None or self._trials is None or self._labels is None:
+            return [Reply(sender, Welcome(-1))]
+        replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history)))]
+        if sender == self._charter.settings.label_party:
+            replies += [Reply(sender, verdict) for verdict in self._trials.verdicts()]
+        else:
+            replies.append(Reply(sender, self._labels))
+        return replies + self.coordinator.resend(sender, hello.done)
+
+    def _finish(self, sender: str, model_hash: bytes) -> None:
+        coordinator, _ = self._training(sender)
+        left = coordinator.end - 1 - coordinator.served(sender)
+        if left > 0:
+            raise MessageRefused(f"party {sender!r} says it has finished, {left} steps before the end", Refusal.GAP)
+        if self._finished.setdefault(sender, model_hash) != model_hash:
+            raise MessageRefused(
+                f"party {sender!r} finished before with another model; its files have changed", Refusal.CONFLICT
+            )
+
+    def _take_labels(self, sender: str, labels: Labels) -> list[Reply]:
+        self._only_label_party(sender, "labels")
+        agreed = self._register.alignment
+        if agreed is None:
+            raise MessageRefused(f"party {sender!r} sent labels before saying hello", Refusal.INVALID)
+        self._check_labels(sender, labels, agreed.rows + agreed.held_out)
+        if self._labels is not None:
+            if labels != self._labels:
+                raise MessageRefused(
+                    f"party {sender!r} sent other labels than before; its label column has changed", Refusal.CONFLICT
+                )
+            return []
+        self._begin(labels)
+        return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
+
+    def _check_labels(self, sender: str, labels: Labels, rows: int) -> None:
+        task = self._charter.settings.task
+        if (labels.outputs < 2) if task == "multiclass" else (labels.outputs != 1):
+            raise MessageRefused(
+                f"party {sender!r} sent labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID
+            )
+        sizes = [0]
+        if self._charter.settings.privacy.labels == "shared":
+            sizes = [Labels.sealed_size(task, labels.outputs, rows, weighted=weighted) for weighted in (False, True)]
+        if len(labels.sealed) not in sizes:
+            raise MessageRefused(
+                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
+                f"{' or, with weights, '.join(map(str, sizes))}",
+                Refusal.INVALID,
+            )
+
+    def _begin(self, labels: Labels) -> None:
+        agreed, chosen = self._register.alignment, self._charter.settings.training
+        if agreed is None:
+            raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
+        schedule = schedule_of(agreed.rows, chosen)
+        settings = self._charter.settings
+        blind = settings.privacy.server == "blind"
+        gradient_party = settings.label_party if settings.privacy.labels == "private" else None
+        self._labels = labels
+        grid = FIXED_POINTS[chosen.value_bits]
+        self.coordinator = Coordinator(
+            self._parties,
+            schedule,
+            labels.outputs,
+            chosen.staleness,
+            blind=blind,
+            gradient_party=gradient_party,
+            grid=grid,
+        )
+        self._trials = HeldOutSums(
+            self._parties, agreed.held_out * labels.outputs, schedule.epochs, blind=blind, grid=grid
+        )
+
+    def _training(self, sender: str) -> tuple[Coordinator, HeldOutSums]:
+        if self.coordinator is None or self._trials is None:
+            raise MessageRefused(f"party {sender!r} is ahead: the labels have not come yet", Refusal.GAP)
+        return self.coordinator, self._trials
+
+    def _only_label_party(self, sender: str, what: str) -> None:
+        if sender != self._charter.settings.label_party:
+            raise MessageRefused(
+                f"party {sender!r} sent {what}; only {self._charter.settings.label_party!r} may", Refusal.NOT_PERMITTED
+            )
+
+    def _stored(self) -> bytes:
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **self._arrays())
+        return buffer.getvalue()
+
+    def _arrays(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "number": self._number,
+            "register": self._register.facts(),
+            "history": [asdict(each) for each in self.history.values()],
+            "finished": {party: digest.hex() for party, digest in self._finished.items()},
+        }
+        arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
+        if self._labels is not None and self.coordinator is not None and self._trials is not None:
+            arrays |= {
+                "labels/outputs": np.array(self._labels.outputs),
+                "labels/sealed": np.frombuffer(self._labels.sealed, np.uint8),
+            }
+            arrays |= self.coordinator.state() | self._trials.state()
+        return arrays
+
+    def _restore(self, stored: bytes) -> None:
+        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+            arrays: Mapping[str, Any] = dict(archive)
+        facts = json.loads(str(arrays["facts"]))
+        self._register.restore(facts["register"])
+        self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}
+        self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
+        if "labels/outputs" in arrays:
+            self._begin(Labels(int(arrays["labels/outputs"]), arrays["labels/sealed"].tobytes()))
+            training = self._training("the server")
+            training[0].restore(arrays)
+            training[1].restore(arrays)
+        self._number = int(facts["number"])

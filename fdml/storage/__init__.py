@@ -1,0 +1,1 @@
+"""Files that must last: one way to write them."""

@@ -1,0 +1,95 @@
+"""A log on disk: records in the order in which they were acted on."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+from fdml.errors import StateCorrupt
+from fdml.storage.disk import Disk
+
+_FRAME = struct.Struct("<4sIII")
+_MAGIC = b"\xfdJ\r\n"
+_LENGTH = struct.Struct("<I")
+
+
+class Journal:
+    """Groups of records, each group with its checksum. A group is there as a whole or not at all."""
+
+    def __init__(self, disk: Disk, name: str) -> None:
+        self._disk = disk
+        self._name = name
+        self.size = 0
+
+    def replay(self) -> Iterator[bytes]:
+        """All records in order. A group that was being written in a crash is cut off: nobody was told of it."""
+        stored = self._disk.read(self._name) or b""
+        at = 0
+        while (group := _group_at(stored, at)) is not None:
+            yield from _records(group)
+            at += _FRAME.size + len(group)
+        if at < len(stored):
+            self._refuse_damage(stored, at)
+            self._disk.truncate(self._name, at)
+        self.size = at
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Add records as one group; durable on return."""
+        framed = _framed(records, self.size)
+        self._disk.append(self._name, framed)
+        self.size += len(framed)
+
+    def restart(self, records: Sequence[bytes]) -> None:
+        """Forget everything and begin with one group, in one go."""
+        framed = _framed(records, 0)
+        self._disk.replace(self._name, framed)
+        self.size = len(framed)
+
+    def _refuse_damage(self, stored: bytes, at: int) -> None:
+        """A bad group with another behind it was not torn by a crash: something was acted on and is gone."""
+        behind = stored.find(_MAGIC, at + 1)
+        while behind >= 0 and _length_at(stored, behind) is None:
+            behind = stored.find(_MAGIC, behind + 1)
+        if behind >= 0:
+            raise StateCorrupt(
+                f"the log {self._name!r} is damaged at byte {at}; restore it, or start over with --fresh"
+            )
+
+
+def _framed(records: Sequence[bytes], at: int) -> bytes:
+    parts = [part for record in records for part in (_LENGTH.pack(len(record)), record)]
+    length, checksum = sum(map(len, parts)), 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([_FRAME.pack(_MAGIC, length, checksum, _header_sum(at, length, checksum)), *parts])
+
+
+def _header_sum(at: int, length: int, checksum: int) -> int:
+    """Says where in the file the group is, so that nothing inside a group can look like one."""
+    return zlib.crc32(struct.pack("<QII", at, length, checksum))
+
+
+def _length_at(stored: bytes, at: int) -> int | None:
+    """How long the group is that begins here; None if none does."""
+    if at + _FRAME.size > len(stored):
+        return None
+    magic, length, checksum, header = _FRAME.unpack_from(stored, at)
+    return length if magic == _MAGIC and header == _header_sum(at, length, checksum) else None
+
+
+def _group_at(stored: bytes, at: int) -> bytes | None:
+    length = _length_at(stored, at)
+    if length is None:
+        return None
+    group = stored[at + _FRAME.size : at + _FRAME.size + length]
+    _, _, checksum, _ = _FRAME.unpack_from(stored, at)
+    return group if len(group) == length and zlib.crc32(group) == checksum else None
+
+
+def _records(group: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(group):
+        (length,) = _LENGTH.unpack_from(group, at)
+        yield group[at + _LENGTH.size : at + _LENGTH.size + length]
+        at += _LENGTH.size + length

@@ -1,0 +1,1 @@
+"""Bytes and threads: gRPC and in process."""

@@ -1,0 +1,327 @@
+"""What must hold whatever happens: a witness that sees all and believes nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fdml.errors import InvariantBroken
+from fdml.federation.join import hash_state
+from fdml.models.compiled import State
+from fdml.privacy.masks import Purpose
+from fdml.protocol.fixed_point import Codes
+from fdml.protocol.messages import (
+    Ack,
+    Checkpointed,
+    Finished,
+    FromParty,
+    FromServer,
+    Gradient,
+    HeldOutPredictions,
+    HeldOutTotal,
+    Hello,
+    Labels,
+    Metrics,
+    Push,
+    Release,
+    Reply,
+    Stop,
+    Stopped,
+    Total,
+    Welcome,
+)
+from fdml.protocol.schedule import Visit
+from fdml.protocol.wire import encode_from_server
+from fdml.server.coordinator import Coordinator
+from fdml.server.run_state import RunState
+from simulator.scenarios import Scenario, fault_free_run, replay
+
+
+class CheckedRunState(RunState):
+    """The production server, with a witness at its side."""
+
+    witness: InvariantChecker
+
+    def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
+        """Act on one message, as `RunState` does."""
+        coordinator = self.coordinator
+        repeated = isinstance(message, Push) and coordinator is not None and message.step <= coordinator.pushed(sender)
+        before = _digest(coordinator) if repeated else b""
+        replies = super().take(sender, message, raw)
+        if repeated:
+            _require(_digest(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
+        self.witness.took(sender, message, replies)
+        return replies
+
+
+class InvariantChecker:
+    """Remembers what left each party and what the server promised, and raises `InvariantBroken` at the first lie."""
+
+    def __init__(self, case: Scenario) -> None:
+        self._case = case
+        self._parties = case.settings.parties
+        self._visits = [case.schedule.visit(step) for step in range(case.schedule.steps)]
+        self._masks = case.masks(self._parties[0], 0)
+        self._masked: dict[tuple[str, str, int, int], Codes] = {}
+        """By purpose, party, number and mask_id: what was put under a mask."""
+        self._pushes: dict[tuple[str, int], Codes] = {}
+        """Without masks, as all that follows here."""
+        self._trials: dict[tuple[str, int], Codes] = {}
+        self._taught: dict[tuple[str, int], Codes] = {}
+        self._stops: dict[str, int] = {}
+        self._learned: dict[str, int] = {}
+        """The last step that a party learned from, where it ended early."""
+        self._taken = dict.fromkeys(self._parties, -1)
+        """The last push of each party that the running server has acted on."""
+        self._served: dict[tuple[str, int], Total | Gradient] = {}
+        """Totals as the running server made them."""
+        self._sent: dict[tuple[str, int], Total | Gradient] = {}
+        """Totals that a party may have seen."""
+        self._kept = dict.fromkeys(self._parties, -1)
+        self._begun = False
+        """Whether any party may know that the labels have come."""
+        self._welcomed = dict.fromkeys(self._parties, -1)
+        """The last push of each party that it may have been told of."""
+        self._stored: list[tuple[str, FromParty]] = []
+        """Messages the server said it had stored."""
+
+    def posted(self, party: str, message: FromParty) -> None:
+        """A party lets a message go, for the first time or again after a crash."""
+        match message:
+            case Push(step, release):
+                _same(self._pushes, (party, step), self._bare("push", party, step, release), "push of step")
+            case HeldOutPredictions(epoch, release):
+                bare = self._bare("trial", party, epoch, release)
+                _same(self._trials, (party, epoch), bare, "held-out predictions of epoch")
+            case Gradient(step, release):
+                bare = self._bare("gradient", party, step, release)
+                _same(self._taught, (party, step), bare, "gradient of step")
+            case Stop(step):
+                _require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
+            case Checkpointed(step):
+                self._kept[party] = max(self._kept[party], step)
+
+    def _bare(self, purpose: Purpose, party: str, number: int, release: Release) -> Codes:
+        """What is under the mask; no mask may ever hide two different values."""
+        values = release.values.reshape(-1)
+        if not release.mask_id:
+            _require(self._case.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
+            return values
+        before = self._masked.setdefault((purpose, party, number, release.mask_id), values)
+        _require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
+        return self._masks.remove_one(purpose, party, number, release.mask_id, values)
+
+    def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
+        """The server has acted on a message and would reply this."""
+        if isinstance(message, Push):
+            self._take_push(sender, message)
+        for reply in replies:
+            match reply.message:
+                case Total() | Gradient():
+                    self._check_served(reply.to, reply.message)
+                case HeldOutTotal(epoch, values, mask_ids):
+                    parts = [self._trials[party, epoch] for party in self._parties]
+                    found = values.reshape(-1)
+                    if mask_ids:
+                        found = self._masks.remove("trial", [epoch] * len(mask_ids), mask_ids, found)
+                    _require(
+                        np.array_equal(np.sum(parts, axis=0), found),
+                        f"the sum of held-out predictions of epoch {epoch} is wrong",
+                    )
+
+    def said(self, party: str, heard: Sequence[FromParty], message: FromServer) -> None:
+        """The server lets an answer go on a line on which it has heard so much."""
+        match message:
+            case Total(step) | Gradient(step):
+                before = self._sent.setdefault((party, step), message)
+                _require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
+            case Labels():
+                self._begun = True
+            case Welcome(pushed):
+                self._welcomed[party] = max(self._welcomed[party], pushed)
+            case Ack(count):
+                self._stored += [(party, each) for each in heard[:count]]
+
+    def opened(self, host: RunState) -> None:
+        """A server has started from what its disk holds."""
+        for party, message in self._stored:
+            kind = type(message).__name__
+            _require(_remembers(host, party, message), f"the server forgot a {kind} of {party} that it had stored")
+        self._taken = dict.fromkeys(self._parties, -1)
+        self._served = dict(self._sent)
+        coordinator = host.coordinator
+        if coordinator is None:
+            _require(not self._begun, "the server forgot the labels that it had handed out")
+            return
+        self._taken = {party: coordinator.pushed(party) for party in self._parties}
+        for party, pushed in self._welcomed.items():
+            _require(self._taken[party] >= pushed, f"the server forgot step {pushed} of {party} that it had told of")
+        self._check_matrix(coordinator)
+        for party in self._parties:
+            totals = _totals(coordinator, party)
+            for step, total in totals.items():
+                self._check_content(party, total)
+                self._check_repeated(party, total)
+                self._served[party, step] = total
+            lost = [step for to, step in self._sent if to == party and step > self._kept[party] and step not in totals]
+            _require(not lost, f"the server forgot the totals of steps {lost} that {party} may ask for again")
+
+    def ended(self, host: RunState, models: Mapping[str, bytes]) -> None:
+        """All parties have finished, with models of these hashes."""
+        self.opened(host)
+        coordinator = host.coordinator
+        if coordinator is None:
+            raise InvariantBroken("all have finished, but training never began")
+        end = coordinator.end
+        _require(
+            sorted(host.history)[: end // self._case.schedule.blocks]
+            == list(range(1, end // self._case.schedule.blocks + 1)),
+            "metrics are missing",
+        )
+        staleness = self._case.settings.training.staleness
+        _require(staleness > 0 or end == self._case.end, f"the run ended before step {end}, not {self._case.end}")
+        last = {visit.block: step for step, visit in enumerate(self._visits)}
+        for column, party in enumerate(self._parties if end == self._case.schedule.steps else ()):
+            for step in last.values():
+                made, _ = coordinator.matrix.read(column, self._visits[step])
+                _require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
+        expected = fault_free_run(self._case) if self._case.settings.training.staleness == 0 else self._relived()
+        for party, state in expected.items():
+            _require(hash_state(state) == models[party], f"{party} ends with another model than it should")
+
+    def _relived(self) -> dict[str, State]:
+        """Every party's model had it been served the same totals without any trouble."""
+        states = {}
+        for party in self._parties:
+            worker = self._case.worker(party, self._case.labels, self._case.guard(party, 1, None))
+            for said in replay(worker, lambda step, party=party: self._answer_to(party, step)):  # type: ignore[misc]
+                if isinstance(said, Push):
+                    bare = self._case.masks(party, 1).remove_one("push", party, said.step, 1, said.release.values)
+                    plain = bare if said.release.mask_id else said.release.values
+                    _same(self._pushes, (party, said.step), plain, "push of step")
+            states[party] = worker.model.state()
+        return states
+
+    def _answer_to(self, party: str, step: int) -> Total | Gradient | Stopped:
+        """What a party learned from at a step; where the run ended early that may be less than it was sent."""
+        answer = self._sent.get((party, step)) if step <= self._learned.get(party, step) else None
+        return Stopped("", step) if answer is None else answer
+
+    def _take_push(self, party: str, push: Push) -> None:
+        bare = self._bare("push", party, push.step, push.release)
+        _same(self._pushes, (party, push.step), bare, "push of step")
+        before = self._taken[party]
+        _require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
+        self._taken[party] = max(before, push.step)
+
+    def learned(self, party: str, step: int) -> None:
+        """A party ends early, having learned up to this step."""
+        self._learned[party] = step
+
+    def _check_served(self, to: str, total: Total | Gradient) -> None:
+        slowest, step = min(self._taken.values()), total.step
+        _require(step <= self._taken[to], f"{to} was served step {step} before it had pushed it")
+        _require(
+            step - slowest <= self._case.settings.training.staleness,
+            f"the gate let {to} have step {step} while the slowest party was at {slowest}",
+        )
+        if (to, step) in self._served:
+            self._check_repeated(to, total)
+            return
+        if isinstance(total, Total):
+            for party, made in zip(self._parties, total.pushed_at, strict=True):
+                newest = self._newest(party, step)
+                _require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
+        self._check_content(to, total)
+        self._served[to, step] = total
+
+    def _check_content(self, to: str, answer: Total | Gradient) -> None:
+        gradient_party = self._case.gradient_party
+        _require(isinstance(answer, Total) == (gradient_party in (None, to)), f"{to} was sent what is not for it")
+        if isinstance(answer, Total):
+            self._check_sum(to, answer)
+            return
+        bare = self._bare("gradient", gradient_party or "", answer.step, answer.release)
+        _require(
+            np.array_equal(bare, self._taught[gradient_party or "", answer.step]),
+            f"the gradient of step {answer.step} is wrong",
+        )
+
+    def _newest(self, party: str, step: int) -> int:
+        """The last step up to this one for which the party has pushed the same block."""
+        block = self._visits[step].block
+        upto = min(step, self._taken[party])
+        return next((at for at in range(upto, -1, -1) if self._visits[at].block == block), -1)
+
+    def _check_sum(self, to: str, total: Total) -> None:
+        visit = self._visits[total.step]
+        expected = np.zeros(visit.size, np.int64)
+        for party, made in zip(self._parties, total.pushed_at, strict=True):
+            if made >= 0:
+                _require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
+                expected += self._pushes[party, made]
+        found = total.values.reshape(-1)
+        if self._case.settings.privacy.server == "blind":
+            found = self._masks.remove("push", total.pushed_at, total.mask_ids, found)
+        _require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
+
+    def _check_repeated(self, to: str, total: Total | Gradient) -> None:
+        for known in (self._served, self._sent):
+            before = known.get((to, total.step), total)
+            _require(_equal(before, total), f"the total of step {total.step} for {to} has changed")
+
+    def _check_matrix(self, coordinator: Coordinator) -> None:
+        blocks: dict[int, Visit] = {visit.block: visit for visit in self._visits}
+        for column, party in enumerate(self._parties):
+            for visit in blocks.values():
+                made, release = coordinator.matrix.read(column, visit)
+                bare = self._bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
+                pushed = self._pushes[party, made] if made >= 0 else np.zeros(visit.size, np.int64)
+                _require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
+
+
+def _digest(coordinator: Coordinator | None) -> bytes:
+    arrays = {} if coordinator is None else coordinator.state()
+    return b"".join(key.encode() + array.tobytes() for key, array in arrays.items())
+
+
+def _totals(coordinator: Coordinator, party: str) -> dict[int, Total | Gradient]:
+    """By step, all that the party would be served again."""
+    replies = coordinator.resend(party, -1)
+    return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total | Gradient)}
+
+
+def _remembers(host: RunState, party: str, message: FromParty) -> bool:
+    coordinator = host.coordinator
+    match message:
+        case Hello():
+            return host.incarnation(party) >= message.incarnation
+        case Push(step):
+            return coordinator is not None and coordinator.pushed(party) >= step
+        case Gradient(step):
+            return coordinator is not None and coordinator.taught >= step
+        case Stop():
+            return coordinator is not None and coordinator.stopped is not None
+        case Labels() | HeldOutPredictions():
+            return coordinator is not None
+        case Metrics(epoch):
+            return epoch in host.history
+        case Finished():
+            return host.has_finished(party)
+        case Checkpointed():
+            return True
+
+
+def _same(known: dict[tuple[str, int], Codes], key: tuple[str, int], values: Codes, what: str) -> None:
+    before = known.setdefault(key, values.reshape(-1))
+    _require(np.array_equal(before, values.reshape(-1)), f"{key[0]} let go of two different values: {what} {key[1]}")
+
+
+def _equal(one: Total | Gradient, other: Total | Gradient) -> bool:
+    return encode_from_server(one) == encode_from_server(other)
+
+
+def _require(holds: bool | np.bool_, otherwise: str) -> None:
+    if not holds:
+        raise InvariantBroken(otherwise)

@@ -1,0 +1,132 @@
+"""Does the protocol keep its promises whatever happens? One seed is one run in a world that goes wrong.
+
+The production server (all but its sockets), courier, worker, outbox and keeper
+run in virtual time. Lines break with messages under way and may bring the rest
+long after a newer line was opened; disks die in the middle of a write; server
+and parties are killed and started again. A witness checks what must hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from fdml.errors import FdmlError, InvariantBroken, StateCorrupt
+from fdml.storage.two_slots import TwoSlots
+from simulator.invariants import InvariantChecker
+from simulator.nodes import RESTART, PartyNode, ServerNode, Simulation
+from simulator.scenarios import Scenario
+from simulator.world import EventQueue, VirtualDisk
+
+_CALM = 0.02
+"""Virtual seconds between two faults."""
+_STALL = 0.05
+_MOST_FAULTS = 10
+_MOST_EVENTS = 20_000
+"""Far more than any run needs, its faults included: a run that takes them does not end."""
+_TAIL = 60
+_BUGS = (FdmlError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a wrong program raises."""
+_FAULTS = ("kill server", "kill party", "server disk", "party disk", "line", "line", "stall")
+
+
+class SimulatedRun:
+    """One seed's run: the processes, what goes wrong, and the witness."""
+
+    def __init__(self, seed: int) -> None:
+        self.agenda = EventQueue(seed)
+        case = Scenario.draw(self.agenda.random)
+        self.scene = Simulation(self.agenda, case, InvariantChecker(case))
+        self._server = ServerNode(self.scene)
+        self._parties = [PartyNode(self.scene, self._server, name) for name in case.settings.parties]
+        self._unlucky = self.agenda.random.choice(self._parties)
+        """What goes wrong at a party goes wrong here most often: some faults only matter one after the other."""
+        self._faults_left = self.agenda.random.randint(0, _MOST_FAULTS)
+
+    def run(self) -> None:
+        """To the end, or `InvariantBroken`."""
+        self.agenda.after(0.0, self._server.start)
+        for party in self._parties:
+            self.agenda.after(self.agenda.about(RESTART), party.start)
+        self._plan_fault()
+        while self._server.host is None or any(party.result is None for party in self._parties):
+            if not self.agenda.next():
+                raise InvariantBroken(f"nothing moves any more; {self._who_is_left()}")
+            if self.agenda.events > _MOST_EVENTS:
+                raise InvariantBroken(f"no end after {_MOST_EVENTS} events; {self._who_is_left()}")
+        models = {party.name: party.result for party in self._parties if party.result is not None}
+        self.scene.witness.ended(self._server.host, models)
+
+    def _who_is_left(self) -> str:
+        host = self._server.host
+        left = [party.name for party in self._parties if party.result is None]
+        if host is None:
+            return f"{', '.join(left)} have not finished, and the server is down"
+        return "; ".join(f"{name} waits for {', '.join(host.waits_for(name))}" for name in left)
+
+    def _plan_fault(self) -> None:
+        if self._faults_left:
+            self._faults_left -= 1
+            self.agenda.after(self.agenda.about(_CALM), self._go_wrong)
+
+    def _go_wrong(self) -> None:
+        random = self.agenda.random
+        party = self._unlucky if random.random() < 0.5 else random.choice(self._parties)
+        match random.choice(_FAULTS):
+            case "kill server" if self._server.host is not None:
+                self._server.kill()
+            case "kill party" if party.alive:
+                party.kill()
+                self._corrupt(party.disk)
+            case "server disk":
+                self._server.disk.arm(random.randint(0, 4))
+            case "party disk":
+                party.disk.arm(random.randint(0, 2))
+            case "line" if party.connection is not None:
+                self.scene.counts["broken lines"] += 1
+                self.agenda.note(f"line of {party.name} breaks")
+                party.connection.disconnect()
+            case "stall" if party.connection is not None:
+                party.connection.up.stall(self.agenda.about(_STALL))
+                party.connection.down.stall(self.agenda.about(_STALL))
+        self._plan_fault()
+
+    def _corrupt(self, disk: VirtualDisk) -> None:
+        """Damage one generation of a checkpoint, now and then, where the other is good."""
+        name = self.agenda.random.choice(("checkpoint.0", "checkpoint.1"))
+        before = disk.files.get(name)
+        if before is None or self.agenda.random.random() < 0.3:
+            return
+        disk.damage(name)
+        try:
+            TwoSlots(disk, "checkpoint").load()
+        except StateCorrupt:
+            disk.files[name] = before
+        else:
+            self.scene.counts["damaged checkpoints"] += 1
+            self.agenda.note(f"{name} is damaged")
+
+
+@dataclass(frozen=True)
+class SeedOutcome:
+    """How one seed went."""
+
+    trace_hash: str
+    counts: Counter[str]
+
+
+def run_seed(seed: int) -> SeedOutcome:
+    """Run one seed; `InvariantBroken` says what happened last, what was wrong, and how to see it again."""
+    world = SimulatedRun(seed)
+    try:
+        world.run()
+    except _BUGS as error:
+        what = str(error) if isinstance(error, InvariantBroken) else f"{type(error).__name__}: {error}"
+        raise InvariantBroken(
+            "\n".join([*world.agenda.trace[-_TAIL:], f"seed {seed}: {what}", f"to see it again: {_command(seed)}"])
+        ) from error
+    return SeedOutcome(world.agenda.trace_hash(), world.scene.counts)
+
+
+def _command(seed: int) -> str:
+    return f"python -m benchmarks protocol --first {seed} --seeds 1"

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdml.align.local_join import own_order, shared_rows
+from fdml.data.rows import as_rows
+from fdml.data.table import Table
+from fdml.errors import AlignmentError
+
+
+def table(ids, rows=None):
+    count = len(ids) if rows is None else rows
+    column = None
+    if ids is not None:
+        column = np.array([str(each) for each in ids], object)
+    return Table(as_rows(np.zeros((count, 1))), ("f",), column)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), unique=True), min_size=2, max_size=4))
+def test_every_party_is_given_the_rows_that_all_hold_in_one_order(sets):
+    shared = set.intersection(*map(set, sets))
+    tables = {f"p{at}": table(ids) for at, ids in enumerate(sets)}
+    if not shared:
+        with pytest.raises(AlignmentError, match="share no id"):
+            shared_rows(tables)
+        return
+    found = [[sets[at][row] for row in index] for at, index in enumerate(shared_rows(tables).values())]
+    assert all(each == found[0] for each in found)
+    assert sorted(found[0]) == sorted(shared)
+
+
+def test_without_ids_rows_are_matched_by_position():
+    rows = shared_rows({"a": table(None, 3), "b": table(None, 3)})
+    assert rows["b"].tolist() == [0, 1, 2]
+
+
+def test_without_ids_unequal_counts_are_refused_by_name():
+    with pytest.raises(AlignmentError, match=r"a 3, b 2.*set data.id"):
+        shared_rows({"a": table(None, 3), "b": table(None, 2)})
+
+
+def test_ids_at_some_parties_only_are_refused():
+    with pytest.raises(AlignmentError, match="party 'b' has no ids but 'a' has"):
+        shared_rows({"a": table([1]), "b": table(None, 1)})
+
+
+def test_an_id_that_stands_twice_is_refused():
+    with pytest.raises(AlignmentError, match="party 'b' has 1 rows whose id stands there before"):
+        shared_rows({"a": table([1]), "b": table([1, 1])})
+
+
+@given(st.permutations([f"user {number}" for number in range(8)]), st.permutations([f"user {n}" for n in range(8)]))
+def test_parties_with_equal_ids_find_one_order_each_for_itself(one, other):
+    (first, first_hash), (second, second_hash) = own_order(table(one)), own_order(table(other))
+    assert [one[row] for row in first] == [other[row] for row in second]
+    assert first_hash == second_hash
+
+
+def test_other_ids_or_another_count_give_another_hash():
+    tables = [table(["a"]), table(["b"]), table(["a", "b"]), table(None, 1), table(None, 2)]
+    assert len({own_order(each)[1] for each in tables}) == 5
+
+
+def test_an_order_of_repeated_ids_is_refused():
+    with pytest.raises(AlignmentError, match="1 rows have an id that stands there before; keep one row per id"):
+        own_order(table(["a", "a"]))

@@ -1,0 +1,77 @@
+import stat
+
+import pytest
+
+from fdml.align.party_secrets import Secrets
+from fdml.errors import AlignmentError, StateCorrupt
+from fdml.federation.certificates import Authority
+from fdml.settings import RunSettings
+from fdml.storage.disk import FolderDisk
+from tests.storage.memory_disk import MemoryDisk
+
+RUN = RunSettings(name="credit", parties=("bank", "shop"), label_party="bank")
+AUTHORITY = Authority("credit")
+CREDENTIALS = AUTHORITY.issue("party", "bank")
+
+
+def made(disk, run=RUN, party="bank", credentials=CREDENTIALS):
+    return Secrets.load_or_make(disk, run, party, credentials)
+
+
+@pytest.mark.parametrize("credentials", [CREDENTIALS, None])
+def test_a_second_start_makes_the_same_choices(credentials):
+    disk = MemoryDisk()
+    first = made(disk, credentials=credentials)
+    assert made(disk, credentials=credentials) == first
+    assert bool(first.offer.signature) == (credentials is not None)
+
+
+def test_choices_differ_from_party_to_party_and_after_forgetting():
+    disk = MemoryDisk()
+    first = made(disk)
+    Secrets.forget(disk)
+    second = made(disk)
+    drawn = [first.private, first.group_key, first.scalar, second.private, second.group_key, second.scalar]
+    assert len(set(drawn)) == 6
+    assert {len(each) for each in drawn} == {32}
+
+
+def test_the_file_is_for_its_owner_only(tmp_path):
+    made(FolderDisk(tmp_path))
+    (path,) = tmp_path.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert made(FolderDisk(tmp_path)) == made(FolderDisk(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"run": RUN.model_copy(update={"task": "regression"})}, "run.toml"),
+        ({"party": "shop"}, "name"),
+        ({"credentials": None}, "certificate"),
+        ({"credentials": AUTHORITY.issue("party", "bank")}, "certificate"),
+    ],
+)
+def test_choices_of_another_run_or_certificate_are_not_used(changed, named):
+    disk = MemoryDisk()
+    made(disk)
+    with pytest.raises(AlignmentError, match=f"the {named} of party .* has changed .*--fresh"):
+        made(disk, **changed)
+
+
+def test_damaged_choices_are_never_drawn_anew_in_silence():
+    disk = MemoryDisk()
+    made(disk)
+    (name,) = disk.files
+    disk.files[name] = disk.files[name][:-1] + b"?"
+    with pytest.raises(StateCorrupt, match="--fresh"):
+        made(disk)
+
+
+def test_secrets_do_not_show_themselves():
+    secrets = made(MemoryDisk())
+    shown = repr(secrets)
+    for each in (secrets.private, secrets.group_key, secrets.scalar):
+        assert repr(each)[2:-1] not in shown
+        assert each.hex() not in shown
+    assert "private" not in shown

@@ -1,0 +1,168 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fdml.align.group_key import GroupKey
+from fdml.align.sealed_labels import LabelSet, open_labels, seal_labels
+from fdml.errors import AlignmentError, LabelError
+from fdml.protocol.messages import Labels
+
+KEY = GroupKey(bytes(range(32)))
+ROWS, HELD_OUT = 7, 3
+GIVEN = LabelSet(
+    1,
+    np.arange(ROWS) % 2.0,
+    np.arange(HELD_OUT) % 2.0,
+    np.linspace(0.5, 1.5, ROWS),
+    np.linspace(0.5, 1.5, HELD_OUT),
+)
+EVEN = replace(GIVEN, train_weights=np.ones(ROWS), held_out_weights=np.ones(HELD_OUT))
+
+
+def classes(count):
+    """The last of the classes occurs."""
+    return replace(EVEN, outputs=count, train=np.linspace(0, count - 1, ROWS).round())
+
+
+CASES = {
+    "two classes": ("binary", EVEN, 1),
+    "as many classes as a byte tells apart": ("multiclass", classes(256), 1),
+    "more of them": ("multiclass", classes(257), 2),
+    "as many as two bytes tell apart": ("multiclass", classes(2**16), 2),
+    "targets": ("regression", replace(EVEN, train=np.linspace(-1e9, 1e-9, ROWS)), 8),
+    "weights": ("binary", GIVEN, 9),
+    "weights of two bytes' classes": ("multiclass", replace(classes(300), train_weights=GIVEN.train_weights), 10),
+    "weights of held-out rows": ("binary", replace(EVEN, held_out_weights=GIVEN.held_out_weights), 9),
+    "weights of targets": ("regression", replace(GIVEN, train=np.linspace(-1.0, 1.0, ROWS) / 3), 16),
+    "weights that are nearly even": ("binary", replace(EVEN, train_weights=np.full(ROWS, np.nextafter(1.0, 2.0))), 9),
+}
+
+
+def opened(sealed, task="binary", key=KEY, rows=ROWS, held_out=HELD_OUT):
+    return open_labels(key, sealed, rows, held_out, task, "store")
+
+
+def told(numbers, weights=b"", outputs=1):
+    """What a label party would send that seals whatever it likes."""
+    return Labels(outputs, KEY.seal("labels", numbers + weights))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_labels_arrive_as_they_were_and_can_be_written_to(case):
+    task, given, _ = CASES[case]
+    found = opened(seal_labels(KEY, given, task), task)
+    assert found.outputs == given.outputs
+    for name in ("train", "held_out", "train_weights", "held_out_weights"):
+        assert getattr(found, name).tobytes() == getattr(given, name).tobytes()
+        assert getattr(found, name).dtype == np.float64
+        assert getattr(found, name).flags.writeable
+        assert getattr(found, name).flags.c_contiguous
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_labels_take_few_bytes_and_the_size_that_the_server_expects(case):
+    task, given, width = CASES[case]
+    size, empty = len(seal_labels(KEY, given, task).sealed), Labels.sealed_size(task, given.outputs, 0)
+    assert size == width * (ROWS + HELD_OUT) + empty
+    weighted = "weights" in case
+    assert size == Labels.sealed_size(task, given.outputs, ROWS + HELD_OUT, weighted=weighted)
+
+
+def test_sealed_labels_show_nothing():
+    sealed = seal_labels(KEY, replace(GIVEN, train=np.full(ROWS, 1234.5)), "regression").sealed
+    assert np.float64(1234.5).tobytes() not in sealed
+    assert GIVEN.train_weights.tobytes() not in sealed
+    assert EVEN.train.astype(np.uint8).tobytes() not in seal_labels(KEY, EVEN, "binary").sealed
+
+
+def test_the_same_labels_are_sealed_alike_and_others_not():
+    sealed = seal_labels(KEY, GIVEN, "binary")
+    assert seal_labels(KEY, GIVEN, "binary") == sealed
+    assert seal_labels(KEY, replace(GIVEN, train=1 - GIVEN.train), "binary") != sealed
+    assert seal_labels(KEY, EVEN, "binary") != sealed
+
+
+def test_who_has_another_key_or_gets_changed_bytes_cannot_open_them():
+    sealed = seal_labels(KEY, GIVEN, "binary")
+    with pytest.raises(AlignmentError, match="cannot be opened"):
+        opened(sealed, key=GroupKey(bytes(32)))
+    with pytest.raises(AlignmentError, match="cannot be opened"):
+        opened(replace(sealed, sealed=sealed.sealed[:-1] + bytes([sealed.sealed[-1] ^ 1])))
+
+
+def test_labels_of_other_rows_are_refused():
+    expected = "'store' sent 90 bytes of labels; 8 rows and 3 held out have 11 or, with weights, 99"
+    with pytest.raises(AlignmentError, match=expected):
+        opened(seal_labels(KEY, GIVEN, "binary"), rows=ROWS + 1)
+
+
+@pytest.mark.parametrize("size", [0, 9, 11, 80, 89, 91, 160])
+def test_another_number_of_bytes_than_the_rows_have_is_refused(size):
+    with pytest.raises(AlignmentError, match=rf"sent {size} bytes of labels; 7 rows and 3 held out have 10 or, .* 90;"):
+        opened(told(bytes(size)))
+
+
+@pytest.mark.parametrize(("outputs", "instead"), [(256, 257), (257, 256)])
+def test_classes_of_another_width_than_their_number_says_are_refused(outputs, instead):
+    sealed = seal_labels(KEY, classes(outputs), "multiclass")
+    with pytest.raises(AlignmentError, match="bytes of labels"):
+        opened(replace(sealed, outputs=instead), "multiclass")
+
+
+OUT_OF_RANGE = {
+    "two classes": ("binary", 1, "u1", 2, "the label 2; the 2 classes"),
+    "the largest byte": ("binary", 1, "u1", 255, "the label 255; the 2 classes"),
+    "three classes": ("multiclass", 3, "u1", 3, "the label 3; the 3 classes"),
+    "classes of two bytes": ("multiclass", 300, "<u2", 300, "the label 300; the 300 classes"),
+    "a target that is no number": ("regression", 1, "<f8", np.nan, "not finite"),
+    "a target without end": ("regression", 1, "<f8", -np.inf, "not finite"),
+}
+
+
+@pytest.mark.parametrize("at", [1, ROWS + 1])
+@pytest.mark.parametrize("what", OUT_OF_RANGE)
+def test_a_label_that_no_loss_can_take_is_refused_once_it_is_opened(what, at):
+    task, outputs, kind, value, text = OUT_OF_RANGE[what]
+    numbers = np.zeros(ROWS + HELD_OUT, kind)
+    numbers[at] = value
+    with pytest.raises(LabelError, match=f"label party 'store' sent .*{text}"):
+        opened(told(numbers.tobytes(), outputs=outputs), task)
+
+
+@pytest.mark.parametrize("at", [1, ROWS + 1])
+@pytest.mark.parametrize(
+    ("value", "text"), [(np.nan, "not finite"), (np.inf, "not finite"), (-0.5, r"weight of -0\.5")]
+)
+def test_a_weight_that_no_loss_can_take_is_refused_once_it_is_opened(value, text, at):
+    weights = np.ones(ROWS + HELD_OUT)
+    weights[at] = value
+    with pytest.raises(LabelError, match=f"label party 'store' sent .*{text}"):
+        opened(told(bytes(ROWS + HELD_OUT), weights.astype("<f8").tobytes()))
+
+
+BAD = {
+    "NaN": ({"train": np.nan}, "not finite"),
+    "Inf": ({"held_out": np.inf}, "not finite"),
+    "a NaN weight": ({"train_weights": np.nan}, "not finite"),
+    "a negative weight": ({"held_out_weights": -0.5}, r"weight of -0\.5"),
+    "no class": ({"train": 2.0}, "the label 2; the 2 classes"),
+    "no class, but 0 in a byte": ({"train": 256.0}, "the label 256; the 2 classes"),
+    "a negative class": ({"held_out": -1.0}, "the label -1"),
+    "half a class": ({"train": 0.5}, r"the label 0\.5"),
+    "a huge label": ({"train": 1e300}, "the label 1e"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_labels_that_no_loss_can_take_are_not_even_sealed(what):
+    change, text = BAD[what]
+    given = replace(GIVEN, **{name: _with_one(getattr(GIVEN, name), value) for name, value in change.items()})
+    with pytest.raises(LabelError, match=f"this party has .*{text}"):
+        seal_labels(KEY, given, "binary")
+
+
+def _with_one(values, value):
+    changed = values.copy()
+    changed[1] = value
+    return changed

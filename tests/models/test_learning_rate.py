@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from fdml.errors import SettingsError
+from fdml.models.learning_rate import LearningRate, starting_rate
+from fdml.settings import ModelSettings
+
+
+def test_linear_falls_evenly_towards_zero_over_all_updates():
+    np.testing.assert_allclose(LearningRate(0.8, "linear", 4).of(0, 4), [0.8, 0.6, 0.4, 0.2])
+
+
+def test_sqrt_falls_as_in_the_paper():
+    np.testing.assert_allclose(LearningRate(0.6, "sqrt", 9).of(0, 9)[[0, 3, 8]], [0.6, 0.3, 0.2])
+
+
+def test_constant_stays():
+    assert LearningRate(0.3, "constant", 9).of(2, 3).tolist() == [0.3, 0.3, 0.3]
+
+
+@pytest.mark.parametrize("decay", ["linear", "sqrt", "constant"])
+def test_the_rates_of_a_stretch_are_a_stretch_of_the_rates(decay):
+    rate = LearningRate(0.5, decay, 20)
+    np.testing.assert_array_equal(rate.of(7, 5), rate.of(0, 20)[7:12])
+
+
+def start(wanted, **model):
+    return starting_rate(wanted, ModelSettings(**model), curvature=0.25, parties=4, inputs=20, square_norm=10.0)
+
+
+def test_a_rate_asked_for_is_taken():
+    assert start(0.5) == 0.5
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("sgd", 0.1), ("momentum", 0.01), ("adagrad", 0.05), ("adam", 0.002)])
+def test_the_automatic_rate_is_safe_for_all_parties_together(rule, expected):
+    assert start("auto", optimizer=rule) == pytest.approx(expected)
+
+
+def test_the_hidden_units_of_an_mlp_count_as_more_inputs():
+    assert start("auto", kind="mlp", hidden=(15, 5)) == pytest.approx(start("auto") / 2)
+
+
+def test_rows_without_entries_are_taken_to_be_of_length_one():
+    """So that the usual L2 does not overshoot."""
+    rate = starting_rate("auto", ModelSettings(l2=1e-4), curvature=1.0, parties=4, inputs=0, square_norm=0.0)
+    assert rate == 0.25
+
+
+def test_a_rate_that_l2_would_overshoot_is_refused():
+    with pytest.raises(SettingsError, match=r"learning_rate 0\.5 times l2 2 must be below 1; lower one of them"):
+        start(0.5, l2=2.0)

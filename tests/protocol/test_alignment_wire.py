@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.alignment_messages import (
+    KINDS,
+    BlindedIds,
+    KeyCheck,
+    KeyGrant,
+    KeyOffer,
+    RowCounts,
+    SharedRowIndex,
+    Tokens,
+    ascending,
+    is_ascending,
+    position_digest,
+    repeated,
+    shared_digest,
+)
+from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
+from tests.protocol.test_wire import plain
+
+hashes = st.binary(min_size=32, max_size=32)
+counts = st.integers(0, 2**53)
+tokens = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(16)))
+points = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(32)), elements=st.integers(0, 127))
+places = arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 2**63 - 1))
+notices = st.one_of(
+    st.builds(KeyOffer, hashes),
+    st.builds(KeyOffer, hashes, st.binary(min_size=1), st.binary(min_size=1)),
+    st.builds(KeyGrant, st.binary(min_size=1)),
+    st.builds(KeyCheck, hashes),
+    st.builds(Tokens, tokens, st.none() | tokens),
+    st.builds(Tokens, by_position=st.builds(RowCounts, counts, st.none() | counts)),
+    st.builds(BlindedIds, points, st.none() | points),
+    st.builds(SharedRowIndex, places, places, hashes, st.lists(counts).map(tuple)),
+)
+NO_TOKENS = np.zeros((0, 16), np.uint8)
+
+
+def refusal_of(raw):
+    with pytest.raises(MessageRefused) as raised:
+        decode_alignment(raw)
+    return raised.value.refusal
+
+
+def outcome_of(raw):
+    """The notice, or why there is none."""
+    try:
+        return decode_alignment(raw)
+    except MessageRefused as refused:
+        return refused.refusal
+
+
+@given(notices)
+def test_every_notice_comes_back_as_it_was_and_is_the_same_bytes_each_time(notice):
+    raw = encode_alignment(notice)
+    assert plain(decode_alignment(raw)) == plain(notice)
+    assert encode_alignment(notice) == raw
+
+
+def test_no_test_rows_are_something_else_than_no_test_file():
+    for empty in (Tokens(NO_TOKENS, NO_TOKENS), Tokens(NO_TOKENS)):
+        again = decode_alignment(encode_alignment(empty))
+        assert (again.test is None) == (empty.test is None)
+    assert decode_alignment(encode_alignment(Tokens(by_position=RowCounts(3, 0)))).by_position == RowCounts(3, 0)
+
+
+@given(notices, st.data())
+def test_bytes_cut_short_or_with_more_behind_are_another_notice_or_refused(notice, data):
+    raw = encode_alignment(notice)
+    for changed in (raw[: data.draw(st.integers(0, len(raw) - 1))], raw + b"\x7a\x00"):
+        again = outcome_of(changed)
+        assert again is Refusal.INVALID or encode_alignment(again) == changed
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_decoded_or_refused(raw):
+    again = outcome_of(raw)
+    assert again is Refusal.INVALID or len(encode_alignment(again)) <= len(raw)
+
+
+WRONG = {
+    "no notice": b"\xff\xff",
+    "no content": b"",
+    "an unknown field outside": encode_alignment(KeyCheck(bytes(32))) + b"\x7a\x01x",
+    "an unknown field inside": b"\x1a\x25\x0a\x20" + bytes(32) + b"\x7a\x01x",
+    "an unknown field in the counts": b"\x22\x07\x1a\x05\x08\x03\x7a\x01x",
+    "a number written at length": b"\x1a\xa2\x00\x0a\x20" + bytes(32),
+    "a short public key": pb.AlignmentMessage(key_offer=pb.KeyOffer(public=bytes(31))).SerializeToString(),
+    "a certificate without signature": encode_alignment(KeyOffer(bytes(32), b"x")),
+    "a signature without certificate": encode_alignment(KeyOffer(bytes(32), b"", b"x")),
+    "a grant of nothing": b"\x12\x00",
+    "a long digest": encode_alignment(KeyCheck(bytes(33))),
+    "half a token": pb.AlignmentMessage(tokens=pb.Tokens(train=bytes(24))).SerializeToString(),
+    "half a test token": pb.AlignmentMessage(tokens=pb.Tokens(train=bytes(16), test=bytes(8))).SerializeToString(),
+    "tokens by position": encode_alignment(Tokens(np.zeros((1, 16), np.uint8), None, RowCounts(1))),
+    "test tokens by position": encode_alignment(Tokens(NO_TOKENS, NO_TOKENS, RowCounts(1))),
+    "more rows than there can be": encode_alignment(Tokens(by_position=RowCounts(2**60))),
+    "half a point": pb.AlignmentMessage(blinded=pb.BlindedIds(train=bytes(16))).SerializeToString(),
+    "a point with its top bit": encode_alignment(BlindedIds(np.full((1, 32), 255, np.uint8))),
+    "half a place": pb.AlignmentMessage(places=pb.SharedRowIndex(train=bytes(4), digest=bytes(32))).SerializeToString(),
+    "a place below zero": encode_alignment(SharedRowIndex(np.array([-1]), np.zeros(0, np.int64), bytes(32), ())),
+    "places without digest": pb.AlignmentMessage(places=pb.SharedRowIndex(train=bytes(8))).SerializeToString(),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_notice_that_makes_no_sense_is_refused(wrong):
+    assert refusal_of(WRONG[wrong]) is Refusal.INVALID
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [KeyOffer(bytes(32), bytes(20_000), b"x"), KeyOffer(bytes(32), b"x", bytes(20_000)), KeyGrant(bytes(20_000))],
+)
+def test_what_is_small_may_not_be_large(notice):
+    assert refusal_of(encode_alignment(notice)) is Refusal.TOO_LARGE
+
+
+def test_kinds_have_names_to_travel_under():
+    assert {name: kind_of(kind) for name, kind in KINDS.items()} == {name: name for name in KINDS}
+
+
+@given(arrays(np.uint8, st.tuples(st.integers(0, 30), st.sampled_from([16, 32])), elements=st.integers(0, 1)))
+def test_keys_are_ordered_as_their_bytes_are(keys):
+    rows = [row.tobytes() for row in keys]
+    order = ascending(keys)
+    assert [rows[at] for at in order] == sorted(rows)
+    assert order.tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+    assert repeated(keys[order]) == len(rows) - len(set(rows))
+    assert is_ascending(keys) == (rows == sorted(set(rows)))
+    assert is_ascending(np.unique(keys, axis=0))
+
+
+def test_the_digest_hangs_on_every_key_and_on_which_set_it_is_in():
+    keys = np.arange(64, dtype=np.uint8).reshape(4, 16)
+    digests = [
+        shared_digest(keys, None),
+        shared_digest(keys, keys[:0]),
+        shared_digest(keys[:3], keys[3:]),
+        shared_digest(keys[:2], keys[2:]),
+        shared_digest(keys[::-1], None),
+        position_digest(RowCounts(4)),
+        position_digest(RowCounts(4, 0)),
+    ]
+    assert len(set(digests)) == len(digests)
+    assert {len(digest) for digest in digests} == {32}

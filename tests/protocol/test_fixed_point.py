@@ -1,0 +1,136 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fdml.protocol.fixed_point import (
+    FIXED_POINTS,
+    INT64,
+    LARGEST,
+    LARGEST_CODE,
+    NARROW,
+    decode,
+    encode,
+    encode_within,
+    pack40,
+    replace_own_part,
+    unpack40,
+)
+
+in_range = arrays(np.float64, st.integers(0, 20), elements=st.floats(-LARGEST, LARGEST))
+on_the_grid = arrays(np.int64, st.integers(0, 20), elements=st.integers(-LARGEST_CODE, LARGEST_CODE))
+
+
+@given(in_range)
+def test_a_value_comes_back_to_half_a_step_of_the_grid(values):
+    assert np.abs(decode(encode(values)) - values).max(initial=0.0) <= 2.0**-33
+
+
+@given(on_the_grid)
+def test_what_is_on_the_grid_comes_back_exactly(codes):
+    np.testing.assert_array_equal(encode(decode(codes)), codes)
+
+
+@given(arrays(np.float32, 8, elements=st.floats(-1024, 1024, width=32)))
+def test_single_precision_is_not_rounded_twice(values):
+    np.testing.assert_array_equal(encode(values), encode(values.astype(np.float64)))
+
+
+@given(arrays(np.int64, st.integers(0, 40), elements=st.integers(-(2**39), 2**39 - 1)))
+def test_codes_of_40_bits_travel_in_five_bytes_and_come_back_exactly(codes):
+    raw = pack40(codes.reshape(-1, 1))
+    assert len(raw) == NARROW * len(codes)
+    np.testing.assert_array_equal(unpack40(raw), codes, strict=True)
+
+
+@given(arrays(np.int64, 4, elements=st.integers(-(2**39), 2**39 - 1)), st.integers(0, 3), st.integers(2**39, 2**63 - 1))
+def test_one_code_that_needs_more_than_40_bits_lets_none_travel_in_five_bytes(codes, place, large):
+    for one in (large, -large - 1):
+        codes[place] = one
+        assert pack40(codes) is None
+
+
+@given(
+    st.lists(in_range.filter(lambda values: len(values) >= 4).map(lambda values: values[:4]), max_size=6), st.randoms()
+)
+def test_a_sum_does_not_depend_on_its_order(parts, random):
+    codes = [encode(part) for part in parts]
+    mixed = random.sample(codes, len(codes))
+    np.testing.assert_array_equal(sum(codes, np.zeros(4, np.int64)), sum(mixed, np.zeros(4, np.int64)))
+
+
+def test_sums_of_floats_would_depend_on_it():
+    """Why sums are made in whole numbers."""
+    floats = [1e16, 1.0, -1e16]
+    assert sum(floats) != sum([floats[0], floats[2], floats[1]])
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+@given(data=st.data())
+def test_on_every_grid_a_value_comes_back_to_half_a_step_and_its_codes_are_of_its_type(bits, data):
+    grid = FIXED_POINTS[bits]
+    most = grid.largest(3)
+    values = data.draw(arrays(np.float64, 6, elements=st.floats(-most, most)))
+    codes = encode(values, grid)
+    assert codes.dtype == grid.dtype == np.dtype(f"int{bits}")
+    assert np.abs(decode(codes) - values).max() <= 2.0 ** -(grid.fraction_bits + 1) * (1 + 1e-3), (
+        "float32 carries 16 bits"
+    )
+    assert np.abs(codes.astype(np.int64)).max() <= grid.largest_code(3)
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+@pytest.mark.parametrize("parties", [1, 2, 3, 100])
+def test_the_largest_values_of_all_parties_have_a_sum_that_fits(bits, parties):
+    grid = FIXED_POINTS[bits]
+    most = grid.largest_code(parties)
+    assert most > 0
+    assert parties * most <= np.iinfo(grid.dtype).max
+    assert grid.largest(parties) == most * 2.0**-grid.fraction_bits
+
+
+def test_two_thousand_parties_can_be_summed_without_overflow():
+    assert int(np.iinfo(np.int64).max) >= (2**11 - 1) * LARGEST_CODE
+
+
+@pytest.mark.parametrize(("value", "code"), [(1.0, 2**32), (-0.5, -(2**31)), (2.0**-32, 1), (2.0**-34, 0)])
+def test_the_format_on_the_wire_is_fixed(value, code):
+    assert (INT64.fraction_bits, LARGEST, LARGEST_CODE) == (32, 2.0**20, 2**52)
+    assert encode(np.array([value])).tolist() == [code]
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_past_the_bound_or_no_number_is_not_encoded(bits, dtype):
+    bound = 5.0
+    values = np.linspace(-bound, bound, 101, dtype=dtype).reshape(-1, 1)
+    np.testing.assert_array_equal(encode_within(values, FIXED_POINTS[bits], bound), encode(values, FIXED_POINTS[bits]))
+    for place in (0, 50, 100):
+        for wrong in (np.nan, np.inf, -np.inf, 5.001, -5.001):
+            spoiled = values.copy()
+            spoiled[place] = wrong
+            assert encode_within(spoiled, FIXED_POINTS[bits], bound) is None
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(data=st.data())
+def test_one_part_of_a_total_can_be_made_exact(bits, dtype, data):
+    grid, most = FIXED_POINTS[bits], FIXED_POINTS[bits].largest(2)
+    part = arrays(np.float64, (5, 2), elements=st.floats(-most / 2, most / 2))
+    mine, others = (data.draw(part).astype(dtype) for _ in range(2))
+    codes = encode(mine, grid)
+    total = codes + encode(others, grid)
+    expected = (decode(total - codes) + mine).astype(dtype)
+    found = replace_own_part(total, codes, mine)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_sum_that_began_again_gives_the_same_part_back():
+    """Codes of masked sums go round in the ring of their type."""
+    codes = np.array([30_000], np.int16)
+    total = codes + np.array([10_000], np.int16)
+    assert total[0] < 0
+    assert replace_own_part(total, codes, np.array([1.0]))[0] == 1.0 + 10_000 * 2.0**-9

@@ -1,0 +1,107 @@
+import dataclasses
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.messages import FromParty, FromServer, Labels, Release, Reply, Total, label_type
+
+
+def total(step, *pushed_at):
+    return Total(step, np.zeros((1, 1), np.int64), pushed_at)
+
+
+def test_the_lag_is_that_of_the_oldest_part():
+    assert total(9, 9, 9).lag == 0
+    assert total(9, 9, 4, 8).lag == 5
+
+
+def test_a_part_that_never_came_counts_from_before_step_0():
+    assert total(2, 2, -1).lag == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "width"),
+    [
+        ("binary", 1, 1),
+        ("multiclass", 2, 1),
+        ("multiclass", 256, 1),
+        ("multiclass", 257, 2),
+        ("multiclass", 2**16, 2),
+        ("regression", 1, 8),
+    ],
+)
+def test_a_label_takes_as_few_bytes_as_its_task_allows_and_a_weight_eight(task, outputs, width):
+    assert label_type(task, outputs).itemsize == width
+    if task != "regression":
+        assert np.iinfo(label_type(task, outputs)).max >= max(outputs, 2) - 1
+    sealing = Labels.sealed_size(task, outputs, 0)
+    assert Labels.sealed_size(task, outputs, 1000) == 1000 * width + sealing
+    assert Labels.sealed_size(task, outputs, 1000, weighted=True) == 1000 * (width + 8) + sealing
+
+
+FIELDS = {
+    "Release": {"values": "Codes", "mask_id": "int", "variance": "float"},
+    "Hello": {
+        "run_hash": "bytes",
+        "alignment_hash": "bytes",
+        "rows": "int",
+        "held_out": "int",
+        "incarnation": "int",
+        "done": "int",
+        "protocol": "int",
+    },
+    "Labels": {"outputs": "int", "sealed": "bytes"},
+    "Push": {"step": "int", "release": "Release"},
+    "Gradient": {"step": "int", "release": "Release"},
+    "Stop": {"step": "int"},
+    "Checkpointed": {"step": "int"},
+    "HeldOutPredictions": {"epoch": "int", "release": "Release"},
+    "Metrics": {
+        "epoch": "int",
+        "seconds": "float",
+        "train_loss": "float | None",
+        "test_loss": "float | None",
+        "test_metric": "float | None",
+    },
+    "Finished": {"model_hash": "bytes"},
+    "Welcome": {"pushed": "int", "evaluated": "tuple[int, ...]"},
+    "Ack": {"count": "int"},
+    "Total": {
+        "step": "int",
+        "values": "Codes",
+        "pushed_at": "tuple[int, ...]",
+        "mask_ids": "tuple[int, ...]",
+        "variance": "float",
+    },
+    "HeldOutTotal": {"epoch": "int", "values": "Codes", "mask_ids": "tuple[int, ...]", "variance": "float"},
+    "Stopped": {"party": "str", "step": "int"},
+    "Waiting": {"parties": "tuple[str, ...]"},
+    "Reply": {"to": "str", "message": "FromServer"},
+}
+
+
+def test_no_message_has_a_place_for_more_than_predictions_labels_and_metrics():
+    """Features and parameters have no type to travel in; nobody names himself in a message."""
+    kinds = {*get_args(FromParty), *get_args(FromServer), Release, Reply}
+    assert {kind.__name__: {field.name: field.type for field in dataclasses.fields(kind)} for kind in kinds} == FIELDS
+
+
+def test_the_bytes_on_the_wire_have_a_place_for_no_more_either():
+    for envelope in (pb.FromParty, pb.FromServer):
+        for content in envelope.DESCRIPTOR.fields:
+            ours = set(FIELDS[content.message_type.name])
+            theirs = {{"codes": "values"}.get(field.name, field.name) for field in content.message_type.fields}
+            if "release" in ours:
+                ours = ours - {"release"} | set(FIELDS["Release"])
+            if content.message_type.name == "Gradient":
+                ours -= {"variance"}  # of exact gradients, always 0
+            elif "values" in ours:
+                ours |= {"width"}  # the type of the values
+            assert theirs == ours, content.message_type.name
+
+
+def test_messages_cannot_be_changed_on_their_way():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        total(1, 1).step = 2

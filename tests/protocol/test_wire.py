@@ -1,0 +1,243 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.messages import (
+    Ack,
+    Checkpointed,
+    Finished,
+    Gradient,
+    HeldOutPredictions,
+    HeldOutTotal,
+    Hello,
+    Labels,
+    Metrics,
+    Push,
+    Release,
+    Stop,
+    Stopped,
+    Total,
+    Waiting,
+    Welcome,
+)
+from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party, encode_from_server
+
+hashes = st.binary(min_size=32, max_size=32)
+steps = st.integers(0, 2**53)
+epochs = st.integers(0, 2**32 - 1)
+signed = st.integers(-(2**63), 2**63 - 1)
+wide = arrays(np.int64, st.integers(0, 9), elements=signed)
+codes = wide | arrays(np.int32, st.integers(0, 9)) | arrays(np.int16, st.integers(0, 9))
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+mask_ids = st.integers(0, 2**64 - 1)
+variances = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(abs)
+releases = st.builds(Release, codes, mask_ids, variances)
+gradients = st.builds(Gradient, steps, st.builds(Release, wide, mask_ids))
+figures = st.none() | numbers
+label_sets = st.builds(Labels, st.integers(1, 2**16), st.binary(max_size=200))
+from_party = st.one_of(
+    st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 2**32 - 1)),
+    label_sets,
+    st.builds(Push, steps, releases),
+    gradients,
+    st.builds(Stop, steps),
+    st.builds(Checkpointed, steps),
+    st.builds(HeldOutPredictions, epochs, releases),
+    st.builds(Metrics, epochs, numbers, figures, figures, figures),
+    st.builds(Finished, hashes),
+)
+from_server = st.one_of(
+    st.builds(Welcome, signed, st.lists(epochs).map(tuple)),
+    label_sets,
+    st.builds(Ack, steps),
+    st.builds(Total, steps, codes, st.lists(signed, min_size=1).map(tuple), st.lists(mask_ids).map(tuple), variances),
+    gradients,
+    st.builds(HeldOutTotal, epochs, codes, st.lists(mask_ids).map(tuple), variances),
+    st.builds(Stopped, st.text(st.characters(exclude_categories=["Cs"])), steps),
+    st.builds(Waiting, st.lists(st.text(st.characters(exclude_categories=["Cs"]))).map(tuple)),
+)
+SIDES = {"party": (encode_from_party, decode_from_party), "server": (encode_from_server, decode_from_server)}
+
+
+def plain(message):
+    """A message as nested tuples, every array bit by bit."""
+    if isinstance(message, np.ndarray):
+        return message.dtype, message.shape, message.tobytes()
+    if hasattr(message, "__dataclass_fields__"):
+        return type(message), tuple((name, plain(value)) for name, value in vars(message).items())
+    return type(message), message
+
+
+@given(from_party)
+def test_what_a_party_says_arrives_bit_by_bit(message):
+    assert plain(decode_from_party(encode_from_party(message))) == plain(message)
+
+
+@given(from_server)
+def test_what_the_server_says_arrives_bit_by_bit(message):
+    assert plain(decode_from_server(encode_from_server(message))) == plain(message)
+
+
+@given(from_party)
+def test_the_same_message_is_the_same_bytes(message):
+    raw = encode_from_party(message)
+    assert encode_from_party(decode_from_party(raw)) == raw
+
+
+def test_the_bytes_are_fixed():
+    """A change here is a new protocol version."""
+    push = Push(3, Release(np.array([[1], [-2]])))
+    assert encode_from_party(push).hex() == "1a100803120a01000000feffffff00ff2805"
+    large = Push(3, Release(np.array([[2**39], [-2]])))
+    assert encode_from_party(large).hex() == "1a16080312100000000080000000feffffffffffffff2808"
+    narrow = Push(3, Release(np.array([[1], [-2]], np.int16), 5, 0.25))
+    assert encode_from_party(narrow).hex() == "1a1c080312040100feff19050000000000000021000000000000d03f2802"
+    assert encode_from_party(Checkpointed(300)).hex() == "220308ac02"
+    assert encode_from_server(Welcome(-1)).hex() == "0a020801"
+
+
+def test_a_table_travels_row_by_row_whatever_its_layout_in_memory():
+    table = np.arange(6).reshape(2, 3)
+    for same in (table, np.asfortranarray(table), table.astype(">i8"), table.repeat(2, axis=1)[:, ::2]):
+        received = decode_from_party(encode_from_party(Push(0, Release(same)))).release.values
+        assert received.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def refused_as_invalid(decode, raw):
+    with pytest.raises(MessageRefused) as refused:
+        decode(raw)
+    assert refused.value.refusal is Refusal.INVALID
+    assert "both sides must run the same version of fdml" in str(refused.value)
+    return str(refused.value)
+
+
+def only_refused(decode, raw):
+    """Either a message, or refused as invalid: never another error."""
+    refusal = Refusal.INVALID
+    try:
+        decode(raw)
+    except MessageRefused as refused:
+        refusal = refused.refusal
+    assert refusal is Refusal.INVALID
+
+
+@given(st.sampled_from(list(SIDES)), st.binary(max_size=200))
+def test_random_bytes_never_raise_anything_but_a_refusal(side, raw):
+    only_refused(SIDES[side][1], raw)
+
+
+@given(st.data())
+def test_a_message_with_random_edits_never_raises_anything_but_a_refusal(data):
+    side = data.draw(st.sampled_from(list(SIDES)))
+    encode, decode = SIDES[side]
+    raw = bytearray(encode(data.draw(from_party if side == "party" else from_server)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw)))
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    only_refused(decode, bytes(raw))
+
+
+@given(from_party, st.data())
+def test_a_message_cut_short_never_passes_for_the_whole(message, data):
+    raw = encode_from_party(message)
+    refused_as_invalid(decode_from_party, raw[: data.draw(st.integers(0, len(raw) - 1))])
+
+
+@given(from_party, st.binary(min_size=1, max_size=20))
+def test_trailing_bytes_are_refused(message, rest):
+    refused_as_invalid(decode_from_party, encode_from_party(message) + rest)
+
+
+@given(from_party, from_party)
+def test_two_messages_in_one_are_refused(first, second):
+    refused_as_invalid(decode_from_party, encode_from_party(first) + encode_from_party(second))
+
+
+def test_what_the_server_says_is_not_taken_from_a_party_and_the_other_way_round():
+    refused_as_invalid(decode_from_party, encode_from_server(Waiting(("store",))))
+    refused_as_invalid(decode_from_server, encode_from_party(Hello(b"r" * 32, b"a" * 32, 1, 1, 1)))
+
+
+def envelope(**content):
+    return pb.FromParty(**content).SerializeToString()
+
+
+BAD = {
+    "nothing": (b"", "a message without content"),
+    "an unknown kind": (b"\x7a\x00", "a message without content"),
+    "an unknown field": (envelope(kept=pb.Checkpointed(step=3)) + b"\x78\x01", "a kept message with unknown fields"),
+    "an unknown field inside": (b"\x22\x04\x08\x03\x78\x01", "a kept message with unknown fields"),
+    "a field twice": (b"\x22\x04\x08\x03\x08\x04", "a kept message with unknown fields or trailing bytes"),
+    "a number longer than need be": (b"\x22\x03\x08\x83\x00", "a kept message with"),
+    "a field of another type": (b"\x22\x02\x0a\x00", "a kept message with unknown fields"),
+    "text": (b"GET / HTTP/1.1\r\n", "16 bytes that are no message of this protocol"),
+    "predictions of half a number": (
+        envelope(push=pb.Push(step=1, codes=b"1234", width=8)),
+        "predictions of 4 bytes, which is no whole number of int64",
+    ),
+    "narrow predictions of half a number": (
+        envelope(push=pb.Push(step=1, codes=b"123", width=2)),
+        "predictions of 3 bytes, which is no whole number of int16",
+    ),
+    "held-out predictions of half a number": (
+        envelope(trial=pb.HeldOutPredictions(epoch=1, codes=b"123456789", width=4)),
+        "of 9 bytes",
+    ),
+    "gradients of half a number": (
+        envelope(gradient=pb.Gradient(step=1, codes=b"1234", mask_id=5)),
+        "predictions of 4 bytes, which is no whole number of int64",
+    ),
+    "predictions of no width": (
+        envelope(push=pb.Push(step=1, codes=b"12345678")),
+        "of 0 bytes each; it takes 8, 4, 2, 5",
+    ),
+    "predictions of five bytes that are six": (
+        envelope(push=pb.Push(step=1, codes=b"123456", width=5)),
+        "predictions of 6 bytes, which is no whole number of int40",
+    ),
+    "predictions of a width that no type has": (
+        envelope(trial=pb.HeldOutPredictions(epoch=1, codes=b"123", width=3)),
+        "of 3 bytes each",
+    ),
+    "noise below none": (envelope(push=pb.Push(step=1, width=8, variance=-1.0)), "noise of variance -1.0"),
+    "noise without end": (
+        envelope(trial=pb.HeldOutPredictions(epoch=1, width=8, variance=np.inf)),
+        "noise of variance inf",
+    ),
+    "noise that is no number": (envelope(push=pb.Push(step=1, width=8, variance=np.nan)), "noise of variance nan"),
+    "labels without outputs": (envelope(labels=pb.Labels()), "labels for 0 outputs"),
+    "too many outputs": (envelope(labels=pb.Labels(outputs=2**16 + 1)), "labels for 65537 outputs"),
+    "a short run hash": (
+        envelope(hello=pb.Hello(run_hash=b"short", alignment_hash=b"a" * 32)),
+        "a run_hash of 5 bytes instead of 32",
+    ),
+    "a long alignment hash": (
+        envelope(hello=pb.Hello(run_hash=b"r" * 32, alignment_hash=b"a" * 33)),
+        "a alignment_hash of 33 bytes",
+    ),
+    "a long model hash": (envelope(finished=pb.Finished(model_hash=b"m" * 1000)), "a model_hash of 1000 bytes"),
+    "too many rows": (
+        envelope(hello=pb.Hello(run_hash=b"r" * 32, alignment_hash=b"a" * 32, rows=2**60)),
+        f"rows {2**60}",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_makes_no_sense_is_refused_and_said(what):
+    raw, text = BAD[what]
+    assert re.search(text, refused_as_invalid(decode_from_party, raw))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("field", ["seconds", "train_loss", "test_loss", "test_metric"])
+def test_metrics_that_are_no_numbers_are_refused(field, value):
+    given = dict.fromkeys(("seconds", "train_loss", "test_loss", "test_metric"), 0.5)
+    raw = encode_from_party(Metrics(1, **{**given, field: value}))
+    assert "metrics that are not finite numbers" in refused_as_invalid(decode_from_party, raw)
