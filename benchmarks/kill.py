@@ -121,7 +121,7 @@ def _write(home: Path, staleness: int) -> None:
         f'[training]\nepochs = 30\nbatches_per_block = 4\nlearning_rate = "auto"\nstaleness = {staleness}\n'
         f"checkpoint_seconds = 0.1"
     )
-    models = ('kind = "mlp"\nrule = "momentum"', 'kind = "linear"\nrule = "adam"')
+    models = ('kind = "mlp"\noptimizer = "momentum"', 'kind = "linear"\noptimizer = "adam"')
     write_run(home, settings, (X[:, :6], X[:, 6:]), labels, models)
 
 

@@ -1,9 +1,48 @@
-"""What the maths tells whoever listens; terminal, history and plots are listeners."""
+"""What happened, for whoever listens: terminal, history, page, log. Every side emits the same kinds of events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A party knows which of its rows all parties share."""
+
+    party: str
+    shared: int
+    train: int
+    held_out: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The server has let a party in."""
+
+    party: str
+    resumed_at: int
+    """The step the party goes on from; 0 for a fresh start."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A party can do nothing until others have done their part."""
+
+    party: str
+    waits_for: tuple[str, ...]
+    """Other parties, or "server"."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """A value has left a party, counted by its ledger."""
+
+    party: str
+    purpose: str
+    """"push", "held-out" or "gradient"."""
+    number: int
+    """The step, or the epoch of held-out predictions."""
 
 
 @dataclass(frozen=True)
@@ -25,5 +64,54 @@ class EpochDone:
     """Counted from 1."""
 
 
-Event = StepDone | EpochDone
+@dataclass(frozen=True)
+class Evaluated:
+    """The label party has scored the held-out rows. Figures that it keeps to itself are None elsewhere."""
+
+    party: str
+    epoch: int
+    seconds: float
+    train_loss: float | None = None
+    """Mean loss of the epoch's totals as they were received."""
+    test_loss: float | None = None
+    test_metric: float | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The server has refused a message, and changed nothing."""
+
+    party: str
+    """Whose message it was; empty where the sender could not be named."""
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Training ends before its last step, as a party may release nothing more."""
+
+    party: str
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence for a person."""
+
+    party: str
+    """Who says it; "server" for the server."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A side has done its whole part of the run."""
+
+    party: str
+    seconds: float
+
+
+Event = Aligned | Joined | Waiting | Released | StepDone | EpochDone | Evaluated | Refused | Stopped | Remark | Finished
 Listener = Callable[[Event], None]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows
-from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal
+from fdml.errors import DataError, MessageRefused, PrivacyBudgetSpent, Refusal
 from fdml.events import EpochDone, Listener, StepDone
 from fdml.models.compiled import Model
 from fdml.models.kernels import BlockUpdate, Floats
@@ -70,6 +70,9 @@ class TrainingTask:
     """Whether to sum up the loss of the totals as they come."""
     gradient_party: str | None = None
     """The label party where labels are private: it alone has `labels`, and returns gradients."""
+
+    held_out: Rows | None = None
+    """Rows to predict for evaluation."""
 
     @property
     def learns_from_gradients(self) -> bool:
@@ -259,6 +262,12 @@ class Worker:
         self._last = LastExchange(reading.values, own, reading.variance)
         probit = probit_scale(reading.variance) if self._task.loss.has_odds else 1.0
         return (probit * (reading.values + own)).astype(own.dtype), probit
+
+    def predict_held_out(self) -> Floats:
+        """Local predictions of the held-out rows."""
+        if self._task.held_out is None:
+            raise DataError("this party has no held-out rows; raise evaluation.holdout")
+        return self.model.predict(self._task.held_out)
 
     def estimate(self) -> tuple[Floats, float] | None:
         """Where exchanges are few: what the sum of all predictions of the training rows should be by now.

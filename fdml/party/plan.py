@@ -9,12 +9,13 @@ from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, drop_unit_values, mean_square_norm, width
 from fdml.models.build import ModuleFactory, build_model
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
-from fdml.models.compiled import Model
+from fdml.models.compiled import Model, State
 from fdml.models.kernels import empty_update
 from fdml.models.learning_rate import LearningRate, starting_rate
 from fdml.models.losses import LOSSES, Floats
 from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.dp_sgd import DpSgd
+from fdml.privacy.guard import Guard
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import GuardSettings, LossName, ModelSettings, TrainingSettings
 
@@ -93,7 +94,13 @@ def warm_up(model: Model, rows: Rows, outputs: int) -> None:
 
 
 def training_task(
-    plan: Plan, sample: RowSet, party: str, *, watch_loss: bool = False, gradient_party: str | None = None
+    plan: Plan,
+    sample: RowSet,
+    party: str,
+    *,
+    watch_loss: bool = False,
+    gradient_party: str | None = None,
+    held_out: Rows | None = None,
 ) -> TrainingTask:
     """What one party of the plan trains on and how."""
     schedule = plan.schedule(len(sample))
@@ -109,16 +116,41 @@ def training_task(
     )
     rate = LearningRate(start, training.lr_decay, schedule.updates)
     return TrainingTask(
-        party,
-        rows,
-        sample.labels,
-        sample.weights,
-        schedule,
-        loss,
-        rate,
-        plan.echo,
-        training.lookahead if training.exchanges is None else 0,
-        training.staleness,
-        watch_loss,
-        gradient_party,
+        party=party,
+        rows=rows,
+        labels=sample.labels,
+        weights=sample.weights,
+        schedule=schedule,
+        loss=loss,
+        rate=rate,
+        echo=plan.echo,
+        lookahead=training.lookahead if training.exchanges is None else 0,
+        staleness=training.staleness,
+        watch_loss=watch_loss,
+        gradient_party=gradient_party,
+        held_out=held_out,
     )
+
+
+def build_worker(
+    plan: Plan,
+    rows: RowSet,
+    party: str,
+    guard: Guard,
+    *,
+    held_out: Rows | None = None,
+    dp_sgd: DpSgd | None = None,
+    threads: int = 1,
+    watch_loss: bool = False,
+    gradient_party: str | None = None,
+    start: State | None = None,
+) -> Worker:
+    """One party ready to train: its model built, or continued from `start`, and its kernels compiled or loaded."""
+    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party, held_out=held_out)
+    model = plan.model(party, width(rows.parts[party]), dp_sgd)
+    if start is not None:
+        model.restore(start)
+    warm_up(model, task.rows, plan.outputs)
+    if held_out is not None:
+        model.predict(held_out, 0, 0)
+    return Worker(model, task, guard, threads)
