@@ -31,8 +31,8 @@ from fdml.data.samples.app_store.dataset import PARTIES, AppStore
 from fdml.data.samples.app_store.settings import CHOICES, NAME, write_settings
 from fdml.errors import FdmlError
 from fdml.experiments.dataset import JointDataset
-from fdml.experiments.evaluate import history
-from fdml.experiments.in_process import simulate
+from fdml.experiments.evaluate import learning_curve
+from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import PartyFolder, dataset_of, load_model, plan_of, read_party_folders
 from fdml.federation.scaffold import free_port, write_keys
 from fdml.models.metrics import auc
@@ -225,9 +225,9 @@ def joint_records(
 ) -> list[EpochRecord]:
     """The figures of every epoch of the processes' training, which is made again in this process."""
     plan = plan_of(settings, folders, problem)
-    outcome = simulate(plan, problem.train, keep_epochs=True)
+    outcome = train_in_process(plan, problem.train, keep_epochs=True)
     _check_same(plan, folders, {name: model.state() for name, model in outcome.models.items()})
-    return [replace(record, seconds=seconds[record.epoch]) for record in history(problem, outcome)]
+    return [replace(record, seconds=seconds[record.epoch]) for record in learning_curve(problem, outcome)]
 
 
 def _check_same(plan: Plan, folders: Mapping[str, PartyFolder], states: Mapping[str, Mapping[str, Any]]) -> None:

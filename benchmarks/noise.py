@@ -21,7 +21,7 @@ from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.noise_plot import Band, Level, NoiseCurve, draw_noise
 from fdml.experiments.compare import Contender, compare, joint_plan
 from fdml.experiments.dataset import JointDataset
-from fdml.experiments.in_process import TrainingResult, simulate
+from fdml.experiments.in_process import TrainingResult, train_in_process
 from fdml.experiments.paper import PARTIES, a9a_dataset, contenders
 from fdml.models.metrics import mean_loss, metric
 from fdml.monitor.history import Scheme
@@ -174,7 +174,7 @@ def _train(
 
 
 def _train_guarded(problem: JointDataset, contender: Contender, seed: int) -> Figures:
-    outcome = simulate(joint_plan(problem, contender, seed), problem.train)
+    outcome = train_in_process(joint_plan(problem, contender, seed), problem.train)
     score = outcome.score(problem.test.parts)
     ledgers = outcome.ledgers.items()
     others = sum(ledger.mechanism.variance for name, ledger in ledgers if name != problem.label_party)

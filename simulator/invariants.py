@@ -1,4 +1,4 @@
-"""What must hold whatever happens: a witness that sees all and believes nobody."""
+"""What must hold whatever happens, checked from outside: what left each party, what the server sent, how it ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fdml.errors import InvariantBroken
-from fdml.federation.join import hash_state
 from fdml.models.compiled import State
 from fdml.privacy.masks import Purpose
 from fdml.protocol.fixed_point import Codes
@@ -35,13 +34,15 @@ from fdml.protocol.schedule import Visit
 from fdml.protocol.wire import encode_from_server
 from fdml.server.coordinator import Coordinator
 from fdml.server.run_state import RunState
-from simulator.scenarios import Scenario, fault_free_run, replay
+from fdml.storage.arrays import hash_arrays
+from simulator.reference import fault_free_run, replay
+from simulator.scenarios import Scenario
 
 
 class CheckedRunState(RunState):
-    """The production server, with a witness at its side."""
+    """The server's state that ships, with a checker beside it."""
 
-    witness: InvariantChecker
+    checker: InvariantChecker
 
     def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
         """Act on one message, as `RunState` does."""
@@ -51,24 +52,24 @@ class CheckedRunState(RunState):
         replies = super().take(sender, message, raw)
         if repeated:
             _require(_digest(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
-        self.witness.took(sender, message, replies)
+        self.checker.took(sender, message, replies)
         return replies
 
 
 class InvariantChecker:
     """Remembers what left each party and what the server promised, and raises `InvariantBroken` at the first lie."""
 
-    def __init__(self, case: Scenario) -> None:
-        self._case = case
-        self._parties = case.settings.parties
-        self._visits = [case.schedule.visit(step) for step in range(case.schedule.steps)]
-        self._masks = case.masks(self._parties[0], 0)
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._parties = scenario.settings.parties
+        self._visits = [scenario.schedule.visit(step) for step in range(scenario.schedule.steps)]
+        self._masks = scenario.masks(self._parties[0], 0)
         self._masked: dict[tuple[str, str, int, int], Codes] = {}
         """By purpose, party, number and mask_id: what was put under a mask."""
         self._pushes: dict[tuple[str, int], Codes] = {}
         """Without masks, as all that follows here."""
-        self._trials: dict[tuple[str, int], Codes] = {}
-        self._taught: dict[tuple[str, int], Codes] = {}
+        self._held_out: dict[tuple[str, int], Codes] = {}
+        self._gradients: dict[tuple[str, int], Codes] = {}
         self._stops: dict[str, int] = {}
         self._learned: dict[str, int] = {}
         """The last step that a party learned from, where it ended early."""
@@ -79,6 +80,9 @@ class InvariantChecker:
         self._sent: dict[tuple[str, int], Total | Gradient] = {}
         """Totals that a party may have seen."""
         self._kept = dict.fromkeys(self._parties, -1)
+        self._labels: Labels | None = None
+        self._totals: dict[int, HeldOutTotal] = {}
+        """Totals of held-out predictions that the label party was sent."""
         self._begun = False
         """Whether any party may know that the labels have come."""
         self._welcomed = dict.fromkeys(self._parties, -1)
@@ -92,11 +96,11 @@ class InvariantChecker:
             case Push(step, release):
                 _same(self._pushes, (party, step), self._bare("push", party, step, release), "push of step")
             case HeldOutPredictions(epoch, release):
-                bare = self._bare("trial", party, epoch, release)
-                _same(self._trials, (party, epoch), bare, "held-out predictions of epoch")
+                bare = self._bare("held-out", party, epoch, release)
+                _same(self._held_out, (party, epoch), bare, "held-out predictions of epoch")
             case Gradient(step, release):
                 bare = self._bare("gradient", party, step, release)
-                _same(self._taught, (party, step), bare, "gradient of step")
+                _same(self._gradients, (party, step), bare, "gradient of step")
             case Stop(step):
                 _require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
             case Checkpointed(step):
@@ -106,7 +110,7 @@ class InvariantChecker:
         """What is under the mask; no mask may ever hide two different values."""
         values = release.values.reshape(-1)
         if not release.mask_id:
-            _require(self._case.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
+            _require(self._scenario.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
             return values
         before = self._masked.setdefault((purpose, party, number, release.mask_id), values)
         _require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
@@ -121,10 +125,10 @@ class InvariantChecker:
                 case Total() | Gradient():
                     self._check_served(reply.to, reply.message)
                 case HeldOutTotal(epoch, values, mask_ids):
-                    parts = [self._trials[party, epoch] for party in self._parties]
+                    parts = [self._held_out[party, epoch] for party in self._parties]
                     found = values.reshape(-1)
                     if mask_ids:
-                        found = self._masks.remove("trial", [epoch] * len(mask_ids), mask_ids, found)
+                        found = self._masks.remove("held-out", [epoch] * len(mask_ids), mask_ids, found)
                     _require(
                         np.array_equal(np.sum(parts, axis=0), found),
                         f"the sum of held-out predictions of epoch {epoch} is wrong",
@@ -138,19 +142,22 @@ class InvariantChecker:
                 _require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
             case Labels():
                 self._begun = True
+                self._labels = message
+            case HeldOutTotal(epoch):
+                self._totals[epoch] = message
             case Welcome(pushed):
                 self._welcomed[party] = max(self._welcomed[party], pushed)
             case Ack(count):
                 self._stored += [(party, each) for each in heard[:count]]
 
-    def opened(self, host: RunState) -> None:
+    def opened(self, state: RunState) -> None:
         """A server has started from what its disk holds."""
         for party, message in self._stored:
             kind = type(message).__name__
-            _require(_remembers(host, party, message), f"the server forgot a {kind} of {party} that it had stored")
+            _require(_remembers(state, party, message), f"the server forgot a {kind} of {party} that it had stored")
         self._taken = dict.fromkeys(self._parties, -1)
         self._served = dict(self._sent)
-        coordinator = host.coordinator
+        coordinator = state.coordinator
         if coordinator is None:
             _require(not self._begun, "the server forgot the labels that it had handed out")
             return
@@ -167,46 +174,53 @@ class InvariantChecker:
             lost = [step for to, step in self._sent if to == party and step > self._kept[party] and step not in totals]
             _require(not lost, f"the server forgot the totals of steps {lost} that {party} may ask for again")
 
-    def ended(self, host: RunState, models: Mapping[str, bytes]) -> None:
+    def ended(self, state: RunState, models: Mapping[str, bytes]) -> None:
         """All parties have finished, with models of these hashes."""
-        self.opened(host)
-        coordinator = host.coordinator
+        self.opened(state)
+        coordinator = state.coordinator
         if coordinator is None:
             raise InvariantBroken("all have finished, but training never began")
         end = coordinator.end
+        _require(self._evaluated_epochs(end) <= set(state.history), "metrics are missing")
+        staleness = self._scenario.settings.training.staleness
         _require(
-            sorted(host.history)[: end // self._case.schedule.blocks]
-            == list(range(1, end // self._case.schedule.blocks + 1)),
-            "metrics are missing",
+            staleness > 0 or end == self._scenario.end, f"the run ended before step {end}, not {self._scenario.end}"
         )
-        staleness = self._case.settings.training.staleness
-        _require(staleness > 0 or end == self._case.end, f"the run ended before step {end}, not {self._case.end}")
         last = {visit.block: step for step, visit in enumerate(self._visits)}
-        for column, party in enumerate(self._parties if end == self._case.schedule.steps else ()):
+        for column, party in enumerate(self._parties if end == self._scenario.schedule.steps else ()):
             for step in last.values():
                 made, _ = coordinator.matrix.read(column, self._visits[step])
                 _require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
-        expected = fault_free_run(self._case) if self._case.settings.training.staleness == 0 else self._relived()
-        for party, state in expected.items():
-            _require(hash_state(state) == models[party], f"{party} ends with another model than it should")
+        expected = fault_free_run(self._scenario) if staleness == 0 else self._replayed()
+        for party, arrays in expected.items():
+            _require(hash_arrays(arrays) == models[party], f"{party} ends with another model than it should")
 
-    def _relived(self) -> dict[str, State]:
-        """Every party's model had it been served the same totals without any trouble."""
+    def _replayed(self) -> dict[str, State]:
+        """Every party's model had it been sent the same messages without any fault."""
         states = {}
         for party in self._parties:
-            worker = self._case.worker(party, self._case.labels, self._case.guard(party, 1, None))
-            for said in replay(worker, lambda step, party=party: self._answer_to(party, step)):  # type: ignore[misc]
-                if isinstance(said, Push):
-                    bare = self._case.masks(party, 1).remove_one("push", party, said.step, 1, said.release.values)
-                    plain = bare if said.release.mask_id else said.release.values
-                    _same(self._pushes, (party, said.step), plain, "push of step")
-            states[party] = worker.model.state()
+            sent, states[party] = replay(self._scenario, party, self._script(party))
+            for message in sent:
+                if isinstance(message, Push):
+                    values = message.release.values
+                    if message.release.mask_id:
+                        values = self._scenario.masks(party, 1).remove_one("push", party, message.step, 1, values)
+                    _same(self._pushes, (party, message.step), values, "push of step")
         return states
 
-    def _answer_to(self, party: str, step: int) -> Total | Gradient | Stopped:
-        """What a party learned from at a step; where the run ended early that may be less than it was sent."""
-        answer = self._sent.get((party, step)) if step <= self._learned.get(party, step) else None
-        return Stopped("", step) if answer is None else answer
+    def _script(self, party: str) -> list[FromServer]:
+        """What a party used of what it was sent, in order; where the run ended early that may be less than all."""
+        last = self._learned.get(party, self._scenario.schedule.steps)
+        answers = [self._sent[key] for key in sorted(self._sent) if key[0] == party and key[1] <= last]
+        labels = [] if self._labels is None else [self._labels]
+        stopped = [] if party not in self._learned else [Stopped("", last + 1)]
+        return [*labels, *answers, *stopped, *(self._totals[epoch] for epoch in sorted(self._totals))]
+
+    def _evaluated_epochs(self, end: int) -> set[int]:
+        """The epochs of which the label party must have reported, where training ended before step `end`."""
+        if self._scenario.settings.evaluation.every == "end":
+            return {self._scenario.schedule.epochs}
+        return set(range(1, end // self._scenario.schedule.blocks + 1))
 
     def _take_push(self, party: str, push: Push) -> None:
         bare = self._bare("push", party, push.step, push.release)
@@ -223,7 +237,7 @@ class InvariantChecker:
         slowest, step = min(self._taken.values()), total.step
         _require(step <= self._taken[to], f"{to} was served step {step} before it had pushed it")
         _require(
-            step - slowest <= self._case.settings.training.staleness,
+            step - slowest <= self._scenario.settings.training.staleness,
             f"the gate let {to} have step {step} while the slowest party was at {slowest}",
         )
         if (to, step) in self._served:
@@ -237,14 +251,14 @@ class InvariantChecker:
         self._served[to, step] = total
 
     def _check_content(self, to: str, answer: Total | Gradient) -> None:
-        gradient_party = self._case.gradient_party
+        gradient_party = self._scenario.gradient_party
         _require(isinstance(answer, Total) == (gradient_party in (None, to)), f"{to} was sent what is not for it")
         if isinstance(answer, Total):
             self._check_sum(to, answer)
             return
         bare = self._bare("gradient", gradient_party or "", answer.step, answer.release)
         _require(
-            np.array_equal(bare, self._taught[gradient_party or "", answer.step]),
+            np.array_equal(bare, self._gradients[gradient_party or "", answer.step]),
             f"the gradient of step {answer.step} is wrong",
         )
 
@@ -256,13 +270,13 @@ class InvariantChecker:
 
     def _check_sum(self, to: str, total: Total) -> None:
         visit = self._visits[total.step]
-        expected = np.zeros(visit.size, np.int64)
+        expected = np.zeros(visit.size * self._scenario.outputs, np.int64)
         for party, made in zip(self._parties, total.pushed_at, strict=True):
             if made >= 0:
                 _require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
                 expected += self._pushes[party, made]
         found = total.values.reshape(-1)
-        if self._case.settings.privacy.server == "blind":
+        if self._scenario.settings.privacy.server == "blind":
             found = self._masks.remove("push", total.pushed_at, total.mask_ids, found)
         _require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
 
@@ -277,7 +291,9 @@ class InvariantChecker:
             for visit in blocks.values():
                 made, release = coordinator.matrix.read(column, visit)
                 bare = self._bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
-                pushed = self._pushes[party, made] if made >= 0 else np.zeros(visit.size, np.int64)
+                pushed = (
+                    self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.outputs, np.int64)
+                )
                 _require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
 
 
@@ -292,11 +308,11 @@ def _totals(coordinator: Coordinator, party: str) -> dict[int, Total | Gradient]
     return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total | Gradient)}
 
 
-def _remembers(host: RunState, party: str, message: FromParty) -> bool:
-    coordinator = host.coordinator
+def _remembers(state: RunState, party: str, message: FromParty) -> bool:
+    coordinator = state.coordinator
     match message:
         case Hello():
-            return host.incarnation(party) >= message.incarnation
+            return state.incarnation(party) >= message.incarnation
         case Push(step):
             return coordinator is not None and coordinator.pushed(party) >= step
         case Gradient(step):
@@ -306,9 +322,9 @@ def _remembers(host: RunState, party: str, message: FromParty) -> bool:
         case Labels() | HeldOutPredictions():
             return coordinator is not None
         case Metrics(epoch):
-            return epoch in host.history
+            return epoch in state.history
         case Finished():
-            return host.has_finished(party)
+            return state.has_finished(party)
         case Checkpointed():
             return True
 

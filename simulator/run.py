@@ -1,9 +1,9 @@
-"""Does the protocol keep its promises whatever happens? One seed is one run in a world that goes wrong.
+"""One seed is one run in which things go wrong: does the protocol keep its promises whatever happens?
 
-The production server (all but its sockets), courier, worker, outbox and keeper
-run in virtual time. Lines break with messages under way and may bring the rest
-long after a newer line was opened; disks die in the middle of a write; server
-and parties are killed and started again. A witness checks what must hold.
+The sessions that ship run in virtual time. Lines break with messages on their
+way and may bring the rest long after a newer line was opened; disks fail in the
+middle of a write; server and parties are killed and started again. What must
+hold is checked from outside.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from fdml.errors import FdmlError, InvariantBroken, StateCorrupt
 from fdml.storage.two_slots import TwoSlots
+from simulator.clock import EventQueue
+from simulator.disk import VirtualDisk
 from simulator.invariants import InvariantChecker
 from simulator.nodes import RESTART, PartyNode, ServerNode, Simulation
 from simulator.scenarios import Scenario
-from simulator.world import EventQueue, VirtualDisk
 
 _CALM = 0.02
 """Virtual seconds between two faults."""
@@ -34,68 +35,68 @@ class SimulatedRun:
     """One seed's run: the processes, what goes wrong, and the witness."""
 
     def __init__(self, seed: int) -> None:
-        self.agenda = EventQueue(seed)
-        case = Scenario.draw(self.agenda.random)
-        self.scene = Simulation(self.agenda, case, InvariantChecker(case))
-        self._server = ServerNode(self.scene)
-        self._parties = [PartyNode(self.scene, self._server, name) for name in case.settings.parties]
-        self._unlucky = self.agenda.random.choice(self._parties)
+        self.queue = EventQueue(seed)
+        scenario = Scenario.draw(self.queue.random)
+        self.simulation = Simulation(self.queue, scenario, InvariantChecker(scenario))
+        self._server = ServerNode(self.simulation)
+        self._parties = [PartyNode(self.simulation, self._server, name) for name in scenario.settings.parties]
+        self._unlucky = self.queue.random.choice(self._parties)
         """What goes wrong at a party goes wrong here most often: some faults only matter one after the other."""
-        self._faults_left = self.agenda.random.randint(0, _MOST_FAULTS)
+        self._faults_left = self.queue.random.randint(0, _MOST_FAULTS)
 
     def run(self) -> None:
         """To the end, or `InvariantBroken`."""
-        self.agenda.after(0.0, self._server.start)
+        self.queue.after(0.0, self._server.start)
         for party in self._parties:
-            self.agenda.after(self.agenda.about(RESTART), party.start)
+            self.queue.after(self.queue.about(RESTART), party.start)
         self._plan_fault()
-        while self._server.host is None or any(party.result is None for party in self._parties):
-            if not self.agenda.next():
+        while self._server.state is None or any(party.result is None for party in self._parties):
+            if not self.queue.next():
                 raise InvariantBroken(f"nothing moves any more; {self._who_is_left()}")
-            if self.agenda.events > _MOST_EVENTS:
+            if self.queue.events > _MOST_EVENTS:
                 raise InvariantBroken(f"no end after {_MOST_EVENTS} events; {self._who_is_left()}")
         models = {party.name: party.result for party in self._parties if party.result is not None}
-        self.scene.witness.ended(self._server.host, models)
+        self.simulation.checker.ended(self._server.state, models)
 
     def _who_is_left(self) -> str:
-        host = self._server.host
+        state = self._server.state
         left = [party.name for party in self._parties if party.result is None]
-        if host is None:
+        if state is None:
             return f"{', '.join(left)} have not finished, and the server is down"
-        return "; ".join(f"{name} waits for {', '.join(host.waits_for(name))}" for name in left)
+        return "; ".join(f"{name} waits for {', '.join(state.waits_for(name))}" for name in left)
 
     def _plan_fault(self) -> None:
         if self._faults_left:
             self._faults_left -= 1
-            self.agenda.after(self.agenda.about(_CALM), self._go_wrong)
+            self.queue.after(self.queue.about(_CALM), self._go_wrong)
 
     def _go_wrong(self) -> None:
-        random = self.agenda.random
+        random = self.queue.random
         party = self._unlucky if random.random() < 0.5 else random.choice(self._parties)
         match random.choice(_FAULTS):
-            case "kill server" if self._server.host is not None:
+            case "kill server" if self._server.state is not None:
                 self._server.kill()
-            case "kill party" if party.alive:
+            case "kill party" if party.is_alive:
                 party.kill()
-                self._corrupt(party.disk)
+                self._corrupt(party.virtual_disk)
             case "server disk":
                 self._server.disk.arm(random.randint(0, 4))
             case "party disk":
-                party.disk.arm(random.randint(0, 2))
+                party.virtual_disk.arm(random.randint(0, 2))
             case "line" if party.connection is not None:
-                self.scene.counts["broken lines"] += 1
-                self.agenda.note(f"line of {party.name} breaks")
+                self.simulation.counts["broken lines"] += 1
+                self.queue.note(f"line of {party.name} breaks")
                 party.connection.disconnect()
             case "stall" if party.connection is not None:
-                party.connection.up.stall(self.agenda.about(_STALL))
-                party.connection.down.stall(self.agenda.about(_STALL))
+                party.connection.up.stall(self.queue.about(_STALL))
+                party.connection.down.stall(self.queue.about(_STALL))
         self._plan_fault()
 
     def _corrupt(self, disk: VirtualDisk) -> None:
         """Damage one generation of a checkpoint, now and then, where the other is good."""
-        name = self.agenda.random.choice(("checkpoint.0", "checkpoint.1"))
+        name = self.queue.random.choice(("checkpoint.0", "checkpoint.1"))
         before = disk.files.get(name)
-        if before is None or self.agenda.random.random() < 0.3:
+        if before is None or self.queue.random.random() < 0.3:
             return
         disk.damage(name)
         try:
@@ -103,8 +104,8 @@ class SimulatedRun:
         except StateCorrupt:
             disk.files[name] = before
         else:
-            self.scene.counts["damaged checkpoints"] += 1
-            self.agenda.note(f"{name} is damaged")
+            self.simulation.counts["damaged checkpoints"] += 1
+            self.queue.note(f"{name} is damaged")
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,15 @@ class SeedOutcome:
 
 def run_seed(seed: int) -> SeedOutcome:
     """Run one seed; `InvariantBroken` says what happened last, what was wrong, and how to see it again."""
-    world = SimulatedRun(seed)
+    simulated = SimulatedRun(seed)
     try:
-        world.run()
+        simulated.run()
     except _BUGS as error:
         what = str(error) if isinstance(error, InvariantBroken) else f"{type(error).__name__}: {error}"
         raise InvariantBroken(
-            "\n".join([*world.agenda.trace[-_TAIL:], f"seed {seed}: {what}", f"to see it again: {_command(seed)}"])
+            "\n".join([*simulated.queue.trace[-_TAIL:], f"seed {seed}: {what}", f"to see it again: {_command(seed)}"])
         ) from error
-    return SeedOutcome(world.agenda.trace_hash(), world.scene.counts)
+    return SeedOutcome(simulated.queue.trace_hash(), simulated.simulation.counts)
 
 
 def _command(seed: int) -> str:

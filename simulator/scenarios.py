@@ -1,49 +1,62 @@
-"""Small runs of a toy model, drawn from a seed, for trying out the protocol."""
+"""Small runs, drawn from a seed, of a model whose every prediction depends on every bit it was ever trained with."""
 
 from __future__ import annotations
 
+import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fdml.data.rows import DenseRows, Rows
+from fdml.align.group_key import GroupKey
+from fdml.align.matching import PartyIds
+from fdml.align.offers import make_offer
+from fdml.align.party_secrets import Secrets
+from fdml.align.sealed_labels import LabelSet
+from fdml.data.label_encoding import LabelEncoding
+from fdml.data.row_set import RowSet
+from fdml.data.rows import DenseRows, Rows, take
 from fdml.models.compiled import State
 from fdml.models.kernels import BlockUpdate, Floats
-from fdml.models.learning_rate import LearningRate
-from fdml.models.losses import LOSSES
-from fdml.party.loop import TrainingTask, Worker
-from fdml.privacy.guard import NO_NOISE, Guard
-from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
+from fdml.party.alignment import RowIds, SharedRows
+from fdml.party.data import PartyRows
+from fdml.party.loop import Worker
+from fdml.party.member import AlignmentKeys, Member
+from fdml.party.plan import Plan, training_task
+from fdml.privacy.guard import Guard
+from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
-from fdml.privacy.perturb import Perturbation
-from fdml.privacy.releases import ReleaseStore
-from fdml.protocol.fixed_point import FIXED_POINTS
-from fdml.protocol.messages import Gradient, Labels, Push, Stop, Stopped, Total
+from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.schedule import Schedule, schedule_of
-from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings import (
+    EvaluationSettings,
+    GuardSettings,
+    PrivacySettings,
+    RunSettings,
+    TrainingSettings,
+    run_hash,
+)
 from fdml.storage.disk import Disk
 
 _FEATURES = 2
 _MOST_STEPS = 12
 _NEVER = 1e9
-_SECRET = bytes(range(32))
 _DELTA = 1e-5
-_NOISY = Mechanism("gaussian", 1.0, 0.5)
+_CLIP, _SIGMA = 1.0, 0.5
 
 
 class HashingModel:
-    """A model whose every prediction depends on every bit it was ever taught."""
+    """Every prediction depends on every bit of every update so far, so that no wrong or missing one stays unseen."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
+        self._width = width
         self._weights = np.zeros(_FEATURES)
-        self._memory = 0
+        self._hash = 0
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -51,14 +64,14 @@ class HashingModel:
         return np.dtype(np.float64)
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
-        """Local predictions of the rows from `start` to `stop`, `(rows, 1)`."""
-        values = rows.values[start:stop] @ self._weights + self._memory / 2.0**32
-        return values.reshape(-1, 1)
+        """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
+        values = rows.values[start:stop] @ self._weights + self._hash / 2.0**32
+        return np.outer(values, 1.0 / np.arange(1, self._width + 1))
 
     def learn(self, rows: Rows, update: BlockUpdate) -> None:
         """One pass over one block."""
         for part in (update.order, update.rates, update.scores, update.own_at_push, update.labels):
-            self._memory = zlib.crc32(part.tobytes(), self._memory)
+            self._hash = zlib.crc32(part.tobytes(), self._hash)
         block = rows.values[update.start : update.start + len(update.order)]
         self._weights = 0.5 * self._weights + np.tanh(update.scores[:, 0] @ block)
 
@@ -68,12 +81,50 @@ class HashingModel:
 
     def state(self) -> State:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
-        return {"weights": self._weights.copy(), "memory": np.array(self._memory)}
+        return {"weights": self._weights.copy(), "hash": np.array(self._hash)}
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
         self._weights = state["weights"].copy()
-        self._memory = int(state["memory"])
+        self._hash = int(state["hash"])
+
+
+def build_hashing_worker(
+    plan: Plan, rows: RowSet, party: str, guard: Guard, *, held_out: Rows | None, **_: object
+) -> Worker:
+    """A party with a `HashingModel`."""
+    gradient_party = plan.label_party if plan.loss == "softmax" else None
+    watch_loss = party == plan.label_party
+    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party, held_out=held_out)
+    return Worker(HashingModel(plan.outputs), task, guard)
+
+
+@dataclass(frozen=True, eq=False)
+class ScenarioData:
+    """One party's rows: those to train on and those held out together, matched by position."""
+
+    features: DenseRows
+    labels_of_rows: np.ndarray[Any, np.dtype[np.float64]]
+    outputs: int
+
+    @property
+    def weighted(self) -> bool:
+        """No row has a weight of its own."""
+        return False
+
+    def row_ids(self) -> RowIds:
+        """By position."""
+        rows = np.arange(len(self.labels_of_rows))
+        return RowIds(PartyIds(by_position=RowCounts(len(rows), None)), rows, rows)
+
+    def rows(self, shared: SharedRows) -> PartyRows:
+        """The features of the shared rows."""
+        return PartyRows(take(self.features, shared.train), take(self.features, shared.held_out))
+
+    def labels(self, shared: SharedRows) -> tuple[LabelSet, LabelEncoding | None]:
+        """The labels of the shared rows."""
+        train, held_out = self.labels_of_rows[shared.train], self.labels_of_rows[shared.held_out]
+        return LabelSet(self.outputs, train, held_out, np.ones(len(train)), np.ones(len(held_out))), None
 
 
 @dataclass(frozen=True)
@@ -84,16 +135,17 @@ class Scenario:
     rows: int
     held_out: int
     rotate_bytes: int
-    features: dict[str, DenseRows]
-    """Of every party, the rows to train on and then those held out."""
-    allowed: dict[str, int]
+    features: Mapping[str, DenseRows]
+    """Of every party, all rows."""
+    allowed: Mapping[str, int]
     """Parties that put noise on what they release, and how many releases of a row their budget allows."""
 
     @classmethod
     def draw(cls, random: Random) -> Scenario:
-        """Any case may be drawn, but for long ones."""
+        """Any scenario may be drawn, but for long ones."""
         parties = tuple("abcd"[: random.randint(2, 4)])
         rows, batch, per_block = random.randint(2, 9), random.randint(1, 3), random.randint(1, 2)
+        held_out = random.randint(1, 2)
         blocks = -(-rows // (batch * per_block))
         training = TrainingSettings(
             epochs=random.randint(1, max(1, min(5, _MOST_STEPS // blocks))),
@@ -110,16 +162,16 @@ class Scenario:
         settings = RunSettings(
             parties=parties,
             label_party=random.choice(parties),
-            task="binary" if private else "regression",
+            task="multiclass" if private else "regression",
             training=training,
+            evaluation=EvaluationSettings(holdout=held_out / (rows + held_out), every=random.choice(("epoch", "end"))),
             privacy=PrivacySettings(
                 labels="private" if private else "shared", server="blind" if random.random() < 0.4 else "plain"
             ),
         )
-        held_out = random.randint(1, 2)
-        every = (rows + held_out) * _FEATURES
+        count = (rows + held_out) * _FEATURES
         features = {
-            party: DenseRows(np.array([random.random() for _ in range(every)], np.float32).reshape(-1, _FEATURES))
+            party: DenseRows(np.array([random.random() for _ in range(count)], np.float32).reshape(-1, _FEATURES))
             for party in parties
         }
         allowed = {party: random.randint(1, 8) for party in parties if random.random() < 0.3}
@@ -141,109 +193,52 @@ class Scenario:
         return self.settings.label_party if self.settings.privacy.labels == "private" else None
 
     @property
+    def outputs(self) -> int:
+        """How many numbers a prediction has."""
+        return 1 if self.gradient_party is None else 2
+
+    @property
     def end(self) -> int:
         """The step before which a training in step ends: that which some party's budget does not allow."""
         blocks = self.schedule.blocks
         return min([self.schedule.steps, *(allowed * blocks for allowed in self.allowed.values())])
 
-    @cached_property
-    def labels(self) -> Labels:
-        """The label party's; what would be sealed begins with the numbers themselves."""
-        if self.gradient_party is not None:
-            return Labels(1)
-        size = Labels.sealed_size(self.settings.task, 1, self.rows + self.held_out)
-        return Labels(1, self._numbers.tobytes().ljust(size))
-
-    @property
-    def _numbers(self) -> NDArray[np.float64]:
-        return np.arange(self.rows, dtype=np.float64) % (2 if self.gradient_party is not None else self.rows + 1)
-
     def masks(self, party: str, mask_id: int) -> Masks:
         """A party's masks in one of its starts."""
-        return Masks(_SECRET, self.settings.parties, party, mask_id)
+        key = GroupKey(self._secret(self.settings.parties[0], "group key"))
+        return Masks(key.derive("masks"), self.settings.parties, party, mask_id)
 
-    def guard(self, party: str, mask_id: int, disk: Disk | None) -> Guard:
-        """A party's guard in one of its starts; without a disk nothing is stored."""
-        blind = self.settings.privacy.server == "blind"
-        masks = self.masks(party, mask_id)
-        grid, parties = FIXED_POINTS[self.settings.training.value_bits], len(self.settings.parties)
+    def member(self, party: str, start: int, *, disk: Disk | None = None, shared: SharedRows | None = None) -> Member:
+        """A party in one of its starts; without a disk nothing is stored."""
+        every = self.rows + self.held_out
+        labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
+        return Member(
+            run=self.settings,
+            name=party,
+            data=ScenarioData(self.features[party], labels, self.outputs),
+            noise=NoiseKey(party.encode() * 32),
+            guard=self._guard(party),
+            shared=shared,
+            alignment=lambda: AlignmentKeys(self._secrets(party)),
+            disk=disk,
+            build=build_hashing_worker,
+            mask_id=lambda: start,
+        )
+
+    def _guard(self, party: str) -> GuardSettings:
         if party not in self.allowed:
-            return Guard(
-                Perturbation(NO_NOISE, None, grid, parties),
-                Ledger(NO_NOISE, None, _DELTA, None),
-                masks=masks,
-                blind=blind,
-            )
-        budget = epsilon_of(_NOISY, self.allowed[party], _DELTA)
-        return Guard(
-            Perturbation(_NOISY, NoiseKey(party.encode() * 32), grid, parties),
-            Ledger(_NOISY, None, _DELTA, budget),
-            masks=masks,
-            blind=blind,
-            store=None if disk is None else ReleaseStore(disk),
+            return GuardSettings()
+        budget = epsilon_of(Mechanism("gaussian", _CLIP, _SIGMA), self.allowed[party], _DELTA)
+        return GuardSettings(
+            clip=_CLIP, noise="gaussian", sigma=_SIGMA, epsilon=budget, delta=_DELTA, evaluation="exact"
         )
 
-    def worker(self, party: str, labels: Labels, guard: Guard) -> Worker:
-        """A party before training."""
-        training, rows = self.settings.training, self.features[party]
-        numbers = self._numbers if party == self.gradient_party else np.zeros(self.rows)
-        if self.gradient_party is None:
-            numbers = np.frombuffer(labels.sealed, np.float64, self.rows)
-        task = TrainingTask(
-            party,
-            rows,
-            numbers,
-            np.ones(self.rows),
-            self.schedule,
-            LOSSES["squared" if self.gradient_party is None else "logistic"],
-            LearningRate(0.5, "linear", self.schedule.updates),
-            float(len(self.settings.parties)),
-            training.lookahead,
-            training.staleness,
-            watch_loss=party == self.settings.label_party,
-            gradient_party=self.gradient_party,
-        )
-        return Worker(HashingModel(), task, guard)
+    def _secrets(self, party: str) -> Secrets:
+        """Drawn from the scenario, so that a seed goes the same way every time."""
+        private = self._secret(party, "private")
+        offer = make_offer(private, self.settings, party, None)
+        return Secrets(private, offer, self._secret(party, "group key"), self._secret(party, "scalar"))
 
-    def trial(self, party: str, worker: Worker) -> Floats:
-        """A party's predictions of the held-out rows."""
-        return worker.model.predict(self.features[party], self.rows)
-
-
-Said = Push | Gradient | Stop
-
-
-def replay(worker: Worker, answer_to: Callable[[int], Total | Gradient | Stopped]) -> Iterator[Said]:
-    """All that a party sends in a training in which nothing goes wrong."""
-    yield from worker.first_messages()
-    while not worker.finished:
-        answer = answer_to(worker.step)
-        if isinstance(answer, Stopped):
-            worker.stop_at(answer.step)
-        else:
-            yield from worker.learn(answer)
-
-
-def fault_free_run(case: Scenario) -> dict[str, State]:
-    """The models at the end of a synchronous training in which nothing goes wrong."""
-    parties = case.settings.parties
-    in_turn = sorted(parties, key=lambda party: party != case.gradient_party)
-    workers = {party: case.worker(party, case.labels, case.guard(party, 1, None)) for party in in_turn}
-    sums: dict[int, Any] = {}
-    gradients: dict[int, Gradient] = {}
-
-    def hear(said: Iterator[Said]) -> None:
-        for message in said:
-            if isinstance(message, Push):
-                sums[message.step] = sums.get(message.step, 0) + message.release.values
-            elif isinstance(message, Gradient):
-                gradients[message.step] = message
-
-    for worker in workers.values():
-        hear(worker.first_messages())
-    blind = case.settings.privacy.server == "blind"
-    for step in range(case.end):
-        total = Total(step, sums[step], (step,) * len(parties), (1,) * len(parties) if blind else ())
-        for party, worker in workers.items():
-            hear(worker.learn(total if case.gradient_party in (None, party) else gradients[step]))
-    return {party: worker.model.state() for party, worker in workers.items()}
+    def _secret(self, party: str, purpose: str) -> bytes:
+        seed = self.settings.training.seed
+        return hashlib.blake2b(f"{seed} {party} {purpose}".encode(), digest_size=32).digest()

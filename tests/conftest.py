@@ -13,7 +13,7 @@ from fdml.data.partition import partition
 from fdml.data.samples.adult import a9a
 from fdml.data.table import PartyData
 from fdml.experiments.dataset import JointDataset, build_dataset
-from fdml.experiments.in_process import TrainingResult, simulate
+from fdml.experiments.in_process import TrainingResult, train_in_process
 from fdml.party.plan import Plan
 from fdml.settings import ModelSettings, TrainingSettings
 
@@ -51,7 +51,7 @@ def train_on(problem: JointDataset, model: ModelSettings, **training: object) ->
     """Train the same kind of model at every party."""
     models = dict.fromkeys(problem.train.parts, model)
     chosen = TrainingSettings(**training)
-    return simulate(Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.outputs), problem.train)
+    return train_in_process(Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.outputs), problem.train)
 
 
 @pytest.hookimpl(optionalhook=True)

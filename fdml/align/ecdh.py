@@ -19,7 +19,7 @@ import pyarrow as pa
 from nacl.bindings import crypto_core_ed25519_from_uniform, crypto_scalarmult
 from nacl.exceptions import CryptoError
 
-from fdml.align.bulletin import BulletinBoard
+from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.group_key import GroupKey
 from fdml.align.tokens import hash_ids
 from fdml.errors import AlignmentError
@@ -51,20 +51,20 @@ def blind(points: Keys, scalar: bytes, sender: str) -> Keys:
         ) from None
 
 
-def pass_round(board: BulletinBoard, parties: Sequence[str], party: str, own: BlindedIds, scalar: bytes) -> None:
+def pass_round(parties: Sequence[str], party: str, own: BlindedIds, scalar: bytes) -> Conversation[None]:
     """Send this party's blinded set round, and blind every other party's set as it comes by.
 
     Each set goes to the next party of the run; the last before its owner hands it to the server.
     """
     at, size = parties.index(party), len(parties)
     before, following = parties[at - 1], parties[(at + 1) % size]
-    board.post(own, to=SERVER if size == 1 else following, about=party)
+    yield from post(own, to=SERVER if size == 1 else following, about=party)
     for distance in range(1, size):
         owner = parties[at - distance]
-        came = board.fetch(BlindedIds, before, owner)
+        came = yield from fetch(BlindedIds, before, owner)
         test = None if came.test is None else blind(came.test, scalar, before)
         to = SERVER if following == owner else following
-        board.post(BlindedIds(blind(came.train, scalar, before), test), to=to, about=owner)
+        yield from post(BlindedIds(blind(came.train, scalar, before), test), to=to, about=owner)
 
 
 def _in_threads(work: Callable[[bytes], bytes], rows: Keys) -> Keys:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fdml.align.bulletin import BulletinBoard
+from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.offers import check_offer
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
@@ -79,43 +79,38 @@ def read_key_file(path: Path) -> GroupKey:
 
 
 def agree(
-    board: BulletinBoard,
     run: RunSettings,
     party: str,
     secrets: Secrets,
     credentials: Credentials | None,
     key_file: Path | None = None,
-) -> GroupKey:
+) -> Conversation[GroupKey]:
     """Agree with all parties on the group key, or take it from a file; then see that all have the same."""
     if key_file is not None:
         key = read_key_file(key_file)
     elif party == run.parties[0]:
-        key = _grant(board, run, party, secrets, credentials)
+        key = yield from _grant(run, party, secrets, credentials)
     else:
-        key = _receive(board, run, party, secrets, credentials)
-    _compare(board, run, party, key)
+        key = yield from _receive(run, party, secrets, credentials)
+    yield from _compare(run, party, key)
     return key
 
 
-def _grant(
-    board: BulletinBoard, run: RunSettings, party: str, secrets: Secrets, credentials: Credentials | None
-) -> GroupKey:
-    board.post(secrets.offer)
+def _grant(run: RunSettings, party: str, secrets: Secrets, credentials: Credentials | None) -> Conversation[GroupKey]:
+    yield from post(secrets.offer)
     for other in run.parties[1:]:
-        theirs = _offer_of(board, run, other, credentials)
+        theirs = yield from _offer_of(run, other, credentials)
         sealing = _pair_key(run, secrets.private, theirs.public, other, (secrets.offer, theirs))
-        board.post(KeyGrant(ChaCha20Poly1305(sealing).encrypt(_ONCE, secrets.group_key, party.encode())), to=other)
+        yield from post(KeyGrant(ChaCha20Poly1305(sealing).encrypt(_ONCE, secrets.group_key, party.encode())), to=other)
     return GroupKey(secrets.group_key)
 
 
-def _receive(
-    board: BulletinBoard, run: RunSettings, party: str, secrets: Secrets, credentials: Credentials | None
-) -> GroupKey:
-    board.post(secrets.offer)
+def _receive(run: RunSettings, party: str, secrets: Secrets, credentials: Credentials | None) -> Conversation[GroupKey]:
+    yield from post(secrets.offer)
     giver = run.parties[0]
-    theirs = _offer_of(board, run, giver, credentials)
+    theirs = yield from _offer_of(run, giver, credentials)
     sealing = _pair_key(run, secrets.private, theirs.public, giver, (theirs, secrets.offer))
-    grant = board.fetch(KeyGrant, giver)
+    grant = yield from fetch(KeyGrant, giver)
     try:
         return GroupKey(ChaCha20Poly1305(sealing).decrypt(_ONCE, grant.sealed, giver.encode()))
     except (InvalidTag, ValueError):
@@ -125,8 +120,8 @@ def _receive(
         ) from None
 
 
-def _offer_of(board: BulletinBoard, run: RunSettings, party: str, credentials: Credentials | None) -> KeyOffer:
-    offer = board.fetch(KeyOffer, party)
+def _offer_of(run: RunSettings, party: str, credentials: Credentials | None) -> Conversation[KeyOffer]:
+    offer = yield from fetch(KeyOffer, party)
     if credentials is not None:
         check_offer(offer, run, party, credentials.authority)
     return offer
@@ -142,10 +137,13 @@ def _pair_key(run: RunSettings, private: bytes, public: bytes, other: str, offer
     return HKDF(hashes.SHA256(), _BYTES, run_hash(run), b"fdml key grant 1" + transcript).derive(shared)
 
 
-def _compare(board: BulletinBoard, run: RunSettings, party: str, key: GroupKey) -> None:
-    board.post(KeyCheck(_check_of(key, run, party)))
+def _compare(run: RunSettings, party: str, key: GroupKey) -> Conversation[None]:
+    yield from post(KeyCheck(_check_of(key, run, party)))
     for other in run.parties:
-        if other != party and not hmac.compare_digest(board.fetch(KeyCheck, other).digest, _check_of(key, run, other)):
+        if other == party:
+            continue
+        check = yield from fetch(KeyCheck, other)
+        if not hmac.compare_digest(check.digest, _check_of(key, run, other)):
             raise AlignmentError(
                 f"party {other!r} has another group key than {party!r}, or another run.toml; give both the same "
                 f"group_key file or none, then start over with --fresh at every side"

@@ -1,7 +1,4 @@
-"""How a party finds its shared rows with the others: it posts its keys, and is told which of them all hold.
-
-The same call after a crash posts the same bytes and ends the same.
-"""
+"""How a party finds its shared rows with the others: it posts its keys, and learns which of them all hold."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.bulletin import BulletinBoard
+from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.ecdh import blind, pass_round, points_of
 from fdml.align.group_key import GroupKey
 from fdml.align.party_secrets import Secrets
@@ -21,16 +18,8 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.align.tokens import id_tokens, sort_keys
 from fdml.data.ids import Ids
 from fdml.errors import AlignmentError
-from fdml.protocol.alignment_messages import (
-    SERVER,
-    BlindedIds,
-    Keys,
-    RowCounts,
-    SharedRowIndex,
-    Tokens,
-    position_digest,
-    shared_digest,
-)
+from fdml.protocol.alignment_messages import SERVER, BlindedIds, Keys, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.key_sets import position_digest, shared_digest
 from fdml.settings import RunSettings
 
 _FEW = 0.01
@@ -92,17 +81,15 @@ class _Posted:
     """From what the digest can be found here; None where only the server knows the shared keys."""
 
 
-def align(
-    board: BulletinBoard, run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets
-) -> Alignment:
+def align(run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets) -> Conversation[Alignment]:
     """Find this party's shared rows, in an order that is the same at all parties."""
     if ids.by_position is not None:
-        posted = _post_position(board, ids.by_position)
+        posted = yield from _post_position(ids.by_position)
     elif run.align == "tokens":
-        posted = _post_tokens(board, run.name, party, ids, key)
+        posted = yield from _post_tokens(run.name, party, ids, key)
     else:
-        posted = _post_points(board, run, party, ids, key, secrets)
-    places = board.fetch(SharedRowIndex, SERVER)
+        posted = yield from _post_points(run, party, ids, key, secrets)
+    places = yield from fetch(SharedRowIndex, SERVER)
     _check(places, posted, run)
     counts = dict(zip(run.parties, places.counts, strict=True))
     _check_shared(len(places.train), "rows", counts)
@@ -118,30 +105,28 @@ def align(
     return Alignment(train, held_out, places.digest, counts, shared, _few(shared, counts))
 
 
-def _post_position(board: BulletinBoard, rows: RowCounts) -> _Posted:
-    board.post(Tokens(by_position=rows))
+def _post_position(rows: RowCounts) -> Conversation[_Posted]:
+    yield from post(Tokens(by_position=rows))
     test = None if rows.test is None else np.arange(rows.test, dtype=np.int64)
     return _Posted(np.arange(rows.train, dtype=np.int64), test, rows)
 
 
-def _post_tokens(board: BulletinBoard, run: str, party: str, ids: PartyIds, key: GroupKey) -> _Posted:
+def _post_tokens(run: str, party: str, ids: PartyIds, key: GroupKey) -> Conversation[_Posted]:
     train, train_rows = sort_keys(id_tokens(ids.train, key, run), party)
     if ids.test is None:
-        board.post(Tokens(train))
+        yield from post(Tokens(train))
         return _Posted(train_rows, None, (train, None))
     test, test_rows = sort_keys(id_tokens(ids.test, key, run), party)
-    board.post(Tokens(train, test))
+    yield from post(Tokens(train, test))
     return _Posted(train_rows, test_rows, (train, test))
 
 
-def _post_points(
-    board: BulletinBoard, run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets
-) -> _Posted:
+def _post_points(run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets) -> Conversation[_Posted]:
     train, train_rows = sort_keys(blind(points_of(ids.train, key), secrets.scalar, party), party)
     test, test_rows = None, None
     if ids.test is not None:
         test, test_rows = sort_keys(blind(points_of(ids.test, key), secrets.scalar, party), party)
-    pass_round(board, run.parties, party, BlindedIds(train, test), secrets.scalar)
+    yield from pass_round(run.parties, party, BlindedIds(train, test), secrets.scalar)
     return _Posted(train_rows, test_rows, None)
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
 from fdml.errors import AlignmentError, DataError
-from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys, ascending, repeated
+from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys
+from fdml.protocol.key_sets import ascending, repeated
 
 _CHUNK = 65536
 

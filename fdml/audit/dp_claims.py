@@ -124,7 +124,7 @@ def _travelled(recording: Recording, party: str) -> Counter[str]:
     for sender, message in messages_of(recording):
         if sender != party or isinstance(message, Gradient) or not message.release.variance > 0:
             continue
-        purpose, number = ("push", message.step) if isinstance(message, Push) else ("trial", message.epoch)
+        purpose, number = ("push", message.step) if isinstance(message, Push) else ("held-out", message.epoch)
         release = message.release
         different.add((purpose, number, release.mask_id, release.values.astype("<i8").tobytes()))
     return Counter(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,26 +11,20 @@ from numpy.typing import NDArray
 from fdml.audit.message_log import MessageLog, any_masks
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.row_set import RowSet
-from fdml.data.rows import width
-from fdml.errors import DataError, FdmlError
+from fdml.errors import DataError
+from fdml.experiments.in_memory import KEY, run_of
+from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
-from fdml.party.loop import Worker
-from fdml.party.plan import Plan, training_task, warm_up
-from fdml.privacy.build_guard import dp_sgd_for, guard_for, mechanism_of, seeded_key, stored_key
-from fdml.privacy.guard import Guard
-from fdml.privacy.masks import Masks
+from fdml.party.plan import Plan
+from fdml.privacy.build_guard import mechanism_of, seeded_key, stored_key
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.randomised_response import randomised
-from fdml.protocol.messages import Checkpointed, FromParty, Gradient, Push, Stop, Stopped, Total
+from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
-from fdml.server.coordinator import Coordinator
-from fdml.settings import PrivacySettings, RunSettings, Task, read_run
+from fdml.settings import PrivacySettings, read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
-
-_SECRET = bytes(32)
-"""Masks of a run in one process hide nothing from the one who runs it."""
 
 
 def read_recording(run_toml: Path) -> Recording:
@@ -39,26 +32,26 @@ def read_recording(run_toml: Path) -> Recording:
     run = read_run(run_toml)
     messages = list(_logged(run_toml.parent / "server" / "state"))
     folders = read_party_folders(run_toml, run)
-    lead = folders[run.label_party]
-    tape = MessageLog(run, any_masks(lead.aligned.found.key.derive("masks"), run.parties))
+    label_party = folders[run.label_party]
+    log = MessageLog(run, any_masks(label_party.shared.key.derive("masks"), run.parties))
     for sender, message in messages:
-        tape.take(sender, message)
+        log.take(sender, message)
     problem = dataset_of(run, folders)
     plan = plan_of(run, folders, problem)
     train, outputs = problem.train, problem.encoding.outputs
     schedule = plan.schedule(len(train))
-    disk = FolderDisk(lead.folder / "state")
+    disk = label_party.folder.disk
     truth = GroundTruth(
         features=train.parts,
         labels=train.labels,
-        shown_labels=_shown(run.privacy, train.labels, outputs, lambda: stored_key(disk)),
+        shown_labels=_training_labels(run.privacy, train.labels, outputs, lambda: stored_key(disk)),
         held_out=problem.test.parts,
         held_out_labels=problem.test.labels,
         models={name: load_model(plan, home) for name, home in folders.items()},
         weights=train.weights,
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return tape.recording(schedule, outputs, plan.echo, mechanisms, truth, plan.models)
+    return log.recording(schedule, outputs, plan.echo, mechanisms, truth, plan.models)
 
 
 def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
@@ -75,7 +68,7 @@ def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
         yield record.sender, decode_from_party(record.message)
 
 
-def _shown(
+def _training_labels(
     privacy: PrivacySettings, labels: NDArray[np.float64], outputs: int, key: Callable[[], NoiseKey]
 ) -> NDArray[np.float64]:
     """What training used: private labels are randomised once, unless that is switched off."""
@@ -89,95 +82,24 @@ def record_in_process(
     sample: RowSet,
     held_out: RowSet | None = None,
     *,
-    task: Task = "binary",
     privacy: PrivacySettings | None = None,
 ) -> Recording:
-    """Train all parties of a plan in turn, in this thread, and record all that they send.
-
-    Held-out rows are predicted after every epoch, where there are some.
-    """
-    parties = tuple(plan.models)
-    run = RunSettings(
-        parties=parties,
-        label_party=plan.label_party,
-        task=task,
-        loss=plan.loss,
-        training=plan.training,
-        privacy=privacy or PrivacySettings(),
+    """Train all parties of a plan in turns, in this thread, and record all that they send."""
+    run = run_of(plan, privacy)
+    shown = _training_labels(
+        run.privacy, sample.labels, plan.outputs, lambda: seeded_key(plan.training.seed, plan.label_party)
     )
-    shown = _shown(run.privacy, sample.labels, plan.outputs, lambda: seeded_key(plan.training.seed, plan.label_party))
-    tape = MessageLog(run, any_masks(_SECRET, parties))
-    schedule = plan.schedule(len(sample))
-    stage = _Stage(plan, run, RowSet(sample.parts, shown, sample.weights), held_out, tape)
-    stage.play()
+    log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties))
+    result = train_in_process(plan, sample, held_out=held_out, privacy=run.privacy, in_turns=True, tap=log.take)
     truth = GroundTruth(
         features=sample.parts,
         labels=sample.labels,
         shown_labels=shown,
         held_out={} if held_out is None else held_out.parts,
         held_out_labels=np.zeros(0) if held_out is None else held_out.labels,
-        models={name: worker.model for name, worker in stage.workers.items()},
+        models=result.models,
         weights=sample.weights,
     )
-    mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in parties}
-    return tape.recording(schedule, plan.outputs, plan.echo, mechanisms, truth, plan.models)
-
-
-class _Stage:
-    """Server and parties of a run, which take turns."""
-
-    def __init__(self, plan: Plan, run: RunSettings, sample: RowSet, held_out: RowSet | None, tape: MessageLog) -> None:
-        self._held_out = held_out
-        self._tape = tape
-        self._schedule = plan.schedule(len(sample))
-        private, blind = run.privacy.labels == "private", run.privacy.server == "blind"
-        lead = run.label_party if private else None
-        self._coordinator = Coordinator(
-            run.parties, self._schedule, plan.outputs, plan.training.staleness, blind=blind, gradient_party=lead
-        )
-        self._inbox: dict[str, deque[Total | Gradient]] = {name: deque() for name in run.parties}
-        self._end = self._schedule.steps
-        self.workers: dict[str, Worker] = {}
-        self._guards: dict[str, Guard] = {}
-        for number, name in enumerate(run.parties, 1):
-            key = seeded_key(plan.training.seed, name)
-            masks = Masks(_SECRET, run.parties, name, number)
-            guard = guard_for(plan.guard(name), self._schedule, key, masks=masks, blind=blind)
-            model = plan.model(name, width(sample.parts[name]), dp_sgd_for(plan.guard(name), key))
-            warm_up(model, sample.parts[name], plan.outputs)
-            self._guards[name] = guard
-            self.workers[name] = Worker(model, training_task(plan, sample, name, gradient_party=lead), guard)
-
-    def play(self) -> None:
-        """Let all train to their end."""
-        for name, worker in self.workers.items():
-            self._send(name, worker.first_messages())
-        while not all(worker.finished for worker in self.workers.values()):
-            moved = [self._advance(name, worker) for name, worker in self.workers.items()]
-            if not any(moved):
-                raise FdmlError(f"all parties wait at steps {[worker.step for worker in self.workers.values()]}: a bug")
-
-    def _advance(self, name: str, worker: Worker) -> bool:
-        """One step of one party; says whether anything moved."""
-        if worker.finished:
-            return False
-        if not self._inbox[name]:
-            stopped = worker.step >= self._end
-            worker.stop_at(self._end)
-            return stopped
-        self._send(name, worker.learn(self._inbox[name].popleft()))
-        self._coordinator.handle(name, Checkpointed(worker.step - 1))
-        if worker.ended_epoch and self._held_out is not None:
-            trial = self._guards[name].trial(worker.epoch, worker.model.predict(self._held_out.parts[name]))
-            self._tape.take(name, trial)
-        return True
-
-    def _send(self, name: str, messages: Iterator[Push | Gradient | Stop]) -> None:
-        for message in messages:
-            self._tape.take(name, message)
-            for reply in self._coordinator.handle(name, message):
-                match reply.message:
-                    case Total() | Gradient():
-                        self._inbox[reply.to].append(reply.message)
-                    case Stopped(_, step):
-                        self._end = min(self._end, step)
+    schedule = plan.schedule(len(sample))
+    mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
+    return log.recording(schedule, plan.outputs, plan.echo, mechanisms, truth, plan.models)

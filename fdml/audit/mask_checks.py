@@ -180,7 +180,7 @@ def _name(party: str, message: Message) -> Name:
         return "push", party, message.step, mask_id
     if isinstance(message, Gradient):
         return "gradient", party, message.step, mask_id
-    return "trial", party, message.epoch, mask_id
+    return "held-out", party, message.epoch, mask_id
 
 
 def _content(message: Message) -> bytes:

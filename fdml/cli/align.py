@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, write_json
-from fdml.federation.alignment import Aligner, AlignmentReport
-from fdml.federation.join import address_of, read_both
+from fdml.cli.output import check_writable, echo, remarks_to, resumable, stderr, stdout, write_json
+from fdml.federation import join as parties
+from fdml.party.alignment import AlignmentReport
 from fdml.privacy.disclosures import DISCLOSURES
+from fdml.settings import read_party, read_run
 
 
 def align(
@@ -26,12 +27,10 @@ def align(
     Needs the server and all other parties; `fdml join` does it too, if it was not done before.
     """
     check_writable(json)
-    settings, run = read_both(party)
+    settings = read_party(party)
+    run = read_run(settings.run)
     with resumable(f"fdml align {party}"):
-        aligner = Aligner(party.parent, settings, run, lambda line: stderr.print(line, highlight=False))
-        if fresh:
-            aligner.forget()
-        report = aligner.aligned(address_of(party, settings, run, plain=plain)).found.report
+        report = parties.align(party, fresh=fresh, plain=plain, on_event=remarks_to(stderr)).report
     _print(settings.party, report)
     echo("What this showed to whom:")
     for sentence in (

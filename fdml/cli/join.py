@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import echo, resumable, stderr
+from fdml.cli.output import echo, remarks_to, resumable, stderr
 from fdml.federation import join as parties
+from fdml.monitor.listeners import all_of
 from fdml.monitor.terminal import progress
 from fdml.settings import read_party, read_run
 
@@ -27,10 +28,8 @@ def join(
     settings = read_party(party)
     epochs = read_run(settings.run).training.epochs
     with resumable(f"fdml join {party}"), progress(stderr, epochs, settings.party) as listener:
-        done = parties.join(
-            party, fresh=fresh, plain=plain, listener=listener, say=lambda line: stderr.print(line, highlight=False)
-        )
+        done = parties.join(party, fresh=fresh, plain=plain, on_event=all_of(listener, remarks_to(stderr)))
     echo(
         f"{settings.party}: trained {done.seconds:.1f} s, waited {done.waited:.1f} s for others in all; "
-        f"model in {done.model_path} (hash {done.model_hash.hex()[:16]})"
+        f"model in {done.bundle} (hash {done.model_hash.hex()[:16]})"
     )

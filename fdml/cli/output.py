@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fdml.errors import SettingsError
+from fdml.events import Event, Listener, Refused, Remark, Waiting
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
@@ -118,3 +119,18 @@ def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
     if path is not None:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         stderr.print(f"figures written to {path}", highlight=False)
+
+
+def remarks_to(console: Console) -> Listener:
+    """A listener that prints remarks, refusals and whom a party waits for, one line each."""
+
+    def listen(event: Event) -> None:
+        match event:
+            case Remark(_, text):
+                console.print(text, highlight=False)
+            case Refused(_, _, reason):
+                console.print(f"refused: {reason}", highlight=False)
+            case Waiting(_, names):
+                console.print(f"waiting for {', '.join(names)}", highlight=False)
+
+    return listen

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import check_writable, echo, figures, resumable, stderr, write_json
+from fdml.cli.output import check_writable, echo, figures, remarks_to, resumable, stderr, write_json
 from fdml.federation import serve as runs
 
 
@@ -30,15 +30,13 @@ def serve(
     """
     check_writable(json)
     with resumable(f"fdml serve {run}"):
-        served = runs.serve(
-            run, fresh=fresh, plain=plain, listen=listen, say=lambda line: stderr.print(line, highlight=False)
-        )
-    host, board = served.host, served.board
-    records = runs.history(host)
+        served = runs.serve(run, fresh=fresh, plain=plain, listen=listen, on_event=remarks_to(stderr))
+    state, bulletin = served.state, served.bulletin
+    records = runs.history(state)
     for each in records[-1:]:
         echo(f"all parties have finished: {figures(each.test_loss, each.test_metric)}")
     for party, (came, went) in served.traffic.items():
         stderr.print(f"{party}: {came / 1e6:.1f} MB came, {went / 1e6:.1f} MB went", highlight=False)
-    shared = None if board.shared is None else board.shared.train
-    alignment = {"rows": board.rows, "shared_rows": shared, "train_rows": host.rows}
+    shared = None if bulletin.shared is None else bulletin.shared.train
+    alignment = {"rows": bulletin.rows, "shared_rows": shared, "train_rows": state.rows}
     write_json(json, {"alignment": alignment, "history": [asdict(each) for each in records]})

@@ -9,8 +9,8 @@ from fdml.data.rows import width
 from fdml.errors import SettingsError
 from fdml.events import Listener
 from fdml.experiments.dataset import JointDataset
-from fdml.experiments.evaluate import history
-from fdml.experiments.in_process import TrainingResult, simulate
+from fdml.experiments.evaluate import learning_curve
+from fdml.experiments.in_process import TrainingResult, train_in_process
 from fdml.models.calibration import calibrate
 from fdml.models.metrics import mean_loss, metric
 from fdml.monitor.history import SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records
@@ -34,7 +34,7 @@ def compare(
     problem: JointDataset,
     contenders: Sequence[Contender],
     seeds: Sequence[int],
-    listener: Listener | None = None,
+    on_event: Listener = lambda _: None,
     joined: Callable[[TrainingResult], None] | None = None,
 ) -> list[LearningCurve]:
     """Train every contender under every scheme, once per seed; `joined` gets what each joint training leaves behind.
@@ -44,7 +44,7 @@ def compare(
     """
     results = []
     for contender in contenders:
-        runs = [_one_seed(problem.shuffled(seed), contender, seed, listener, joined) for seed in seeds]
+        runs = [_one_seed(problem.shuffled(seed), contender, seed, on_event, joined) for seed in seeds]
         results += [
             LearningCurve(contender.name, scheme, mean_records([run[scheme] for run in runs]))
             for scheme in SCHEMES
@@ -68,24 +68,24 @@ def _one_seed(
     problem: JointDataset,
     contender: Contender,
     seed: int,
-    listener: Listener | None,
+    on_event: Listener,
     joined: Callable[[TrainingResult], None] | None,
 ) -> dict[Scheme, list[EpochRecord]]:
     apart = contender.training.model_copy(update={"seed": seed, "exchanges": None})
 
     def run(part: JointDataset, models: Mapping[str, ModelSettings]) -> TrainingResult:
         plan = Plan(apart, models, part.label_party, part.loss, part.encoding.outputs)
-        return simulate(plan, part.train, keep_epochs=True, listener=listener)
+        return train_in_process(plan, part.train, held_out=part.test, keep_epochs=True, on_event=on_event)
 
     alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
     pooled = problem.pooled()
     results: dict[Scheme, list[EpochRecord]] = {}
     if problem.label_party in alone:
-        results["alone"] = history(problem.only(problem.label_party), alone[problem.label_party])
+        results["alone"] = learning_curve(problem.only(problem.label_party), alone[problem.label_party])
     results["late fusion"] = _fused(problem, alone)
-    results["pooled"] = history(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
+    results["pooled"] = learning_curve(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
     plan = joint_plan(problem, contender, seed)
-    outcome = simulate(plan, problem.train, keep_epochs=True, listener=listener)
+    outcome = train_in_process(plan, problem.train, held_out=problem.test, keep_epochs=True, on_event=on_event)
     if joined is not None:
         joined(outcome)
     results["joint"] = _joint_history(problem, plan, outcome)
@@ -94,15 +94,20 @@ def _one_seed(
 
 def joint_plan(problem: JointDataset, contender: Contender, seed: int) -> Plan:
     """The joint training of a contender."""
-    training = contender.training.model_copy(update={"seed": seed})
+    exact = {"evaluation": "exact"}  # a comparison is of the models, not of the noise on their evaluation
     return Plan(
-        training, contender.models, problem.label_party, problem.loss, problem.encoding.outputs, guards=contender.guards
+        contender.training.model_copy(update={"seed": seed}),
+        contender.models,
+        problem.label_party,
+        problem.loss,
+        problem.encoding.outputs,
+        guards={name: guard.model_copy(update=exact) for name, guard in contender.guards.items()},
     )
 
 
 def _joint_history(problem: JointDataset, plan: Plan, outcome: TrainingResult) -> list[EpochRecord]:
     """As of every training; where exchanges are few, an epoch is as many passes as were done by then."""
-    records = history(problem, outcome)
+    records = learning_curve(problem, outcome)
     if not records:
         raise SettingsError(
             "a party's budget is spent before the first epoch has ended, so there is no joint model to compare; "

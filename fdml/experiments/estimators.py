@@ -23,7 +23,7 @@ from fdml.data.row_set import RowSet, mean_one
 from fdml.data.rows import Rows, as_rows, columns
 from fdml.errors import DataError, SettingsError
 from fdml.experiments.dataset import shuffled_rows
-from fdml.experiments.in_process import simulate
+from fdml.experiments.in_process import train_in_process
 from fdml.models.archive import read_archive, write_archive
 from fdml.models.build import ModuleFactory
 from fdml.models.compiled import Model, State
@@ -139,7 +139,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         plan = self._plan(seed)
         sample = RowSet(self._parts(X), self.code_.transform(labels), mean_one(weights, len(weights)))
         start = {name: model.state() for name, model in self.models_.items()} if going_on else None
-        outcome = simulate(plan, sample.take(shuffled_rows(len(sample), seed)), start=start)
+        outcome = train_in_process(plan, sample.take(shuffled_rows(len(sample), seed)), start=start)
         self.models_: dict[str, Model] = dict(outcome.models)
         self.n_iter_ = self.epochs
         return self

@@ -1,43 +1,39 @@
-"""How good a score is: loss, and the measure that fits the task."""
+"""Learning curves of runs in one process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.in_process import TrainingResult
-from fdml.models.calibration import IDENTITY, Calibration
-from fdml.models.compiled import Model
-from fdml.models.metrics import mean_loss, metric
+from fdml.models.calibration import IDENTITY
+from fdml.models.metrics import mean_loss
 from fdml.monitor.history import EpochRecord
 from fdml.party.plan import joint_score
 
 
-def history(problem: JointDataset, outcome: TrainingResult) -> list[EpochRecord]:
-    """The figures of every epoch a run kept, computed after the run so that its seconds are training alone."""
-    last = {name: model.state() for name, model in outcome.models.items()}
+def learning_curve(dataset: JointDataset, result: TrainingResult) -> list[EpochRecord]:
+    """The figures of every epoch a run kept.
+
+    Those of the held-out rows are what the label party found in the run. The
+    training objective is computed here, after the run, as no single party could.
+    """
+    last = {name: model.state() for name, model in result.models.items()}
     records = []
-    for snapshot in outcome.snapshots:
+    for snapshot in result.snapshots:
         for name, state in snapshot.states.items():
-            outcome.models[name].restore(state)
-        last_one = snapshot is outcome.snapshots[-1]
-        reading = outcome.calibration if last_one else IDENTITY
-        records.append(record_of(problem, outcome.models, reading, snapshot.epoch, snapshot.seconds))
+            result.models[name].restore(state)
+        calibration = result.calibration if snapshot is result.snapshots[-1] else IDENTITY
+        scores = calibration.apply(joint_score(result.models, dataset.train.parts))
+        penalty = sum(model.penalty() for model in result.models.values())
+        found = result.evaluations[snapshot.epoch]
+        records.append(
+            EpochRecord(
+                snapshot.epoch,
+                snapshot.seconds,
+                mean_loss(dataset.loss, scores, dataset.train) + penalty,
+                float("nan") if found.test_loss is None else found.test_loss,
+                float("nan") if found.test_metric is None else found.test_metric,
+            )
+        )
     for name, state in last.items():
-        outcome.models[name].restore(state)
+        result.models[name].restore(state)
     return records
-
-
-def record_of(
-    problem: JointDataset, models: Mapping[str, Model], reading: Calibration, epoch: int, seconds: float
-) -> EpochRecord:
-    """The figures of these models as they are."""
-    trained = reading.apply(joint_score(models, problem.train.parts))
-    tested = reading.apply(joint_score(models, problem.test.parts))
-    return EpochRecord(
-        epoch,
-        seconds,
-        mean_loss(problem.loss, trained, problem.train) + sum(model.penalty() for model in models.values()),
-        mean_loss(problem.loss, tested, problem.test),
-        metric(problem.encoding.task, tested, problem.test),
-    )

@@ -1,27 +1,36 @@
-"""A whole run in this process: a coordinator, and every party as a thread."""
+"""A whole run in this process: the server's session, and every party's session as a thread or in turns."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows, width
-from fdml.errors import PartyFailed
-from fdml.events import EpochDone, Event, Listener, StepDone
+from fdml.data.rows import Rows
+from fdml.errors import FdmlError, PartyFailed
+from fdml.events import EpochDone, Evaluated, Event, Joined, Listener, StepDone
+from fdml.experiments.in_memory import DIGEST, NothingStored, members_of, run_of
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.compiled import Model, State
 from fdml.models.losses import Floats
-from fdml.party.loop import Worker, train
-from fdml.party.plan import Plan, joint_score, recalibrated, training_task, warm_up
-from fdml.privacy.build_guard import dp_sgd_for, guard_for, seeded_key
+from fdml.party.checkpoint import SavedState
+from fdml.party.driver import SessionDriver, run_session
+from fdml.party.effects import PartyResult, WriteBundle
+from fdml.party.loop import Worker
+from fdml.party.plan import Plan, joint_score
+from fdml.party.session import PartySession
 from fdml.privacy.ledger import Ledger
-from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.server.alignment import AlignmentPhase
+from fdml.server.bulletin import BulletinStore
 from fdml.server.coordinator import Coordinator
-from fdml.transport.in_process import InProcessExchange
+from fdml.server.run_state import RunDefinition, RunState
+from fdml.server.session import ServerSession
+from fdml.settings import PrivacySettings, RunSettings, run_hash
+from fdml.storage.memory import MemoryDisk
+from fdml.transport.in_process import InProcessServer, Tap
 
 
 @dataclass(frozen=True)
@@ -47,103 +56,148 @@ class TrainingResult:
     """How the sum of the last models' predictions is to be read."""
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     """What each party has released."""
+    evaluations: Mapping[int, Evaluated] = field(default_factory=dict)
+    """By epoch, what the label party found on the held-out rows."""
 
     def score(self, parts: Mapping[str, Rows]) -> Floats:
-        """The sum of all parties' predictions, as it is to be read."""
+        """The sum of all parties' predictions, calibrated."""
         return self.calibration.apply(joint_score(self.models, parts))
 
 
-def simulate(
+def train_in_process(
     plan: Plan,
-    sample: RowSet,
+    rows: RowSet,
     *,
+    held_out: RowSet | None = None,
     start: Mapping[str, State] | None = None,
+    privacy: PrivacySettings | None = None,
     keep_epochs: bool = False,
-    listener: Listener | None = None,
+    in_turns: bool = False,
+    on_event: Listener = lambda _: None,
+    tap: Tap = lambda _, __: None,
 ) -> TrainingResult:
-    """Train all parties together; `start` continues from saved states.
+    """Train all parties of a plan together, over the same sessions as processes do.
 
-    Kernels are compiled or loaded before the clock starts.
+    `start` continues from saved states. With `held_out` rows every epoch is
+    evaluated. Parties are threads, or with `in_turns` take turns in this thread,
+    which makes any run repeatable. `tap` sees every message to the server.
     """
-    keys = {name: seeded_key(plan.training.seed, name) for name in plan.models}
-    models = {
-        name: plan.model(name, width(sample.parts[name]), dp_sgd_for(plan.guard(name), keys[name]))
-        for name in plan.models
-    }
-    for name, state in (start or {}).items():
-        models[name].restore(state)
-    schedule = plan.schedule(len(sample))
-    grid = FIXED_POINTS[plan.training.value_bits]
-    coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness, grid=grid)
-    exchange = InProcessExchange(
-        list(models), coordinator.handle, coordinator.waits_for, plan.training.peer_timeout_seconds
+    run = run_of(plan, privacy)
+    members = members_of(plan, run, rows, held_out, start or {})
+    server = _server(run, tap)
+    recorder = _Recorder(list(members), keep_epochs=keep_epochs, on_event=on_event)
+    sessions = {name: PartySession(member, SavedState(), time.monotonic) for name, member in members.items()}
+    recorder.sessions = sessions
+    if in_turns:
+        _run_in_turns(server, sessions, recorder)
+    else:
+        _run_in_threads(server, sessions, recorder)
+    workers = {name: _worker_of(session) for name, session in sessions.items()}
+    coordinator = server.session.state.coordinator
+    if coordinator is None:
+        raise FdmlError("the run has ended without training")
+    return TrainingResult(
+        models={name: worker.model for name, worker in workers.items()},
+        snapshots=recorder.snapshots,
+        lags=recorder.lags,
+        coordinator=coordinator,
+        calibration=recorder.calibration,
+        ledgers={name: worker.ledger for name, worker in workers.items()},
+        evaluations=recorder.evaluations,
     )
-    task = {name: training_task(plan, sample, name) for name in models}
-    for name, model in models.items():
-        warm_up(model, task[name].rows, plan.outputs)
-    recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
-    workers: dict[str, Worker] = {}
+
+
+def _server(run: RunSettings, tap: Tap) -> InProcessServer:
+    definition = RunDefinition(run, run_hash(run))
+    bulletin = BulletinStore(run.parties, run.align, MemoryDisk())
+    alignment = AlignmentPhase(bulletin, run.parties, definition.run_hash, time.monotonic, digest=DIGEST)
+    session = ServerSession(RunState(definition), alignment, run, time.monotonic)
+    return InProcessServer(session, definition.run_hash, run.training.peer_timeout_seconds, tap=tap)
+
+
+def _worker_of(session: PartySession) -> Worker:
+    if session.worker is None:
+        raise FdmlError("a party has ended without training")
+    return session.worker
+
+
+def _run_in_threads(server: InProcessServer, sessions: Mapping[str, PartySession], recorder: _Recorder) -> None:
+    """Run all parties to their end; the error that stopped the first of them is raised."""
 
     def take_part(name: str) -> None:
         finished = False
+        channel = server.channel(name)
         try:
-            guard = guard_for(plan.guard(name), schedule, keys[name], grid=grid, parties=plan.party_count)
-            worker = workers[name] = Worker(models[name], task[name], guard)
-            train(worker, exchange.channel(name), recorder.hear, keep=lambda worker: worker.step - 1)
+            run_session(sessions[name], channel, recorder, recorder.listen)
             finished = True
         finally:
             if not finished:
-                exchange.fail(name)
+                server.fail(name)
 
-    _run_together(list(models), take_part, exchange)
-    leader = workers.get(plan.label_party)
-    calibration = IDENTITY if leader is None else recalibrated(leader, plan.loss, sample)
-    ledgers = {name: worker.ledger for name, worker in workers.items()}
-    return TrainingResult(models, recorder.snapshots, recorder.lags, coordinator, calibration, ledgers)
-
-
-def _run_together(parties: list[str], take_part: Callable[[str], None], exchange: InProcessExchange) -> None:
-    """Run all parties to their end; the error that stopped the first of them is raised."""
-    with ThreadPoolExecutor(len(parties), thread_name_prefix="party") as pool:
-        futures = [pool.submit(take_part, name) for name in parties]
+    with ThreadPoolExecutor(len(sessions), thread_name_prefix="party") as pool:
+        futures = [pool.submit(take_part, name) for name in sessions]
         try:
             wait(futures)
         except KeyboardInterrupt:
-            exchange.fail("the user's")
+            server.fail("the user's")
             raise
     errors = [error for future in futures if (error := future.exception()) is not None]
     if errors:
         raise next((error for error in errors if not isinstance(error, PartyFailed)), errors[0])
 
 
-class _Recorder:
-    """Listens to all parties: keeps lags, and the models as they were at the end of each epoch."""
+def _run_in_turns(server: InProcessServer, sessions: Mapping[str, PartySession], recorder: _Recorder) -> None:
+    drivers: list[SessionDriver[PartyResult]] = [
+        SessionDriver(session.run(), session, server.channel(name), recorder, recorder.listen)
+        for name, session in sessions.items()
+    ]
+    while not all(driver.has_ended for driver in drivers):
+        ready = [driver for driver in drivers if not driver.has_ended and driver.is_ready]
+        if not ready:
+            raise FdmlError("all parties wait for each other: a bug of fdml; please report it")
+        for driver in ready:
+            driver.advance()
 
-    def __init__(self, models: Mapping[str, Model], *, keep_epochs: bool, listener: Listener | None) -> None:
-        self._models = models
+
+class _Recorder(NothingStored):
+    """Listens to all parties: keeps lags, evaluations, and the models as they were at the end of each epoch."""
+
+    def __init__(self, parties: list[str], *, keep_epochs: bool, on_event: Listener) -> None:
+        self.sessions: Mapping[str, PartySession] = {}
+        self.lags: dict[str, list[int]] = {name: [] for name in parties}
+        self.snapshots: list[EpochSnapshot] = []
+        self.evaluations: dict[int, Evaluated] = {}
+        self.calibration: Calibration = IDENTITY
         self._keep = keep_epochs
-        self._listener = listener
+        self._on_event = on_event
         self._states: dict[int, dict[str, State]] = {}
         self._started = time.perf_counter()
         self._lock = threading.Lock()
-        self.lags: dict[str, list[int]] = {name: [] for name in models}
-        self.snapshots: list[EpochSnapshot] = []
 
-    def hear(self, event: Event) -> None:
+    def write_bundle(self, bundle: WriteBundle) -> None:
+        """Keep the label party's calibration; the models stay where they are."""
+        if bundle.calibration is not IDENTITY:
+            self.calibration = bundle.calibration
+
+    def listen(self, event: Event) -> None:
         """Called in the party's own thread."""
         match event:
+            case Joined():  # its kernels are compiled or loaded
+                self._started = time.perf_counter()
             case StepDone(party, _, lag):
                 self.lags[party].append(lag)
             case EpochDone(party, epoch) if self._keep:
                 self._keep_epoch(party, epoch)
-        if self._listener is not None:
-            self._listener(event)
+            case Evaluated(epoch=epoch):
+                self.evaluations[epoch] = event
+        self._on_event(event)
 
     def _keep_epoch(self, party: str, epoch: int) -> None:
-        state = self._models[party].state()
+        state = _worker_of(self.sessions[party]).parameters()
         with self._lock:
             states = self._states.setdefault(epoch, {})
             states[party] = state
-            if len(states) == len(self._models):
-                seconds = time.perf_counter() - self._started
-                self.snapshots.append(EpochSnapshot(epoch, seconds, self._states.pop(epoch)))
+            if len(states) == len(self.sessions):
+                self.snapshots.append(
+                    EpochSnapshot(epoch, time.perf_counter() - self._started, self._states.pop(epoch))
+                )

@@ -18,17 +18,18 @@ from fdml.data.table import PartyData
 from fdml.errors import FdmlError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
-from fdml.experiments.evaluate import history
-from fdml.experiments.in_process import simulate
-from fdml.federation.alignment import found_rows
-from fdml.federation.join import hash_state
+from fdml.experiments.evaluate import learning_curve
+from fdml.experiments.in_process import train_in_process
 from fdml.federation.processes import run_processes
 from fdml.federation.scaffold import write_keys
 from fdml.models.archive import read_archive
 from fdml.monitor.history import EpochRecord, Scheme
+from fdml.party.alignment_store import aligned_train_rows
 from fdml.party.plan import Plan
 from fdml.protocol.shuffle import permutation
 from fdml.settings import ModelSettings, TrainingSettings
+from fdml.storage.arrays import hash_arrays
+from fdml.storage.disk import FolderDisk
 
 PARTIES = ("party-0", "party-1")
 GROUPS = (range(67), range(67, 123))
@@ -91,20 +92,20 @@ def joint_by_processes(
     ordered = replace(problem, train=problem.train.take(_order_found(folder, len(problem.train), seed)))
     training = contender.training.model_copy(update={"seed": seed})
     plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.outputs)
-    twin = simulate(plan, ordered.train, keep_epochs=True)
+    twin = train_in_process(plan, ordered.train, held_out=ordered.test, keep_epochs=True)
     for name, model in twin.models.items():
         saved = read_archive(folder / name / "model.npz")[1][name]
-        if hash_state(saved) != hash_state(model.state()):
+        if hash_arrays(saved) != hash_arrays(model.state()):
             raise FdmlError(
                 f"{name}'s model differs from the one trained in one process, at seed {seed}: a bug, report it"
             )
     seconds = [row["seconds"] for row in found["history"]]
-    return [replace(each, seconds=at) for each, at in zip(history(ordered, twin), seconds, strict=True)]
+    return [replace(each, seconds=at) for each, at in zip(learning_curve(ordered, twin), seconds, strict=True)]
 
 
 def _order_found(folder: Path, rows: int, seed: int) -> NDArray[np.int64]:
     """The run's order as numbers of a9a's own rows; every party must have found the same."""
-    orders = [_mixed(rows, seed, name)[found_rows(folder / name)] for name in PARTIES]
+    orders = [_mixed(rows, seed, name)[aligned_train_rows(FolderDisk(folder / name / "state"))] for name in PARTIES]
     if not all(np.array_equal(order, orders[0]) for order in orders):
         raise FdmlError(f"the parties aligned different rows, at seed {seed}: a bug, report it")
     return orders[0]

@@ -6,82 +6,80 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fdml.data.label_encoding import fit_labels
-from fdml.data.row_set import RowSet, mean_one
-from fdml.data.rows import width
+from fdml.data.row_set import RowSet
+from fdml.data.rows import Rows, width
 from fdml.errors import AlignmentError, DataError
 from fdml.experiments.dataset import JointDataset
-from fdml.federation.alignment import AlignedData, Aligner
+from fdml.federation.party_folder import PartyFolder
 from fdml.models.archive import read_archive
 from fdml.models.compiled import Model
+from fdml.party.alignment import SharedRows
+from fdml.party.data import PartyRows
 from fdml.party.plan import Plan
-from fdml.settings import PartySettings, RunSettings, loss_for, read_party
+from fdml.settings import RunSettings, loss_for
 
 
 @dataclass(frozen=True)
-class PartyFolder:
-    """One party of a run, as its folder tells."""
+class AlignedFolder:
+    """The folder of one party of an aligned run."""
 
-    folder: Path
-    settings: PartySettings
-    aligned: AlignedData
+    folder: PartyFolder
+    shared: SharedRows
+    rows: PartyRows
 
 
-def read_party_folders(run_toml: Path, run: RunSettings) -> dict[str, PartyFolder]:
+def read_party_folders(run_toml: Path, run: RunSettings) -> dict[str, AlignedFolder]:
     """All parties of an aligned run."""
-    return {name: _home(run_toml.parent / name, name, run) for name in run.parties}
+    return {name: _read(run_toml.parent / name, name) for name in run.parties}
 
 
-def _home(folder: Path, name: str, run: RunSettings) -> PartyFolder:
-    settings = read_party(folder / "party.toml")
-    if settings.party != name:
-        raise DataError(f"{folder / 'party.toml'} is of party {settings.party!r}; it should be of {name!r}")
-    aligned = Aligner(folder, settings, run, lambda _: None).aligned_before()
-    if aligned is None:
+def _read(path: Path, name: str) -> AlignedFolder:
+    folder = PartyFolder(path / "party.toml")
+    if folder.settings.party != name:
+        raise DataError(f"{path / 'party.toml'} is of party {folder.settings.party!r}; it should be of {name!r}")
+    shared = folder.shared_rows()
+    if shared is None:
         raise AlignmentError(f"party {name!r} has not aligned its rows; run `fdml simulate` first")
-    return PartyFolder(folder, settings, aligned)
+    return AlignedFolder(folder, shared, folder.files.rows(shared))
 
 
-def dataset_of(run: RunSettings, folders: Mapping[str, PartyFolder]) -> JointDataset:
+def dataset_of(run: RunSettings, folders: Mapping[str, AlignedFolder]) -> JointDataset:
     """The rows that a run trains on and holds out, in its order."""
-    lead = folders[run.label_party].aligned
-    (labels, held_out), (weights, held_out_weights) = lead.labels(), lead.weights()
-    encoding = fit_labels(run.task, labels, weights)
+    label_party = folders[run.label_party]
+    labels, encoding = label_party.folder.files.labels(label_party.shared)
     return JointDataset(
         run.label_party,
         encoding,
         loss_for(run.task, run.loss),
-        RowSet(
-            {name: home.aligned.train for name, home in folders.items()},
-            encoding.transform(labels),
-            mean_one(weights, len(labels)),
-        ),
-        RowSet(
-            {name: home.aligned.held_out for name, home in folders.items()},
-            encoding.transform(held_out),
-            mean_one(held_out_weights, len(held_out)),
-        ),
+        RowSet({name: each.rows.train for name, each in folders.items()}, labels.train, labels.train_weights),
+        RowSet({name: _held_out(each) for name, each in folders.items()}, labels.held_out, labels.held_out_weights),
     )
 
 
-def plan_of(run: RunSettings, folders: Mapping[str, PartyFolder], problem: JointDataset) -> Plan:
+def _held_out(folder: AlignedFolder) -> Rows:
+    if folder.rows.held_out is None:
+        raise DataError(f"party {folder.folder.settings.party!r} has no held-out rows; raise evaluation.holdout")
+    return folder.rows.held_out
+
+
+def plan_of(run: RunSettings, folders: Mapping[str, AlignedFolder], problem: JointDataset) -> Plan:
     """How a run trains."""
     return Plan(
         run.training,
-        {name: home.settings.model for name, home in folders.items()},
+        {name: home.folder.settings.model for name, home in folders.items()},
         run.label_party,
         problem.loss,
         problem.encoding.outputs,
-        guards={name: home.settings.guard for name, home in folders.items()},
+        guards={name: home.folder.settings.guard for name, home in folders.items()},
     )
 
 
-def load_model(plan: Plan, home: PartyFolder) -> Model:
+def load_model(plan: Plan, home: AlignedFolder) -> Model:
     """A party's model as its run left it."""
-    name = home.settings.party
-    path = home.folder / "model.npz"
+    name = home.folder.settings.party
+    path = home.folder.path / "model.npz"
     if not path.is_file():
         raise DataError(f"party {name!r} has not finished: there is no {str(path)!r}; let the run end first")
-    model = plan.model(name, width(home.aligned.train))
+    model = plan.model(name, width(home.rows.train))
     model.restore(read_archive(path)[1][name])
     return model

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fdml.errors import SettingsError, StateCorrupt
+from fdml.events import Listener, Remark
 from fdml.federation.certificates import own_credentials
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.messages import Metrics
 from fdml.protocol.shuffle import permutation
+from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import RunSettings, read_run, run_hash
+from fdml.server.session import ServerSession
+from fdml.settings import read_run, run_hash
 from fdml.storage.disk import FolderDisk
-from fdml.transport.grpc_channel import check_loopback
+from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
 
 
@@ -27,46 +31,50 @@ from fdml.transport.grpc_server import GrpcServer
 class ServerResult:
     """What a server knows at the end of its run."""
 
-    host: RunState
-    board: BulletinStore
+    state: RunState
+    bulletin: BulletinStore
     traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bytes that came from each party and that went to it, since this process was started."""
 
 
 def serve(
-    path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, say: Callable[[str], None]
+    path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, on_event: Listener
 ) -> ServerResult:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
-    `listen` is for servers that do not stand at the address by which the parties reach them.
+    `listen` is the address to bind where it is not the one by which the parties reach the server.
     """
     settings = read_run(path)
     home, address = path.parent / "server", listen or settings.server
     if plain:
         check_loopback(address)
     credentials = None if plain else own_credentials(home / "keys", Identity(settings.name, "server", "server"))
+
+    def remark(text: str) -> None:
+        on_event(Remark("server", text))
+
     with _exclusive_lock(home / "state"):
         disk = FolderDisk(home / "state")
-        charter = RunDefinition(settings, run_hash(settings))
-        _check_same_run(disk, charter, fresh=fresh)
-        host = RunState.open(charter, disk)
-        board = BulletinStore.open(settings.parties, settings.align, disk)
-        if host.finished:
-            say(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
-            return ServerResult(host, board)
-        if host.rows:
-            say(f"going on with a run of {host.rows} rows")
+        definition = RunDefinition(settings, run_hash(settings))
+        _check_same_run(disk, definition, fresh=fresh)
+        state = RunState.open(definition, disk)
+        bulletin = BulletinStore.open(settings.parties, settings.align, disk)
+        if state.finished:
+            remark(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
+            return ServerResult(state, bulletin)
+        if state.rows:
+            remark(f"going on with a run of {state.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        server = GrpcServer(host, board, settings, plain=plain, say=say)
-        _listen(server, settings, address, credentials, say)
-    return ServerResult(host, board, server.traffic)
+        alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, time.monotonic)
+        session = ServerSession(state, alignment, settings, time.monotonic)
+        server = GrpcServer(session, settings, plain=plain, on_event=on_event)
+        _listen(server, address, credentials, lambda: remark(f"serving run {settings.name!r} at {address}"))
+    return ServerResult(state, bulletin, session.status.traffic)
 
 
-def _listen(
-    server: GrpcServer, settings: RunSettings, address: str, credentials: Credentials | None, say: Callable[[str], None]
-) -> None:
+def _listen(server: GrpcServer, address: str, credentials: Credentials | None, ready: Callable[[], None]) -> None:
     try:
-        asyncio.run(server.run(address, credentials, lambda _: say(f"serving run {settings.name!r} at {address}")))
+        asyncio.run(server.run(address, credentials, lambda _: ready()))
     except RuntimeError as error:
         if "bind" not in str(error):
             raise
@@ -93,20 +101,20 @@ def _exclusive_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _check_same_run(disk: FolderDisk, charter: RunDefinition, *, fresh: bool) -> None:
+def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:
     """Stored state of other settings is never gone on with."""
     if fresh:
         for name in ("run", "journal", "snapshot.0", "snapshot.1"):
             disk.remove(name)
-        BulletinStore(charter.settings.parties, charter.settings.align, disk).clear()
+        BulletinStore(definition.settings.parties, definition.settings.align, disk).clear()
     known = disk.read("run")
-    if known is not None and known != charter.run_hash:
+    if known is not None and known != definition.run_hash:
         raise SettingsError(
             "run.toml has changed since this run began; put it back, or start over at every side with --fresh"
         )
-    disk.replace("run", charter.run_hash)
+    disk.replace("run", definition.run_hash)
 
 
-def history(host: RunState) -> list[Metrics]:
+def history(state: RunState) -> list[Metrics]:
     """What the label party reported, epoch by epoch."""
-    return [host.history[epoch] for epoch in sorted(host.history)]
+    return [state.history[epoch] for epoch in sorted(state.history)]

@@ -8,7 +8,8 @@ from fdml.errors import SettingsError
 from fdml.federation.certificates import read_credentials
 from fdml.protocol.wire_pb2 import RunStatus
 from fdml.settings import RunSettings, read_party, read_run
-from fdml.transport.grpc_channel import Endpoint, ask_status, check_loopback
+from fdml.transport.grpc_endpoint import Endpoint, check_loopback
+from fdml.transport.grpc_status import ask_status
 
 
 def status(path: Path, *, plain: bool) -> RunStatus:

@@ -1,11 +1,10 @@
-"""What a party needs to go on after a crash: its state in two generations, and how often it was started."""
+"""A party's saved state: what a restarted process goes on from. Crash recovery of a party begins here."""
 
 from __future__ import annotations
 
 import io
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,131 +12,138 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import StateCorrupt
-from fdml.party.loop import Worker
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party, encode_from_party
 from fdml.storage.disk import Disk
 from fdml.storage.two_slots import TwoSlots
 
+_CHECKPOINT = "checkpoint"
 _INCARNATION = "incarnation"
 _RESULT = "result"
-_UNACKNOWLEDGED = "letter/"
+_UNACKNOWLEDGED = "unacknowledged/"
+
+Arrays = Mapping[str, NDArray[Any]]
 
 
-@dataclass
-class SessionProgress:
-    """What a party remembers besides its worker: the time it has trained, and figures waiting for a verdict."""
+@dataclass(frozen=True)
+class Progress:
+    """What a session remembers besides its worker."""
 
     seconds: float = 0.0
-    pending: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """By epoch: training seconds and mean training loss, until the held-out rows have been evaluated."""
-    unacknowledged: list[FromParty] = field(default_factory=list)
-    """Gradients, trials and metrics that the server may not have yet: a restart would not make them again."""
-    trials: int = 0
+    """Of training, over all starts."""
+    pending: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """By epoch: training seconds and mean training loss, until the held-out rows have been scored."""
+    evaluations: int = 0
     """How often the held-out rows were predicted for others."""
 
 
-class CheckpointStore:
-    """Saves a party's state every so often. `facts` must be the same when it is loaded again."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything a party needs to go on from one step."""
 
-    def __init__(
-        self, disk: Disk, facts: Mapping[str, str], seconds: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._disk = disk
-        self._facts = dict(facts)
-        self._generations = TwoSlots(disk, "checkpoint")
-        self._seconds = seconds
-        self._clock = clock
-        self._last = clock()
-        self._kept = [-1, -1]
-        """The steps of the older and the newer generation; -1 where it is not known."""
+    facts: Mapping[str, str]
+    """What the state belongs to; it must be the same when it is loaded again."""
+    step: int
+    """The last step that is done; -1 before the first."""
+    worker: Arrays
+    progress: Progress
+    unacknowledged: tuple[FromParty, ...] = ()
+    """Gradients, held-out predictions and metrics that the server may not have yet: a restart would not make them
+    again."""
 
-    def next_incarnation(self) -> int:
-        """Count one more start of this party; durable on return."""
-        before = self._disk.read(_INCARNATION)
-        number = 1 + (0 if before is None else int(before))
-        self._disk.replace(_INCARNATION, str(number).encode())
-        return number
 
-    def load(self, diary: SessionProgress) -> dict[str, NDArray[Any]] | None:
-        """The worker's newest state, if there is one; the diary is brought up to it."""
-        stored = self._generations.load()
-        if stored is None:
-            return None
-        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
-            arrays = dict(archive)
-        facts = json.loads(str(arrays.pop("facts")))
-        if facts["run"] != self._facts:
-            changed = [key for key, value in self._facts.items() if facts["run"].get(key) != value]
+@dataclass(frozen=True)
+class FinishedModel:
+    """The result of a party that has trained to the end."""
+
+    facts: Mapping[str, str]
+    model_hash: bytes
+    reported: bool
+    """Whether the server is known to know."""
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """What earlier starts of a party have left behind, and the number of this start."""
+
+    incarnation: int = 1
+    checkpoint: Checkpoint | None = None
+    result: FinishedModel | None = None
+
+    def check_facts(self, facts: Mapping[str, str]) -> None:
+        """Raise unless the checkpoint belongs to these facts."""
+        known = {} if self.checkpoint is None else self.checkpoint.facts
+        changed = [key for key, value in facts.items() if known.get(key, value) != value]
+        if changed:
             raise StateCorrupt(
                 f"the saved state belongs to another {' and '.join(changed)}; put it back, or start over with --fresh"
             )
-        diary.seconds = facts["seconds"]
-        diary.pending = {int(epoch): tuple(figures) for epoch, figures in facts["pending"].items()}
-        diary.trials = facts["trials"]
-        diary.unacknowledged = [
-            decode_from_party(arrays.pop(key).tobytes())
-            for key in sorted((key for key in arrays if key.startswith(_UNACKNOWLEDGED)), key=_number)
-        ]
-        self._kept = [-1, int(arrays["position"][0]) - 1]
-        return arrays
 
-    def after_step(self, worker: Worker, diary: SessionProgress) -> int:
-        """Save if it is time; says up to which step no total will ever be needed again."""
-        if worker.finished or self._clock() - self._last >= self._seconds:
-            self._save(worker, diary)
-            self._last = self._clock()
-        return self._kept[0]
 
-    def _save(self, worker: Worker, diary: SessionProgress) -> None:
-        facts = {
-            "run": self._facts,
-            "seconds": diary.seconds,
-            "pending": diary.pending,
-            "trials": diary.trials,
-        }
-        unacknowledged = {
-            f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(letter), np.uint8)
-            for number, letter in enumerate(diary.unacknowledged)
-        }
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, facts=np.array(json.dumps(facts)), **unacknowledged, **worker.state())
-        self._generations.save(buffer.getvalue())
-        self._kept = [self._kept[1], worker.step - 1]
+class CheckpointStore:
+    """A party's checkpoints and result on its disk. The newest checkpoint but one is always whole, too."""
 
-    def note_result(self, model_hash: bytes) -> None:
-        """The party has trained to the end."""
-        self._write_result(model_hash, stored=False)
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._slots = TwoSlots(disk, _CHECKPOINT)
 
-    def result(self) -> bytes | None:
-        """The hash of the finished model, if this run was finished before."""
-        found = self._read_result()
-        return None if found is None else bytes.fromhex(found["model"])
+    def load(self) -> SavedState:
+        """Count one more start of this party, durably, and give what earlier ones have saved."""
+        before = self._disk.read(_INCARNATION)
+        number = 1 + (0 if before is None else int(before))
+        self._disk.replace(_INCARNATION, str(number).encode())
+        stored = self._slots.load()
+        return SavedState(number, None if stored is None else _read(stored), self._result())
 
-    def mark_reported(self, model_hash: bytes) -> None:
-        """The server knows that the party has finished: there is nothing left to say."""
-        self._write_result(model_hash, stored=True)
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint; durable on return."""
+        self._slots.save(_written(checkpoint))
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the server is known to know that the party has finished."""
-        found = self._read_result()
-        return found is not None and bool(found["stored"])
-
-    def _write_result(self, model_hash: bytes, *, stored: bool) -> None:
-        content = {"facts": self._facts, "model": model_hash.hex(), "stored": stored}
+    def save_result(self, result: FinishedModel) -> None:
+        """Write the result; durable on return."""
+        content = {"facts": dict(result.facts), "model": result.model_hash.hex(), "reported": result.reported}
         self._disk.replace(_RESULT, json.dumps(content).encode())
 
-    def _read_result(self) -> dict[str, Any] | None:
+    def clear(self) -> None:
+        """Start over; the count of starts goes on, so that older processes stay shut out."""
+        self._slots.clear()
+        self._disk.remove(_RESULT)
+
+    def _result(self) -> FinishedModel | None:
         raw = self._disk.read(_RESULT)
-        found: dict[str, Any] | None = None if raw is None else json.loads(raw)
-        return found if found is not None and found["facts"] == self._facts else None
+        if raw is None:
+            return None
+        known = json.loads(raw)
+        return FinishedModel(known["facts"], bytes.fromhex(known["model"]), bool(known["reported"]))
 
 
-def forget_training(disk: Disk) -> None:
-    """Start over; the count of starts goes on, so that older processes stay shut out."""
-    TwoSlots(disk, "checkpoint").clear()
-    disk.remove(_RESULT)
+def _written(checkpoint: Checkpoint) -> bytes:
+    progress = checkpoint.progress
+    facts = {
+        "facts": dict(checkpoint.facts),
+        "step": checkpoint.step,
+        "seconds": progress.seconds,
+        "pending": dict(progress.pending),
+        "evaluations": progress.evaluations,
+    }
+    messages = {
+        f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(message), np.uint8)
+        for number, message in enumerate(checkpoint.unacknowledged)
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, facts=np.array(json.dumps(facts)), **messages, **checkpoint.worker)
+    return buffer.getvalue()
+
+
+def _read(stored: bytes) -> Checkpoint:
+    with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+        arrays = dict(archive)
+    facts = json.loads(str(arrays.pop("facts")))
+    keys = sorted((key for key in arrays if key.startswith(_UNACKNOWLEDGED)), key=_number)
+    messages = tuple(decode_from_party(arrays.pop(key).tobytes()) for key in keys)
+    pending = {int(epoch): (float(seconds), float(loss)) for epoch, (seconds, loss) in facts["pending"].items()}
+    progress = Progress(facts["seconds"], pending, facts["evaluations"])
+    return Checkpoint(facts["facts"], facts["step"], arrays, progress, messages)
 
 
 def _number(key: str) -> int:

@@ -1,9 +1,8 @@
-"""A party's side of the line, without a network: what to send again, what has come."""
+"""Reliable delivery over a line that may break, without a network: what to send again, what has come."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import replace
 
 from fdml.protocol.messages import (
@@ -25,36 +24,34 @@ from fdml.protocol.messages import (
 
 
 class Delivery:
-    """Every message is sent until the server says that it is stored; what comes twice is taken once."""
+    """Every message is sent until the server has acknowledged it; what comes twice is given once."""
 
     def __init__(self, hello: Hello) -> None:
         self._hello = hello
         self._unstored: deque[FromParty] = deque()
         self._stored_on_line = 0
         self._answered = -1
-        self._heard: set[int] = set()
+        self._evaluated: set[int] = set()
+        self._has_labels = False
+        self._inbox: deque[FromServer] = deque()
         self.done = hello.done
+        """The last step whose answer was given."""
         self.welcomed = False
-        self.answers: dict[int, Total | Gradient] = {}
-        self.stopped: Stopped | None = None
-        self.verdicts: dict[int, HeldOutTotal] = {}
-        self.evaluated: set[int] = set()
-        """Epochs whose metrics the server had before this line."""
-        self.labels: Labels | None = None
+        """Whether the server has answered on the present line."""
         self.waits_for: tuple[str, ...] = ()
 
     def connect(self) -> list[FromParty]:
-        """What to say on a new line: hello, then all that is not known to be stored.
+        """What to send first on a new line: hello, then all that is not known to be stored.
 
-        A push whose total has come was stored, whether or not the server's word of it arrived.
+        A push whose total has come was stored, whether or not its acknowledgement arrived.
         """
         self._unstored = deque(message for message in self._unstored if not self._was_answered(message))
         self._stored_on_line = 1
         self.welcomed = False
         return [replace(self._hello, done=self.done), *self._unstored]
 
-    def post(self, message: FromParty) -> None:
-        """Take count_release of a message; the caller sends it on the present line, if there is one."""
+    def enqueue(self, message: FromParty) -> None:
+        """Take charge of a message; the caller sends it on the present line, if there is one."""
         self._unstored.append(message)
 
     @property
@@ -67,56 +64,47 @@ class Delivery:
         """What is not known to be stored and would not be made again after a restart."""
         return [message for message in self._unstored if isinstance(message, Gradient | HeldOutPredictions | Metrics)]
 
-    def hear(self, message: FromServer) -> None:
-        """Take in what the server says."""
+    def receive(self, message: FromServer) -> None:
+        """Take in a message from the server."""
         match message:
-            case Welcome(_, evaluated):
+            case Welcome():
                 self.welcomed = True
-                self.evaluated.update(evaluated)
+                self._inbox.append(message)
             case Ack(count):
                 for _ in range(min(count - self._stored_on_line, len(self._unstored))):
                     self._unstored.popleft()
                 self._stored_on_line = max(count, self._stored_on_line)
             case Total(step) | Gradient(step):
-                self._answered = max(self._answered, step)
-                if step > self.done:
-                    self.answers[step] = message
+                if step > max(self._answered, self.done):
+                    self._inbox.append(message)
                     self.waits_for = ()
-            case Stopped(step=step):
-                if self.stopped is None or step < self.stopped.step:
-                    self.stopped = message
+                self._answered = max(self._answered, step)
             case HeldOutTotal(epoch):
-                if epoch not in self._heard:
-                    self._heard.add(epoch)
-                    self.verdicts[epoch] = message
+                if epoch not in self._evaluated:
+                    self._evaluated.add(epoch)
+                    self._inbox.append(message)
             case Labels():
-                self.labels = message
+                if not self._has_labels:
+                    self._has_labels = True
+                    self._inbox.append(message)
+            case Stopped():
+                self._inbox.append(message)
             case Waiting(parties):
                 self.waits_for = parties
 
-    def has(self, step: int) -> bool:
-        """Whether `take` would give something."""
-        return step in self.answers or (self.stopped is not None and step >= self.stopped.step)
+    @property
+    def has_message(self) -> bool:
+        """Whether `poll` would give something."""
+        return bool(self._inbox)
 
-    def take(self, step: int) -> Total | Gradient | Stopped | None:
-        """The answer to a step, if it has come; it is not asked for again."""
-        answer = self.answers.pop(step, None)
-        if answer is not None:
-            self.done = max(self.done, step)
-            return answer
-        return self.stopped if self.stopped is not None and step >= self.stopped.step else None
-
-    def take_verdicts(self, epochs: Iterable[int]) -> list[HeldOutTotal]:
-        """The sums of held-out predictions that have come for these epochs; others are left for later."""
-        return [self.verdicts.pop(epoch) for epoch in sorted(epochs) if epoch in self.verdicts]
-
-    def is_settled(self, epoch: int, blocks: int) -> bool:
-        """Whether there is nothing to wait for: the sum of an epoch has come, was evaluated before, or never comes.
-
-        It never comes if the run of so many blocks an epoch ended before all parties were through with it.
-        """
-        ended = self.stopped is not None and epoch * blocks > self.stopped.step
-        return ended or epoch in self.verdicts or epoch in self.evaluated
+    def poll(self) -> FromServer | None:
+        """The next message that has come; an answer that was given is not asked for again."""
+        if not self._inbox:
+            return None
+        message = self._inbox.popleft()
+        if isinstance(message, Total | Gradient):
+            self.done = max(self.done, message.step)
+        return message
 
     def _was_answered(self, message: FromParty) -> bool:
         return isinstance(message, Push) and message.step <= self._answered

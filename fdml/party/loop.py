@@ -6,7 +6,7 @@ learn from it batch by batch, and push the predictions of a block to come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,40 +15,20 @@ from numpy.typing import NDArray
 
 from fdml.data.rows import Rows
 from fdml.errors import DataError, MessageRefused, PrivacyBudgetSpent, Refusal
-from fdml.events import EpochDone, Listener, StepDone
-from fdml.models.compiled import Model
+from fdml.models.compiled import Model, State
 from fdml.models.kernels import BlockUpdate, Floats
 from fdml.models.learning_rate import LearningRate
 from fdml.models.losses import Loss
 from fdml.models.predict_pool import PredictPool
-from fdml.party.channel import Channel
 from fdml.party.denoising import denoise, probit_scale
 from fdml.privacy.guard import Guard, group_of
 from fdml.privacy.ledger import Ledger
 from fdml.protocol.fixed_point import Codes, decode, replace_own_part
-from fdml.protocol.messages import Gradient, Push, Release, Stop, Stopped, Total
+from fdml.protocol.messages import Gradient, Push, Release, Stop, Total
 from fdml.protocol.schedule import Schedule, Visit
 
 _AT_ONCE = 8192
 """Rows whose loss is computed at once."""
-
-
-def train(worker: Worker, channel: Channel, listener: Listener, keep: Callable[[Worker], int]) -> None:
-    """Run all steps that are left; `keep` is called after each and says after which step the state is safe."""
-    for message in worker.first_messages():
-        channel.send(message)
-    while not worker.finished:
-        answer = channel.receive(worker.step)
-        if isinstance(answer, Stopped):
-            worker.stop_at(answer.step)
-            channel.keep(keep(worker))
-            break
-        for message in worker.learn(answer):
-            channel.send(message)
-        listener(StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
-        if worker.ended_epoch:
-            listener(EpochDone(worker.party, worker.epoch))
-        channel.keep(keep(worker))
 
 
 @dataclass(frozen=True)
@@ -163,6 +143,25 @@ class Worker:
         """Only where exchanges are few."""
         self._stop_sent = False
         """Whether this start has said so."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which rows each step visits."""
+        return self._task.schedule
+
+    @property
+    def blocks(self) -> int:
+        """How many steps an epoch has."""
+        return self._task.schedule.blocks
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean loss of this epoch's totals as they were received."""
+        return self.loss_sum / len(self._task.labels)
+
+    def parameters(self) -> State:
+        """The model's parameters and optimizer state, as arrays."""
+        return self.model.state()
 
     @property
     def party(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Callable
 
 from fdml.errors import SettingsError
 from fdml.privacy.calibrate import releases_within, sigma_for
@@ -99,19 +98,20 @@ def dp_sgd_for(settings: GuardSettings, key: NoiseKey) -> DpSgd | None:
     return None if wanted is None else DpSgd(wanted.clip, wanted.sigma, key)
 
 
-def describe_budget(settings: GuardSettings, schedule: Schedule, say: Callable[[str], None]) -> None:
-    """Tell the party before training how far its budget goes."""
+def budget_remarks(settings: GuardSettings, schedule: Schedule) -> list[str]:
+    """What a party should know of its budget before training."""
     mechanism = mechanism_of(settings, schedule)
     if mechanism.noise == "none":
-        return
-    say(f"predictions leave clipped to {mechanism.clip:g} with {mechanism.noise} noise of {mechanism.sigma:.4g}")
+        return []
+    remarks = [f"predictions leave clipped to {mechanism.clip:g} with {mechanism.noise} noise of {mechanism.sigma:.4g}"]
     if settings.epsilon is not None:
         allowed = releases_within(mechanism, settings.epsilon, settings.delta)
         if allowed < schedule.epochs:
-            say(
+            remarks.append(
                 f"the budget epsilon {settings.epsilon:g} allows {allowed} of {schedule.epochs} releases of each row: "
                 f"training will end early"
             )
+    return remarks
 
 
 def stored_key(disk: Disk) -> NoiseKey:

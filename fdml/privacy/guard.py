@@ -32,7 +32,7 @@ class Guard:
 
     def __init__(
         self,
-        shield: Perturbation,
+        perturbation: Perturbation,
         ledger: Ledger,
         *,
         held_out: Perturbation | None = None,
@@ -40,8 +40,8 @@ class Guard:
         blind: bool = False,
         store: ReleaseStore | None = None,
     ) -> None:
-        self._shield = shield
-        self._held_out = held_out or shield
+        self._perturbation = perturbation
+        self._held_out_perturbation = held_out or perturbation
         """Of predictions of held-out rows; counted only if it is the same."""
         self.ledger = ledger
         self._masks = masks
@@ -58,22 +58,24 @@ class Guard:
             return Push(step, known), self._own("push", step, known).reshape(predictions.shape)
         before = self.ledger.state() if self._store is not None else {}
         self.ledger.count_release(group_of(block))
-        codes = self._shield.protect(predictions, "push", step)
-        message = Push(step, self._sealed("push", step, codes, self._shield.mechanism.variance))
+        codes = self._perturbation.protect(predictions, "push", step)
+        message = Push(step, self._sealed("push", step, codes, self._perturbation.mechanism.variance))
         if self._store is not None:
             self._store.add(message, before)
         return message, codes
 
-    def trial(self, epoch: int, predictions: Predictions) -> HeldOutPredictions:
+    def held_out(self, epoch: int, predictions: Predictions) -> HeldOutPredictions:
         """The predictions of the held-out rows as they may leave."""
-        known = None if self._store is None else self._store.find(("trial", epoch))
+        known = None if self._store is None else self._store.find(("held-out", epoch))
         if known is not None:
             return HeldOutPredictions(epoch, known)
         before = self.ledger.state() if self._store is not None else {}
-        if self._held_out is self._shield:
+        if self._held_out_perturbation is self._perturbation:
             self.ledger.count_release(HELD_OUT)
-        codes = self._held_out.protect(predictions, "trial", epoch)
-        message = HeldOutPredictions(epoch, self._sealed("trial", epoch, codes, self._held_out.mechanism.variance))
+        codes = self._held_out_perturbation.protect(predictions, "held-out", epoch)
+        message = HeldOutPredictions(
+            epoch, self._sealed("held-out", epoch, codes, self._held_out_perturbation.mechanism.variance)
+        )
         if self._store is not None:
             self._store.add(message, before)
         return message
@@ -89,9 +91,9 @@ class Guard:
         """The sum without masks."""
         return self._opened("push", total.values, total.pushed_at, total.mask_ids)
 
-    def open_held_out(self, verdict: HeldOutTotal) -> Codes:
+    def open_held_out(self, total: HeldOutTotal) -> Codes:
         """The sum without masks."""
-        return self._opened("trial", verdict.values, [verdict.epoch] * len(verdict.mask_ids), verdict.mask_ids)
+        return self._opened("held-out", total.values, [total.epoch] * len(total.mask_ids), total.mask_ids)
 
     def open_gradient(self, gradient: Gradient, label_party: str) -> NDArray[np.float64]:
         """The label party's gradients."""
@@ -121,7 +123,7 @@ class Guard:
         for message in [] if self._store is None else self._store.uncounted:
             if isinstance(message, Push):
                 self.ledger.count_release(group_of(block_of(message.step)))
-            elif self._held_out is self._shield:
+            elif self._held_out_perturbation is self._perturbation:
                 self.ledger.count_release(HELD_OUT)
 
     def _sealed(self, purpose: Purpose, number: int, codes: Codes, variance: float) -> Release:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.fixed_point import Codes
 
-Purpose = Literal["push", "trial", "gradient"]
+Purpose = Literal["push", "held-out", "gradient"]
 _NONCE_HALF = 8
 _STAMP_BYTES = 8
 

@@ -13,6 +13,8 @@ from fdml.privacy.noise import NoiseKey
 from fdml.protocol.fixed_point import INT64, Codes, FixedPoint, encode, encode_within
 
 Predictions = NDArray[np.floating[Any]]
+_STREAM = {"held-out": "trial"}
+"""Names of random streams where they are not the purpose's own: a name never changes, or noise would."""
 _FAR = 16.0
 """Times the largest that can travel: a prediction up to there is cut, one past it means that training has diverged."""
 
@@ -44,7 +46,9 @@ class Perturbation:
             limited = self._clipped(limited)
         if key is None:
             return encode(limited, self._grid)
-        noise = self._noise(key, f"release {purpose}", number, limited.size).reshape(limited.shape)
+        noise = self._noise(key, f"release {_STREAM.get(purpose, purpose)}", number, limited.size).reshape(
+            limited.shape
+        )
         step = 2.0**-self._grid.fraction_bits
         on_grid = np.rint(limited / step) + np.rint(noise / step)
         most = float(self._grid.largest_code(self._parties))

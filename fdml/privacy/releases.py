@@ -81,4 +81,4 @@ class ReleaseStore:
 
 def name_of(message: Push | HeldOutPredictions) -> Name:
     """What a release is found by."""
-    return ("push", message.step) if isinstance(message, Push) else ("trial", message.epoch)
+    return ("push", message.step) if isinstance(message, Push) else ("held-out", message.epoch)

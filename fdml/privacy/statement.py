@@ -88,7 +88,7 @@ class Statement:
         return folder / "privacy.md"
 
 
-def state(
+def state_of(
     run: RunSettings, party: str, guard: GuardSettings, ledger: Ledger, schedule: Schedule, trials: int, *, plain: bool
 ) -> Statement:
     """The account of a party whose releases the ledger has counted; it predicted held-out rows so many times."""

@@ -1,13 +1,12 @@
-"""What the parties post on the server's board, before training, to find their shared rows without showing ids.
+"""What the parties post at the server, before training, to find their shared rows without showing ids.
 
-No notice names its sender: the board knows it from the line it came by.
+No message names its sender: the server knows it from the certificate.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ HASH_BYTES = 32
 TOKEN_BYTES = 16
 POINT_BYTES = 32
 SERVER = ""
-"""The server's name as sender of a notice. As addressee it leaves it to the kind: all parties, or the server."""
+"""The server's name as sender. As addressee: the message type decides who may read it."""
 
 
 @dataclass(frozen=True)
@@ -102,55 +101,30 @@ KINDS: dict[str, type[AlignmentMessage]] = {
     "key_grant": KeyGrant,
     "key_check": KeyCheck,
     "tokens": Tokens,
-    "blinded": BlindedIds,
-    "places": SharedRowIndex,
+    "blinded_ids": BlindedIds,
+    "shared_rows": SharedRowIndex,
 }
 """The kinds by the names under which they travel."""
 
 
-def words(keys: Keys) -> NDArray[np.uint64]:
-    """Keys as rows of whole numbers that compare as their bytes do."""
-    return np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
+@dataclass(frozen=True)
+class Post:
+    """Put a message up for others to fetch; durable once the server has answered."""
+
+    message: AlignmentMessage
+    to: str = SERVER
+    about: str = ""
+    """Whose ids a passed-on set holds; empty elsewhere."""
 
 
-def ascending(keys: Keys) -> NDArray[np.int64]:
-    """The row numbers of keys in ascending order; equal keys keep the order they are in."""
-    columns = words(keys)
-    order = np.argsort(columns[:, 0], kind="stable")
-    # Keys are hashes or points, so two that begin alike are equal, and the sort is done; but it must not rely on that.
-    same = np.flatnonzero(columns[order[1:], 0] == columns[order[:-1], 0])
-    if (columns[order[same]] != columns[order[same + 1]]).any():
-        order = np.lexsort(columns.T[::-1])
-    return order.astype(np.int64, copy=False)
+@dataclass(frozen=True)
+class Fetch:
+    """Ask for the message of this kind that `sender` posted for us; the answer comes when it is there."""
+
+    kind: type[Any]
+    """One of the classes of `AlignmentMessage`."""
+    sender: str
+    about: str = ""
 
 
-def repeated(ordered: Keys) -> int:
-    """How many of keys in ascending order are equal to the one before."""
-    columns = words(ordered)
-    return int((columns[1:] == columns[:-1]).all(axis=1).sum())
-
-
-def is_ascending(keys: Keys) -> bool:
-    """Whether every key is greater than the one before, so that none stands there twice."""
-    columns = words(keys)
-    undecided = np.ones(max(len(keys) - 1, 0), bool)
-    for column in columns.T:
-        if (undecided & (column[1:] < column[:-1])).any():
-            return False
-        undecided &= column[1:] == column[:-1]
-    return not undecided.any()
-
-
-def shared_digest(train: Keys, test: Keys | None) -> bytes:
-    """A hash over the shared keys of both sets; equal only if all parties mean the same rows in the same order."""
-    digest = hashlib.blake2b(digest_size=HASH_BYTES, person=b"fdml shared keys")
-    digest.update(f"{len(train)} {'none' if test is None else len(test)} ".encode())
-    digest.update(train.tobytes())
-    if test is not None:
-        digest.update(test.tobytes())
-    return digest.digest()
-
-
-def position_digest(rows: RowCounts) -> bytes:
-    """The same for rows that are matched by position: it stands for their number alone."""
-    return hashlib.blake2b(f"{rows.train} {rows.test} by position".encode(), digest_size=HASH_BYTES).digest()
+AlignmentRequest = Post | Fetch

@@ -1,6 +1,6 @@
-"""Notices as bytes, and back: equal notices are equal bytes. Nothing from outside is believed before its check here.
+"""Alignment messages as bytes, and back: equal messages are equal bytes. What comes from outside is checked here.
 
-What can be seen from a notice alone is checked here; what depends on the run, the board checks.
+What can be seen from a message alone is checked here; what depends on the run, the server checks.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
 def kind_of(kind: type[N]) -> str:
-    """The name under which a kind of notice travels."""
+    """The name under which a kind of message travels."""
     return _NAMES[kind]
 
 
-def encode_alignment(notice: AlignmentMessage) -> bytes:
-    """A notice as bytes."""
-    match notice:
+def encode_alignment(message: AlignmentMessage) -> bytes:
+    """A message as bytes."""
+    match message:
         case KeyOffer():
-            envelope = pb.AlignmentMessage(key_offer=pb.KeyOffer(**vars(notice)))
+            envelope = pb.AlignmentMessage(key_offer=pb.KeyOffer(**vars(message)))
         case KeyGrant(sealed):
             envelope = pb.AlignmentMessage(key_grant=pb.KeyGrant(sealed=sealed))
         case KeyCheck(digest):
@@ -57,10 +57,10 @@ def encode_alignment(notice: AlignmentMessage) -> bytes:
             rows = None if by_position is None else pb.ByPosition(**vars(by_position))
             envelope = pb.AlignmentMessage(tokens=pb.Tokens(train=_out(train), test=_maybe_out(test), by_position=rows))
         case BlindedIds(train, test):
-            envelope = pb.AlignmentMessage(blinded=pb.BlindedIds(train=_out(train), test=_maybe_out(test)))
+            envelope = pb.AlignmentMessage(blinded_ids=pb.BlindedIds(train=_out(train), test=_maybe_out(test)))
         case SharedRowIndex(train, held_out, digest, counts):
-            places = pb.SharedRowIndex(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
-            envelope = pb.AlignmentMessage(places=places)
+            index = pb.SharedRowIndex(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
+            envelope = pb.AlignmentMessage(shared_rows=index)
     return envelope.SerializeToString()
 
 
@@ -88,7 +88,7 @@ def _keys(raw: bytes, size: int, what: str) -> Keys:
 
 def _positions(raw: bytes) -> NDArray[np.int64]:
     if len(raw) % 8:
-        raise invalid(f"places of {len(raw)} bytes, which is no whole number of int64")
+        raise invalid(f"row numbers of {len(raw)} bytes, which is no whole number of int64")
     found = np.frombuffer(raw, "<i8").astype(np.int64, copy=False)
     if found.size and found.min() < 0:
         raise invalid(f"the place {found.min()}")
@@ -146,7 +146,7 @@ def _blinded_in(content: pb.BlindedIds) -> BlindedIds:
     return BlindedIds(train, test)
 
 
-def _places_in(content: pb.SharedRowIndex) -> SharedRowIndex:
+def _shared_rows_in(content: pb.SharedRowIndex) -> SharedRowIndex:
     digest = _exactly(content.digest, HASH_BYTES, "digest")
     return SharedRowIndex(_positions(content.train), _positions(content.held_out), digest, tuple(content.counts))
 
@@ -156,6 +156,6 @@ _DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {
     "key_grant": _grant_in,
     "key_check": lambda content: KeyCheck(_exactly(content.digest, HASH_BYTES, "digest")),
     "tokens": _tokens_in,
-    "blinded": _blinded_in,
-    "places": _places_in,
+    "blinded_ids": _blinded_in,
+    "shared_rows": _shared_rows_in,
 }

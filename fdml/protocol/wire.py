@@ -55,9 +55,9 @@ def encode_from_party(message: FromParty) -> bytes:
         case Stop(step):
             envelope = pb.FromParty(stop=pb.Stop(step=step))
         case Checkpointed(step):
-            envelope = pb.FromParty(kept=pb.Checkpointed(step=step))
+            envelope = pb.FromParty(checkpointed=pb.Checkpointed(step=step))
         case HeldOutPredictions(epoch, release):
-            envelope = pb.FromParty(trial=pb.HeldOutPredictions(epoch=epoch, **_release_out(release)))
+            envelope = pb.FromParty(held_out=pb.HeldOutPredictions(epoch=epoch, **_release_out(release)))
         case Metrics():
             envelope = pb.FromParty(metrics=pb.Metrics(**vars(message)))
         case Finished(model_hash):
@@ -73,7 +73,7 @@ def encode_from_server(message: FromServer) -> bytes:
         case Labels():
             envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
         case Ack(count):
-            envelope = pb.FromServer(accepted=pb.Ack(count=count))
+            envelope = pb.FromServer(ack=pb.Ack(count=count))
         case Total(step, values, pushed_at, mask_ids, variance):
             envelope = pb.FromServer(
                 total=pb.Total(
@@ -84,7 +84,7 @@ def encode_from_server(message: FromServer) -> bytes:
             envelope = pb.FromServer(gradient=_gradient_out(message))
         case HeldOutTotal(epoch, values, mask_ids, variance):
             envelope = pb.FromServer(
-                verdict=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **_values_out(values))
+                held_out_total=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **_values_out(values))
             )
         case Stopped(party, step):
             envelope = pb.FromServer(stopped=pb.Stopped(party=party, step=step))
@@ -211,15 +211,15 @@ _FROM_PARTY: dict[str, Callable[[Any], Any]] = {
     "push": lambda content: Push(content.step, _release_in(content)),
     "gradient": _gradient_in,
     "stop": lambda content: Stop(content.step),
-    "kept": lambda content: Checkpointed(content.step),
-    "trial": lambda content: HeldOutPredictions(content.epoch, _release_in(content)),
+    "checkpointed": lambda content: Checkpointed(content.step),
+    "held_out": lambda content: HeldOutPredictions(content.epoch, _release_in(content)),
     "metrics": _metrics_in,
     "finished": _finished_in,
 }
 _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
     "welcome": lambda content: Welcome(content.pushed, tuple(content.evaluated)),
     "labels": _labels_in,
-    "accepted": lambda content: Ack(content.count),
+    "ack": lambda content: Ack(content.count),
     "total": lambda content: Total(
         content.step,
         _codes_in(content.codes, content.width),
@@ -228,7 +228,7 @@ _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
         _variance_in(content.variance),
     ),
     "gradient": _gradient_in,
-    "verdict": lambda content: HeldOutTotal(
+    "held_out_total": lambda content: HeldOutTotal(
         content.epoch, _codes_in(content.codes, content.width), tuple(content.mask_ids), _variance_in(content.variance)
     ),
     "stopped": lambda content: Stopped(content.party, content.step),

@@ -103,12 +103,12 @@ class Finished(_message.Message):
     def __init__(self, model_hash: _Optional[bytes] = ...) -> None: ...
 
 class FromParty(_message.Message):
-    __slots__ = ("hello", "labels", "push", "kept", "trial", "metrics", "finished", "gradient", "stop")
+    __slots__ = ("hello", "labels", "push", "checkpointed", "held_out", "metrics", "finished", "gradient", "stop")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     PUSH_FIELD_NUMBER: _ClassVar[int]
-    KEPT_FIELD_NUMBER: _ClassVar[int]
-    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTED_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
@@ -116,13 +116,13 @@ class FromParty(_message.Message):
     hello: Hello
     labels: Labels
     push: Push
-    kept: Checkpointed
-    trial: HeldOutPredictions
+    checkpointed: Checkpointed
+    held_out: HeldOutPredictions
     metrics: Metrics
     finished: Finished
     gradient: Gradient
     stop: Stop
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., kept: _Optional[_Union[Checkpointed, _Mapping]] = ..., trial: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., checkpointed: _Optional[_Union[Checkpointed, _Mapping]] = ..., held_out: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("pushed", "evaluated")
@@ -183,24 +183,24 @@ class Waiting(_message.Message):
     def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FromServer(_message.Message):
-    __slots__ = ("welcome", "labels", "accepted", "total", "verdict", "waiting", "gradient", "stopped")
+    __slots__ = ("welcome", "labels", "ack", "total", "held_out_total", "waiting", "gradient", "stopped")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
-    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
-    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_TOTAL_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     labels: Labels
-    accepted: Ack
+    ack: Ack
     total: Total
-    verdict: HeldOutTotal
+    held_out_total: HeldOutTotal
     waiting: Waiting
     gradient: Gradient
     stopped: Stopped
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., accepted: _Optional[_Union[Ack, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., verdict: _Optional[_Union[HeldOutTotal, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., held_out_total: _Optional[_Union[HeldOutTotal, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ...) -> None: ...
 
 class Record(_message.Message):
     __slots__ = ("number", "sender", "message")
@@ -268,18 +268,18 @@ class RunStatus(_message.Message):
     def __init__(self, run: _Optional[str] = ..., steps: _Optional[int] = ..., parties: _Optional[_Iterable[_Union[PartyStatus, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Metrics, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class PostRequest(_message.Message):
-    __slots__ = ("to", "about", "notice", "run_hash", "protocol")
+    __slots__ = ("to", "about", "message", "run_hash", "protocol")
     TO_FIELD_NUMBER: _ClassVar[int]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
-    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RUN_HASH_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     to: str
     about: str
-    notice: bytes
+    message: bytes
     run_hash: bytes
     protocol: int
-    def __init__(self, to: _Optional[str] = ..., about: _Optional[str] = ..., notice: _Optional[bytes] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
+    def __init__(self, to: _Optional[str] = ..., about: _Optional[str] = ..., message: _Optional[bytes] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
     __slots__ = ("kind", "sender", "about", "run_hash", "protocol")
@@ -296,16 +296,16 @@ class FetchRequest(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., sender: _Optional[str] = ..., about: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class FetchReply(_message.Message):
-    __slots__ = ("notice", "waits_for", "silent_seconds", "troubles")
-    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("message", "waits_for", "silent_seconds", "refusals")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
-    TROUBLES_FIELD_NUMBER: _ClassVar[int]
-    notice: bytes
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    message: bytes
     waits_for: _containers.RepeatedScalarFieldContainer[str]
     silent_seconds: _containers.RepeatedScalarFieldContainer[float]
-    troubles: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, notice: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., troubles: _Optional[_Iterable[str]] = ...) -> None: ...
+    refusals: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, message: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., refusals: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class KeyOffer(_message.Message):
     __slots__ = ("public", "certificate", "signature")
@@ -368,17 +368,17 @@ class SharedRowIndex(_message.Message):
     def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AlignmentMessage(_message.Message):
-    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded", "places")
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows")
     KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
     KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
     KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
-    BLINDED_FIELD_NUMBER: _ClassVar[int]
-    PLACES_FIELD_NUMBER: _ClassVar[int]
+    BLINDED_IDS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_ROWS_FIELD_NUMBER: _ClassVar[int]
     key_offer: KeyOffer
     key_grant: KeyGrant
     key_check: KeyCheck
     tokens: Tokens
-    blinded: BlindedIds
-    places: SharedRowIndex
-    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded: _Optional[_Union[BlindedIds, _Mapping]] = ..., places: _Optional[_Union[SharedRowIndex, _Mapping]] = ...) -> None: ...
+    blinded_ids: BlindedIds
+    shared_rows: SharedRowIndex
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ...) -> None: ...

@@ -1,4 +1,4 @@
-"""The board on which parties that look for their shared rows leave notices for each other and for the server.
+"""The board on which parties that look for their shared rows leave messages for each other and for the server.
 
 It owns no socket, thread or clock. What `post` has taken is durable, and can
 never be replaced by anything else: a party that was stopped posts the same again.
@@ -24,11 +24,9 @@ from fdml.protocol.alignment_messages import (
     RowCounts,
     SharedRowIndex,
     Tokens,
-    ascending,
-    is_ascending,
-    repeated,
 )
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
+from fdml.protocol.key_sets import ascending, is_ascending, repeated
 from fdml.server.intersect import match_rows
 from fdml.server.limits import CEILING
 from fdml.settings import Align
@@ -41,7 +39,7 @@ _START_OVER = "start over with `fdml align --fresh` at every party and a server 
 
 
 class Slot(NamedTuple):
-    """Where a notice hangs. `to` is empty where the kind says who may read it."""
+    """Where a message hangs. `to` is empty where the kind says who may read it."""
 
     kind: type[AlignmentMessage]
     sender: str
@@ -51,7 +49,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
-    """What is remembered of a notice; its bytes stay on the disk."""
+    """What is remembered of a message; its bytes stay on the disk."""
 
     digest: bytes
     rows: RowCounts | None
@@ -60,7 +58,7 @@ class _Entry:
 
 
 class BulletinStore:
-    """All notices of a run. Make it with `BulletinStore.open`, which goes on from what the disk holds."""
+    """All messages of a run. Make it with `BulletinStore.open`, which goes on from what the disk holds."""
 
     def __init__(self, parties: Sequence[str], mode: Align, disk: Disk, largest: int = CEILING) -> None:
         self._parties = tuple(parties)
@@ -72,7 +70,7 @@ class BulletinStore:
 
     @classmethod
     def open(cls, parties: Sequence[str], mode: Align, disk: Disk, largest: int = CEILING) -> Self:
-        """Go on from what the disk holds; notices of other parties or another mode do not count."""
+        """Go on from what the disk holds; messages of other parties or another mode do not count."""
         board = cls(parties, mode, disk, largest)
         if disk.read(_CLEARING) is not None:
             board.clear()
@@ -84,7 +82,7 @@ class BulletinStore:
         return board
 
     def post(self, sender: str, to: str, about: str, raw: bytes) -> None:
-        """Store a notice, durable on return; a refused notice changes nothing and raises `MessageRefused`.
+        """Store a message, durable on return; a refused message changes nothing and raises `MessageRefused`.
 
         The last set to come makes the server find the shared rows, which takes seconds for millions.
         """
@@ -92,15 +90,15 @@ class BulletinStore:
             raise MessageRefused(f"{sender!r} is not a party of this run", Refusal.NOT_PERMITTED)
         if len(raw) > self._largest:
             raise MessageRefused(
-                f"party {sender!r} posted {len(raw)} bytes; a notice may have {self._largest}", Refusal.TOO_LARGE
+                f"party {sender!r} posted {len(raw)} bytes; a message may have {self._largest}", Refusal.TOO_LARGE
             )
-        notice = decode_alignment(raw)
-        slot = Slot(type(notice), sender, to, about)
+        message = decode_alignment(raw)
+        slot = Slot(type(message), sender, to, about)
         self._check_address(slot)
         known = self._entries.get(slot)
         if known is None:
-            self._check(slot, notice)
-            self._store(slot, raw, notice)
+            self._check(slot, message)
+            self._store(slot, raw, message)
         elif known.digest != _hash(raw):
             raise MessageRefused(
                 f"party {sender!r} posted {_spoken(slot)} before and now another: its ids, key or run.toml have "
@@ -110,7 +108,7 @@ class BulletinStore:
         self._settle()
 
     def fetch(self, reader: str, kind: str, sender: str, about: str = "") -> bytes | None:
-        """A notice for this reader as it was posted; None if it has not come yet."""
+        """A message for this reader as it was posted; None if it has not come yet."""
         slot = self._slot_of(reader, kind, sender, about)
         return self._read(slot) if slot in self._entries else None
 
@@ -125,7 +123,7 @@ class BulletinStore:
         return [sender] if sender in self._parties else []
 
     def clear(self) -> None:
-        """Take down all notices; after a crash in the middle of it, `open` completes it."""
+        """Take down all messages; after a crash in the middle of it, `open` completes it."""
         self._disk.replace(_CLEARING, b"")
         for slot in self._slots():
             self._disk.remove(self._file(slot))
@@ -147,9 +145,9 @@ class BulletinStore:
     @property
     def digest(self) -> bytes | None:
         """The hash of the shared rows, which every party that joins must have; None until all sets have come."""
-        raw = self.fetch(self._parties[0], "places", SERVER)
-        notice = None if raw is None else decode_alignment(raw)
-        return notice.digest if isinstance(notice, SharedRowIndex) else None
+        raw = self.fetch(self._parties[0], "shared_rows", SERVER)
+        message = None if raw is None else decode_alignment(raw)
+        return message.digest if isinstance(message, SharedRowIndex) else None
 
     def _slots(self) -> list[Slot]:
         """Every slot there can be, as a disk cannot list its files."""
@@ -194,7 +192,7 @@ class BulletinStore:
         if reader not in self._parties:
             raise MessageRefused(f"{reader!r} is not a party of this run", Refusal.NOT_PERMITTED)
         if kind not in KINDS:
-            raise MessageRefused(f"{kind!r} is no kind of notice; there are {', '.join(KINDS)}", Refusal.INVALID)
+            raise MessageRefused(f"{kind!r} is no kind of message; there are {', '.join(KINDS)}", Refusal.INVALID)
         wanted = KINDS[kind]
         to = SERVER if wanted in (KeyOffer, KeyCheck, Tokens) else reader
         slot = Slot(wanted, sender, to, about)
@@ -216,8 +214,8 @@ class BulletinStore:
                 Refusal.INVALID,
             )
 
-    def _check(self, slot: Slot, notice: AlignmentMessage) -> None:
-        match notice:
+    def _check(self, slot: Slot, message: AlignmentMessage) -> None:
+        match message:
             case KeyOffer() | KeyCheck():
                 self._check_key_source(slot)
             case Tokens(by_position=None) if self._mode == "ecdh":
@@ -225,11 +223,11 @@ class BulletinStore:
             case BlindedIds() if self._mode == "tokens":
                 raise self._other_mode(slot.sender, "ecdh")
             case Tokens():
-                self._check_own_set(slot.sender, notice)
+                self._check_own_set(slot.sender, message)
             case BlindedIds() if slot.about == slot.sender:
-                self._check_own_set(slot.sender, notice)
+                self._check_own_set(slot.sender, message)
             case BlindedIds():
-                self._check_passed_set(slot, notice)
+                self._check_passed_set(slot, message)
 
     def _other_mode(self, sender: str, mode: Align) -> MessageRefused:
         return MessageRefused(
@@ -257,16 +255,16 @@ class BulletinStore:
     def _has(self, kind: type[AlignmentMessage], party: str) -> bool:
         return Slot(kind, party) in self._entries
 
-    def _check_own_set(self, sender: str, notice: Tokens | BlindedIds) -> None:
-        rows = _rows_of(notice)
+    def _check_own_set(self, sender: str, message: Tokens | BlindedIds) -> None:
+        rows = _rows_of(message)
         if rows is None or rows.train == 0 or rows.test == 0:
             raise MessageRefused(f"party {sender!r} has a file without rows; check its data files", Refusal.INVALID)
-        for keys in (notice.train, notice.test):
+        for keys in (message.train, message.test):
             if keys is not None and not is_ascending(keys):
                 raise MessageRefused(
                     f"party {sender!r} posted keys that repeat or are not in ascending order", Refusal.INVALID
                 )
-        by_position = _is_by_position(notice)
+        by_position = _is_by_position(message)
         for other in self._parties:
             slot = self._own_slot(other)
             if slot is not None and other != sender:
@@ -301,17 +299,17 @@ class BulletinStore:
                 Refusal.MISMATCH,
             )
 
-    def _check_passed_set(self, slot: Slot, notice: BlindedIds) -> None:
+    def _check_passed_set(self, slot: Slot, message: BlindedIds) -> None:
         passing = self._round(slot.about)
         before = self._entries.get(passing[passing.index(slot) - 1])
         if before is None:
             raise MessageRefused(f"party {slot.sender!r} posted {_spoken(slot)} before it can have had it", Refusal.GAP)
-        if before.rows != _rows_of(notice):
+        if before.rows != _rows_of(message):
             raise MessageRefused(
                 f"party {slot.sender!r} passed on {_spoken(slot)} with another number of rows than it had",
                 Refusal.INVALID,
             )
-        for keys in (notice.train, notice.test):
+        for keys in (message.train, message.test):
             if keys is not None and repeated(keys[ascending(keys)]):
                 raise MessageRefused(f"party {slot.sender!r} posted points that repeat", Refusal.INVALID)
 
@@ -321,16 +319,16 @@ class BulletinStore:
         answers = [Slot(SharedRowIndex, SERVER, party) for party in self._parties]
         if None in sets or all(answer in self._entries for answer in answers):
             return
-        notices = [decode_alignment(self._read(slot) or b"") for slot in sets if slot is not None]
-        found = match_rows([each for each in notices if isinstance(each, Tokens | BlindedIds)])
+        messages = [decode_alignment(self._read(slot) or b"") for slot in sets if slot is not None]
+        found = match_rows([each for each in messages if isinstance(each, Tokens | BlindedIds)])
         for answer, places in zip(answers, found, strict=True):
             if answer not in self._entries:
                 self._store(answer, encode_alignment(places), places)
 
-    def _store(self, slot: Slot, raw: bytes, notice: AlignmentMessage) -> None:
+    def _store(self, slot: Slot, raw: bytes, message: AlignmentMessage) -> None:
         bound = self._binding + raw
         self._disk.replace(self._file(slot), _MAGIC + _hash(bound) + bound)
-        self._entries[slot] = _entry(raw, notice)
+        self._entries[slot] = _entry(raw, message)
 
     def _read(self, slot: Slot) -> bytes | None:
         stored = self._disk.read(self._file(slot))
@@ -338,7 +336,7 @@ class BulletinStore:
             return None
         checksum, bound = stored[len(_MAGIC) : len(_MAGIC) + _HASH], memoryview(stored)[len(_MAGIC) + _HASH :]
         if stored[: len(_MAGIC)] != _MAGIC or checksum != _hash(bound):
-            raise StateCorrupt(f"the notice {self._file(slot)!r} is damaged; restore it, or {_START_OVER}")
+            raise StateCorrupt(f"the message {self._file(slot)!r} is damaged; restore it, or {_START_OVER}")
         return bytes(bound[_HASH:]) if bound[:_HASH] == self._binding else None
 
     def _file(self, slot: Slot) -> str:
@@ -351,16 +349,16 @@ def _hash(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=_HASH).digest()
 
 
-def _entry(raw: bytes, notice: AlignmentMessage) -> _Entry:
-    return _Entry(_hash(raw), _rows_of(notice), _is_by_position(notice))
+def _entry(raw: bytes, message: AlignmentMessage) -> _Entry:
+    return _Entry(_hash(raw), _rows_of(message), _is_by_position(message))
 
 
-def _is_by_position(notice: AlignmentMessage) -> bool:
-    return isinstance(notice, Tokens) and notice.by_position is not None
+def _is_by_position(message: AlignmentMessage) -> bool:
+    return isinstance(message, Tokens) and message.by_position is not None
 
 
-def _rows_of(notice: AlignmentMessage) -> RowCounts | None:
-    match notice:
+def _rows_of(message: AlignmentMessage) -> RowCounts | None:
+    match message:
         case Tokens(by_position=RowCounts() as rows):
             return rows
         case Tokens(train, test) | BlindedIds(train, test):
@@ -376,5 +374,5 @@ def _counted(rows: RowCounts) -> str:
 
 
 def _spoken(slot: Slot) -> str:
-    """A notice as a message names it."""
-    return f"the notice {kind_of(slot.kind)!r}" + (f" about {slot.about!r}" if slot.about else "")
+    """A message as a message names it."""
+    return f"the message {kind_of(slot.kind)!r}" + (f" about {slot.about!r}" if slot.about else "")

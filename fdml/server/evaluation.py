@@ -32,52 +32,52 @@ class HeldOutSums:
         self._parts: dict[int, dict[int, Release]] = {}
         self._digests: dict[tuple[int, int], tuple[int, bytes]] = {}
         """By epoch and party: mask_id and digest of every part that has come."""
-        self._verdicts: dict[int, HeldOutTotal] = {}
+        self._totals: dict[int, HeldOutTotal] = {}
 
-    def take(self, sender: str, trial: HeldOutPredictions) -> HeldOutTotal | None:
-        """Keep a party's part; the verdict once it is the last. A part that came before must be the same."""
-        release = self._checked(sender, trial)
-        place = trial.epoch, self._parties.index(sender)
+    def take(self, sender: str, sent: HeldOutPredictions) -> HeldOutTotal | None:
+        """Keep a party's part; the total once it is the last. A part that came before must be the same."""
+        release = self._checked(sender, sent)
+        place = sent.epoch, self._parties.index(sender)
         digest = release.mask_id, hashlib.blake2b(release.values.tobytes(), digest_size=_DIGEST_BYTES).digest()
         known = self._digests.get(place)
         if known is not None:
             if known[0] == release.mask_id and known != digest:
                 raise MessageRefused(
-                    f"party {sender!r} sent its held-out predictions of epoch {trial.epoch} again with other values",
+                    f"party {sender!r} sent its held-out predictions of epoch {sent.epoch} again with other values",
                     Refusal.CONFLICT,
                 )
             return None
         self._digests[place] = digest
-        parts = self._parts.setdefault(trial.epoch, {})
+        parts = self._parts.setdefault(sent.epoch, {})
         parts[place[1]] = release
         if len(parts) < len(self._parties):
             return None
-        sort_keys = [parts[party] for party in range(len(self._parties))]
-        self._verdicts[trial.epoch] = HeldOutTotal(
-            trial.epoch,
-            np.sum([part.values for part in sort_keys], axis=0, dtype=self._grid.dtype),
-            tuple(part.mask_id for part in sort_keys) if self._blind else (),
-            sum(part.variance for part in sort_keys),
+        ordered = [parts[party] for party in range(len(self._parties))]
+        self._totals[sent.epoch] = HeldOutTotal(
+            sent.epoch,
+            np.sum([part.values for part in ordered], axis=0, dtype=self._grid.dtype),
+            tuple(part.mask_id for part in ordered) if self._blind else (),
+            sum(part.variance for part in ordered),
         )
-        del self._parts[trial.epoch]
-        return self._verdicts[trial.epoch]
+        del self._parts[sent.epoch]
+        return self._totals[sent.epoch]
 
-    def verdicts(self) -> list[HeldOutTotal]:
+    def totals(self) -> list[HeldOutTotal]:
         """All sums that the label party has not evaluated yet, by epoch."""
-        return [self._verdicts[epoch] for epoch in sorted(self._verdicts)]
+        return [self._totals[epoch] for epoch in sorted(self._totals)]
 
     def discard(self, sender: str, epoch: int) -> None:
         """The label party has evaluated this epoch: its sum is not needed again."""
         self._check_epoch(sender, epoch)
-        self._verdicts.pop(epoch, None)
+        self._totals.pop(epoch, None)
 
     def _check_epoch(self, sender: str, epoch: int) -> None:
         if not 1 <= epoch <= self._epochs:
             raise MessageRefused(f"party {sender!r} sent epoch {epoch} of {self._epochs}", Refusal.GAP)
 
-    def _checked(self, sender: str, trial: HeldOutPredictions) -> Release:
-        values = trial.release.values
-        self._check_epoch(sender, trial.epoch)
+    def _checked(self, sender: str, sent: HeldOutPredictions) -> Release:
+        values = sent.release.values
+        self._check_epoch(sender, sent.epoch)
         if values.dtype != self._grid.dtype or values.size != self._size:
             raise MessageRefused(
                 f"party {sender!r} sent {values.size} held-out predictions as {values.dtype}; "
@@ -85,33 +85,33 @@ class HeldOutSums:
                 Refusal.INVALID,
             )
         what = f"party {sender!r} sent for held-out rows"
-        check_masked(what, trial.release, blind=self._blind)
+        check_masked(what, sent.release, blind=self._blind)
         if not self._blind:
             check_range(what, values, self._grid.largest_code(len(self._parties)))
-        return Release(values.reshape(-1), trial.release.mask_id, trial.release.variance)
+        return Release(values.reshape(-1), sent.release.mask_id, sent.release.variance)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on from here, as arrays."""
         arrays: dict[str, NDArray[Any]] = {}
         for epoch, parts in self._parts.items():
             for party, part in parts.items():
-                arrays |= release_arrays(f"trial/{epoch}/{party}", part)
+                arrays |= release_arrays(f"held-out/{epoch}/{party}", part)
         for (epoch, party), (mask_id, digest) in self._digests.items():
-            arrays[f"trial_digest/{epoch}/{party}"] = digest_array(mask_id, digest)
-        for epoch, verdict in self._verdicts.items():
-            arrays[f"verdict/{epoch}"] = verdict.values
-            arrays[f"verdict/{epoch}/mask_ids"] = np.array(verdict.mask_ids, np.uint64)
-            arrays[f"verdict/{epoch}/variance"] = np.array(verdict.variance)
+            arrays[f"held-out-digest/{epoch}/{party}"] = digest_array(mask_id, digest)
+        for epoch, total in self._totals.items():
+            arrays[f"held-out-total/{epoch}"] = total.values
+            arrays[f"held-out-total/{epoch}/mask_ids"] = np.array(total.mask_ids, np.uint64)
+            arrays[f"held-out-total/{epoch}/variance"] = np.array(total.variance)
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Become the trials that gave this state."""
+        """Become the held-out sums that gave this state."""
         for key, array in arrays.items():
             match key.split("/"):
-                case "trial", epoch, party:
+                case "held-out", epoch, party:
                     self._parts.setdefault(int(epoch), {})[int(party)] = release_of(arrays, key)
-                case "trial_digest", epoch, party:
+                case "held-out-digest", epoch, party:
                     self._digests[int(epoch), int(party)] = digest_of(array)
-                case "verdict", epoch:
+                case "held-out-total", epoch:
                     mask_ids, variance = arrays[f"{key}/mask_ids"].tolist(), float(arrays[f"{key}/variance"])
-                    self._verdicts[int(epoch)] = HeldOutTotal(int(epoch), array, tuple(mask_ids), variance)
+                    self._totals[int(epoch)] = HeldOutTotal(int(epoch), array, tuple(mask_ids), variance)

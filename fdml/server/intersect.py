@@ -7,17 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.protocol.alignment_messages import (
-    BlindedIds,
-    Keys,
-    RowCounts,
-    SharedRowIndex,
-    Tokens,
-    ascending,
-    position_digest,
-    shared_digest,
-    words,
-)
+from fdml.protocol.alignment_messages import BlindedIds, Keys, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.key_sets import ascending, position_digest, shared_digest, words
 
 
 def shared_keys(sets: Sequence[Keys]) -> tuple[list[NDArray[np.int64]], Keys]:

@@ -6,7 +6,6 @@ has made the log durable. So nothing anyone was told is ever forgotten.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Mapping
@@ -38,6 +37,7 @@ from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
 from fdml.settings import RunSettings
+from fdml.storage.arrays import hash_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.journal import Journal
 from fdml.storage.two_slots import TwoSlots
@@ -54,34 +54,39 @@ class RunDefinition:
 
 
 class RunState:
-    """The server's whole state. Make it with `RunState.open`, which continues from what the disk holds."""
+    """The server's state of one run. `RunState.open` goes on from what the disk holds; without one nothing lasts."""
 
-    def __init__(self, charter: RunDefinition, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> None:
-        self._charter = charter
-        self._parties = charter.settings.parties
-        self._journal = Journal(disk, "journal")
-        self._snapshots = TwoSlots(disk, "snapshot")
+    def __init__(self, definition: RunDefinition, disk: Disk | None = None, rotate_bytes: int = _ROTATE_BYTES) -> None:
+        self._definition = definition
+        self._parties = definition.settings.parties
+        self._journal = None if disk is None else Journal(disk, "journal")
+        self._snapshots = None if disk is None else TwoSlots(disk, "snapshot")
         self._rotate_bytes = rotate_bytes
         self._unlogged: list[bytes] = []
         self._number = 0
         """Of the last message acted on; says where the log goes on after a snapshot."""
-        self._register = Membership(charter.run_hash)
+        self._register = Membership(definition.run_hash)
         self._labels: Labels | None = None
         self.coordinator: Coordinator | None = None
-        self._trials: HeldOutSums | None = None
+        self._held_out: HeldOutSums | None = None
         self.history: dict[int, Metrics] = {}
         self._finished: dict[str, bytes] = {}
 
     @classmethod
-    def open(cls, charter: RunDefinition, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> Self:
+    def open(cls, definition: RunDefinition, disk: Disk, rotate_bytes: int = _ROTATE_BYTES) -> Self:
         """Continue from the newest snapshot and the log after it."""
-        host = cls(charter, disk, rotate_bytes)
-        stored = host._snapshots.load()
+        state = cls(definition, disk, rotate_bytes)
+        state._recover()
+        return state
+
+    def _recover(self) -> None:
+        if self._journal is None or self._snapshots is None:
+            return
+        stored = self._snapshots.load()
         if stored is not None:
-            host._restore(stored)
-        for raw in host._journal.replay():
-            host._replay(pb.Record.FromString(raw))
-        return host
+            self._restore(stored)
+        for raw in self._journal.replay():
+            self._replay(pb.Record.FromString(raw))
 
     def _replay(self, record: pb.Record) -> None:
         if record.number <= self._number:
@@ -105,7 +110,7 @@ class RunState:
         if sender not in self._parties:
             raise MessageRefused(f"{sender!r} is not a party of this run", Refusal.NOT_PERMITTED)
         replies = self._apply(sender, message)
-        if not isinstance(message, Checkpointed):
+        if self._journal is not None and not isinstance(message, Checkpointed):
             self._number += 1
             record = pb.Record(number=self._number, sender=sender, message=raw or encode_from_party(message))
             self._unlogged.append(record.SerializeToString())
@@ -113,6 +118,8 @@ class RunState:
 
     def commit(self) -> None:
         """Make everything taken so far durable. Only then may the replies be sent."""
+        if self._journal is None or self._snapshots is None:
+            return
         if self._unlogged:
             self._journal.append(self._unlogged)
             self._unlogged = []
@@ -146,16 +153,12 @@ class RunState:
     def waits_for(self, party: str) -> list[str]:
         """Whom a party's next total waits for."""
         if self.coordinator is None:
-            return [self._charter.settings.label_party]
+            return [self._definition.settings.label_party]
         return self.coordinator.waits_for(party)
 
     def fingerprint(self) -> bytes:
         """A hash over the whole state."""
-        digest = hashlib.blake2b(digest_size=32)
-        for name, array in sorted(self._arrays().items()):
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(array.tobytes())
-        return digest.digest()
+        return hash_arrays(self._arrays())
 
     def _apply(self, sender: str, message: FromParty) -> list[Reply]:
         match message:
@@ -166,8 +169,8 @@ class RunState:
             case Push() | Gradient() | Stop() | Checkpointed():
                 return self._training(sender)[0].handle(sender, message)
             case HeldOutPredictions():
-                verdict = self._training(sender)[1].take(sender, message)
-                return [] if verdict is None else [Reply(self._charter.settings.label_party, verdict)]
+                total = self._training(sender)[1].take(sender, message)
+                return [] if total is None else [Reply(self._definition.settings.label_party, total)]
             case Metrics():
                 self._only_label_party(sender, "metrics")
                 self._training(sender)[1].discard(sender, message.epoch)
@@ -179,11 +182,11 @@ class RunState:
 
     def _hello(self, sender: str, hello: Hello) -> list[Reply]:
         self._register.admit(sender, hello)
-        if self.coordinator is None or self._trials is None or self._labels is None:
+        if self.coordinator is None or self._held_out is None or self._labels is None:
             return [Reply(sender, Welcome(-1))]
         replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history)))]
-        if sender == self._charter.settings.label_party:
-            replies += [Reply(sender, verdict) for verdict in self._trials.verdicts()]
+        if sender == self._definition.settings.label_party:
+            replies += [Reply(sender, total) for total in self._held_out.totals()]
         else:
             replies.append(Reply(sender, self._labels))
         return replies + self.coordinator.resend(sender, hello.done)
@@ -214,13 +217,13 @@ class RunState:
         return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
 
     def _check_labels(self, sender: str, labels: Labels, rows: int) -> None:
-        task = self._charter.settings.task
+        task = self._definition.settings.task
         if (labels.outputs < 2) if task == "multiclass" else (labels.outputs != 1):
             raise MessageRefused(
                 f"party {sender!r} sent labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID
             )
         sizes = [0]
-        if self._charter.settings.privacy.labels == "shared":
+        if self._definition.settings.privacy.labels == "shared":
             sizes = [Labels.sealed_size(task, labels.outputs, rows, weighted=weighted) for weighted in (False, True)]
         if len(labels.sealed) not in sizes:
             raise MessageRefused(
@@ -230,11 +233,11 @@ class RunState:
             )
 
     def _begin(self, labels: Labels) -> None:
-        agreed, chosen = self._register.alignment, self._charter.settings.training
+        agreed, chosen = self._register.alignment, self._definition.settings.training
         if agreed is None:
             raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
         schedule = schedule_of(agreed.rows, chosen)
-        settings = self._charter.settings
+        settings = self._definition.settings
         blind = settings.privacy.server == "blind"
         gradient_party = settings.label_party if settings.privacy.labels == "private" else None
         self._labels = labels
@@ -248,19 +251,20 @@ class RunState:
             gradient_party=gradient_party,
             grid=grid,
         )
-        self._trials = HeldOutSums(
+        self._held_out = HeldOutSums(
             self._parties, agreed.held_out * labels.outputs, schedule.epochs, blind=blind, grid=grid
         )
 
     def _training(self, sender: str) -> tuple[Coordinator, HeldOutSums]:
-        if self.coordinator is None or self._trials is None:
+        if self.coordinator is None or self._held_out is None:
             raise MessageRefused(f"party {sender!r} is ahead: the labels have not come yet", Refusal.GAP)
-        return self.coordinator, self._trials
+        return self.coordinator, self._held_out
 
     def _only_label_party(self, sender: str, what: str) -> None:
-        if sender != self._charter.settings.label_party:
+        if sender != self._definition.settings.label_party:
             raise MessageRefused(
-                f"party {sender!r} sent {what}; only {self._charter.settings.label_party!r} may", Refusal.NOT_PERMITTED
+                f"party {sender!r} sent {what}; only {self._definition.settings.label_party!r} may",
+                Refusal.NOT_PERMITTED,
             )
 
     def _stored(self) -> bytes:
@@ -276,12 +280,12 @@ class RunState:
             "finished": {party: digest.hex() for party, digest in self._finished.items()},
         }
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
-        if self._labels is not None and self.coordinator is not None and self._trials is not None:
+        if self._labels is not None and self.coordinator is not None and self._held_out is not None:
             arrays |= {
                 "labels/outputs": np.array(self._labels.outputs),
                 "labels/sealed": np.frombuffer(self._labels.sealed, np.uint8),
             }
-            arrays |= self.coordinator.state() | self._trials.state()
+            arrays |= self.coordinator.state() | self._held_out.state()
         return arrays
 
     def _restore(self, stored: bytes) -> None:

@@ -1,107 +1,66 @@
-"""The host on a socket: one two-way gRPC stream per party.
-
-Messages of all parties are taken in turns: whatever has come is acted on, the
-log is made durable once, and only then are the answers sent.
-"""
+"""The server's session on a socket: one two-way gRPC stream per party, and short calls beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
-from fdml.errors import MessageRefused, PeerTimeout, Refusal
-from fdml.protocol.identity import Credentials, parse_identity
-from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Reply, Waiting
-from fdml.protocol.wire import decode_from_party, encode_from_server
-from fdml.server.bulletin import BulletinStore
-from fdml.server.bulletin_service import BulletinService
-from fdml.server.limits import CEILING, HELLO, largest_message
-from fdml.server.run_state import RunState
-from fdml.server.status import StatusTracker
-from fdml.settings import RunSettings, run_hash
-from fdml.transport.grpc_channel import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options
+from fdml.errors import MessageRefused, PeerTimeout
+from fdml.events import Listener
+from fdml.protocol.alignment_calls import decode_fetch, decode_post, encode_answer
+from fdml.protocol.identity import Credentials
+from fdml.protocol.wire import encode_from_server
+from fdml.server.limits import CEILING
+from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
+from fdml.settings import RunSettings
+from fdml.transport.grpc_endpoint import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options
 
 _MOST_UNREAD = 64
-"""Messages of one line that may wait to be acted on before it is read no further."""
-_MOST_UNTOLD = 16
-"""Messages of one line that may be stored before its party is told so."""
-_TELL_SECONDS = 0.2
-_NOTICE_SECONDS = 1.0
+"""Messages of one stream that may wait to be acted on before it is read no further."""
+_ACKNOWLEDGE_SECONDS = 0.2
+_TICK_SECONDS = 1.0
+_LONGEST_FETCH = 1.0
+"""Seconds after which a party that fetches is told for whom it waits."""
 _BREAK_SECONDS = 0.05
-"""A broken line looks at first like a party that hangs up; gRPC cancels it within so long."""
-_MOST_SAID = 100
-"""Different refusals that are said aloud; all are counted."""
+"""Grace period before a half-closed stream counts as closed by the party: a broken one is cancelled within it."""
 _FLUSH_SECONDS = 1.0
 """How long streams may take to end once the server ends."""
-_FAREWELL_SECONDS = 15.0
+_LINGER_SECONDS = 15.0
 """How long a server whose run is over waits for parties that may not know yet that all is stored."""
 
 Context = Any
 
 
 @dataclass(eq=False)
-class Stream:
-    """One open stream of one party."""
+class _Line:
+    """What the network adds to a stream."""
 
-    party: str
+    stream: Stream
     outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_UNREAD))
-    hello: Hello | None = None
-    """What the party said first; None until it has."""
-    limit: int = HELLO
-    """Bytes of the largest message it may send."""
-    refused: bool = False
-    """Something that came by it was refused, so nothing else is acted on."""
-    broken: bool = False
-    """It is no longer there."""
-    taken: int = 0
-    """How many messages of this line have been acted on."""
-    told: int = 0
-    """How many of them the party was told to be stored."""
+    unread: int = 0
+    """Messages that the session has not acted on yet."""
 
 
 class GrpcServer:
-    """Carries messages between the streams of the parties and the host."""
+    """Carries bytes between gRPC and a server session."""
 
-    def __init__(
-        self,
-        host: RunState,
-        board: BulletinStore,
-        settings: RunSettings,
-        *,
-        plain: bool,
-        say: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._host = host
-        self._desk = BulletinService(board, settings.parties, run_hash(settings))
+    def __init__(self, session: ServerSession, settings: RunSettings, *, plain: bool, on_event: Listener) -> None:
+        self._session = session
         self._settings = settings
-        self._run_hash = run_hash(settings)
         self._plain = plain
-        self._inbox: deque[tuple[Stream, bytes]] = deque()
+        self._on_event = on_event
+        self._lines: dict[Stream, _Line] = {}
         self._wake = asyncio.Event()
-        self._open: set[Stream] = set()
-        self._lines: dict[str, Stream] = {}
-        """For every party the line on which it was last welcomed."""
-        self._untold: dict[Stream, None] = {}
-        self._standing = StatusTracker(host, self._desk, settings)
-        self._departed: set[str] = set()
-        """Parties that have finished and hung up, so know that all is stored."""
-        self._heard_at = time.monotonic()
-        self._say_aloud = say
-        self._said: set[str] = set()
-
-    @property
-    def traffic(self) -> dict[str, tuple[int, int]]:
-        """Bytes that came from each party and that went to it."""
-        came, went = self._standing.bytes_in, self._standing.bytes_out
-        return {party: (came[party], went[party]) for party in self._settings.parties}
+        self._timeout: PeerTimeout | None = None
+        self._posting = asyncio.Lock()
+        self._posted = asyncio.Event()
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens."""
@@ -119,273 +78,182 @@ class GrpcServer:
         handlers: dict[str, Any] = {
             "Join": grpc.stream_stream_rpc_method_handler(self._join),
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
-            "Post": grpc.unary_unary_rpc_method_handler(self._at_desk(self._desk.post)),
-            "Fetch": grpc.unary_unary_rpc_method_handler(self._at_desk(self._desk.fetch)),
+            "Post": grpc.unary_unary_rpc_method_handler(self._post),
+            "Fetch": grpc.unary_unary_rpc_method_handler(self._fetch),
             "Alive": grpc.unary_unary_rpc_method_handler(self._alive),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fdml.Exchange", handlers),))
         port = _listen(server, address, credentials)
         await server.start()
         ready(port)
-        clockwork = [asyncio.create_task(self._give_notices()), asyncio.create_task(self._tell())]
+        timers = [asyncio.create_task(self._tick()), asyncio.create_task(self._acknowledge())]
         try:
             await self._work()
         finally:
-            for task in clockwork:
+            for task in timers:
                 task.cancel()
-            for line in self._open:
+            for line in self._lines.values():
                 line.outgoing.put_nowait(None)
             await server.stop(grace=_FLUSH_SECONDS)
-            await _settled()
+            await _settle()
+
+    # Streams
 
     async def _join(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        line = Stream(await self._identify(context))
-        self._open.add(line)
+        line = _Line(Stream(await self._identify(context)))
+        self._lines[line.stream] = line
         reader = asyncio.create_task(self._read(line, requests))
         try:
             while (item := await line.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
                     await context.abort(STATUS_OF[item.refusal], str(item))
                     return
-                self._standing.bytes_out[line.party] += len(item)
+                self._session.status.bytes_out[line.stream.party] += len(item)
                 await context.write(item)
         finally:
             reader.cancel()
-            line.broken = True
-            self._open.discard(line)
-            if self._lines.get(line.party) is line:
-                del self._lines[line.party]
+            self._session.close(line.stream)
+            del self._lines[line.stream]
 
-    async def _identify(self, context: Context, *roles: str) -> str:
-        """The party's name from its certificate; on plain lines from a header, as there is nothing better."""
-        if self._plain:
-            role, name = "party", _claimed(context)
-        else:
-            uris = [uri.decode(errors="replace") for uri in context.auth_context().get("peer_uri") or []]
-            identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
-            if identity is None or identity.run != self._settings.name or identity.role not in ("party", *roles):
-                shown = ", ".join(uris) or "nobody"
-                wanted = f"this is run {self._settings.name!r}, and only a party of it may join"
-                await self._turn_away(context, f"the certificate names {shown}; {wanted}", Refusal.UNAUTHENTICATED)
-                return ""
-            role, name = identity.role, identity.name
-        if role == "party" and name not in self._settings.parties:
-            known = ", ".join(self._settings.parties)
-            await self._turn_away(context, f"{name!r} is not a party of this run: {known}", Refusal.NOT_PERMITTED)
-        return name
-
-    async def _turn_away(self, context: Context, text: str, refusal: Refusal) -> None:
-        self._note_refusal(text, refusal)
-        await context.abort(STATUS_OF[refusal], text)
-
-    def _note_refusal(self, text: str, refusal: Refusal) -> None:
-        """Count it; and say it, but not the same again and again."""
-        self._standing.refused[refusal.name.lower()] += 1
-        if text not in self._said and len(self._said) < _MOST_SAID:
-            self._said.add(text)
-            self._say_aloud(f"refused: {text}")
-
-    async def _read(self, line: Stream, requests: AsyncIterator[bytes]) -> None:
+    async def _read(self, line: _Line, requests: AsyncIterator[bytes]) -> None:
         async for raw in requests:
-            self._standing.bytes_in[line.party] += len(raw)
             await line.room.acquire()
-            self._inbox.append((line, raw))
+            line.unread += 1
+            self._session.receive(line.stream, raw)
             self._wake.set()
-        await asyncio.sleep(_BREAK_SECONDS)  # cancelled here, if the line broke
-        if self._host.has_finished(line.party):
-            self._departed.add(line.party)
+        await asyncio.sleep(_BREAK_SECONDS)  # cancelled here, if the stream broke
+        self._session.close(line.stream, by_party=True)
         line.outgoing.put_nowait(None)
         self._wake.set()
 
     async def _work(self) -> None:
-        while not self._host.finished:
+        while not self._session.state.finished:
             await self._wake.wait()
             self._wake.clear()
-            if self._inbox:
-                self._heard_at = time.monotonic()
-                self._turn()
-            elif self._seconds_of_silence() > 10 * self._settings.training.peer_timeout_seconds:
-                missing = [name for name in self._settings.parties if not self._host.has_finished(name)]
-                raise PeerTimeout(
-                    f"no word from any party for {self._seconds_of_silence():.0f} s; {', '.join(missing)} have not "
-                    f"finished; start the server again, then the parties, and the run goes on"
-                )
-        await self._say_farewell()
+            if self._timeout is not None:
+                raise self._timeout
+            self._process()
+        await self._linger()
 
-    def _seconds_of_silence(self) -> float:
-        return time.monotonic() - self._heard_at
-
-    async def _say_farewell(self) -> None:
-        """Let every party learn that all is stored, also one whose line is broken just now."""
-        deadline = time.monotonic() + min(_FAREWELL_SECONDS, self._settings.training.peer_timeout_seconds)
-        while len(self._departed) < len(self._settings.parties) and time.monotonic() < deadline:
+    async def _linger(self) -> None:
+        """Let every party learn that all is stored, also one whose stream is broken just now."""
+        deadline = time.monotonic() + min(_LINGER_SECONDS, self._settings.training.peer_timeout_seconds)
+        while not self._session.all_departed and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(deadline - time.monotonic()):
                     await self._wake.wait()
             self._wake.clear()
-            self._turn()
+            self._process()
 
-    def _turn(self) -> None:
-        """Act on all that has come; if anyone is to be told anything, make it durable first, then answer.
+    def _process(self) -> None:
+        if not self._session.has_messages:
+            return
+        effects = self._session.process()
+        for line in self._lines.values():
+            for _ in range(line.unread):
+                line.room.release()
+            line.unread = 0
+        self._carry_out(effects)
 
-        A push that nobody can be served for yet may wait for the next one: the log
-        is made durable about once per step, not once per push.
-        """
-        urgent = False
-        replies: list[Reply] = []
-        while self._inbox:
-            line, raw = self._inbox.popleft()
-            line.room.release()
-            if line.refused:
-                continue
-            try:
-                self._check_size(line, len(raw))
-                message = decode_from_party(raw)
-                self._check_line(line, message)
-                replies += self._host.take(line.party, message, raw)
-            except MessageRefused as refused:
-                self._refuse(line, refused)
-                continue
-            if isinstance(message, Hello):
-                self._put_in_place(line, message)
-            line.taken += 1
-            self._untold[line] = None
-            urgent |= isinstance(message, (Hello, Labels, Finished)) or line.taken - line.told >= _MOST_UNTOLD
-        if replies:
-            self._answer(replies)
-        if urgent:
-            self._answer([])
-        self._standing.note_waits(self._lines)
-
-    def _answer(self, replies: list[Reply]) -> None:
-        self._host.commit()
+    def _carry_out(self, effects: list[Effect]) -> None:
         encoded: dict[int, bytes] = {}
-        for reply in replies:
-            line = self._lines.get(reply.to)
-            if line is not None:
-                key = id(reply.message)
-                if key not in encoded:
-                    encoded[key] = encode_from_server(reply.message)
-                line.outgoing.put_nowait(encoded[key])
-        for line in self._untold:
-            if line.taken - line.told >= _MOST_UNTOLD or not replies:
-                self._say(line, Ack(line.taken))
-                line.told = line.taken
-        self._untold = {line: None for line in self._untold if line.told < line.taken}
+        for effect in effects:
+            match effect:
+                case Commit():
+                    self._session.state.commit()
+                case Answer(stream, message):
+                    if stream in self._lines:
+                        key = id(message)  # the same total often goes to several parties
+                        if key not in encoded:
+                            encoded[key] = encode_from_server(message)
+                        self._lines[stream].outgoing.put_nowait(encoded[key])
+                case Close(stream, refused):
+                    if stream in self._lines:
+                        self._lines[stream].outgoing.put_nowait(refused)
+                case Emit(event):
+                    self._on_event(event)
 
-    def _check_size(self, line: Stream, size: int) -> None:
-        if size <= line.limit:
-            return
-        if line.hello is not None:
-            line.limit = largest_message(self._settings.training, line.hello, self._host.outputs)
-        if size > line.limit:
-            raise MessageRefused(
-                f"party {line.party!r} sent a message of {size} bytes; here the largest has {line.limit}",
-                Refusal.TOO_LARGE,
-            )
-
-    def _check_line(self, line: Stream, message: FromParty) -> None:
-        if line.hello is None:
-            if not isinstance(message, Hello):
-                raise MessageRefused(f"party {line.party!r} did not say hello first", Refusal.INVALID)
-            self._check_position(line.party, message)
-            self._check_alignment(line.party, message)
-            return
-        if line.hello.incarnation < self._host.incarnation(line.party):
-            raise _replaced(line.party)
-        if isinstance(message, Hello):
-            raise MessageRefused(f"party {line.party!r} said hello twice on one line", Refusal.INVALID)
-
-    def _check_position(self, party: str, hello: Hello) -> None:
-        """Refuse a party whose state is from another life of this run than the server's."""
-        if hello.run_hash != self._run_hash or hello.incarnation < self._host.incarnation(party):
-            return  # the host will say what is wrong
-        coordinator = self._host.coordinator
-        served, kept = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.kept(party))
-        remedy = "put back the newest state of both, or start over at every side with --fresh"
-        if hello.done > served:
-            raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but the server knows it only up to step {served}: "
-                f"the server was started over or has lost its state; {remedy}",
-                Refusal.MISMATCH,
-            )
-        if hello.done < kept:
-            raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but had told the server that it has step {kept} "
-                f"safe: it was started over or has lost its state; {remedy}",
-                Refusal.MISMATCH,
-            )
-
-    def _check_alignment(self, party: str, hello: Hello) -> None:
-        """Refuse a party whose rows were aligned over another board than this server's."""
-        if hello.run_hash != self._run_hash or hello.alignment_hash == self._desk.digest:
-            return
-        found = "this server has seen no alignment" if self._desk.digest is None else "this server has seen another one"
-        raise MessageRefused(
-            f"party {party!r} comes with rows that were aligned before, but {found}: one of them was started over; "
-            f"start over with --fresh at every side",
-            Refusal.MISMATCH,
-        )
-
-    def _put_in_place(self, line: Stream, hello: Hello) -> None:
-        """A new line takes the place of the party's older one."""
-        older = self._lines.get(line.party)
-        if older is not None and older.hello is not None:
-            same = older.hello.incarnation == hello.incarnation
-            older.outgoing.put_nowait(None if same else _replaced(line.party))
-        line.hello = hello
-        if not line.broken:
-            self._lines[line.party] = line
-
-    def _refuse(self, line: Stream, refused: MessageRefused) -> None:
-        self._note_refusal(str(refused), refused.refusal)
-        line.refused = True
-        line.outgoing.put_nowait(refused)
-
-    def _say(self, line: Stream, message: FromServer) -> None:
-        line.outgoing.put_nowait(encode_from_server(message))
-
-    async def _tell(self) -> None:
-        """Store and acknowledge what no answer has carried along."""
+    async def _acknowledge(self) -> None:
         while True:
-            await asyncio.sleep(_TELL_SECONDS)
-            if self._untold:
-                self._answer([])
+            await asyncio.sleep(_ACKNOWLEDGE_SECONDS)
+            self._carry_out(self._session.acknowledge())
 
-    async def _give_notices(self) -> None:
+    async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(_NOTICE_SECONDS)
-            self._wake.set()  # to look at how long nobody has said anything
-            self._standing.note_waits(self._lines)
-            for party, line in self._lines.items():
-                if self._standing.is_waiting(party, self._lines):
-                    self._say(line, Waiting(tuple(self._standing.waits_for(party))))
-
-    def _at_desk(self, serve: Callable[[str, bytes], Awaitable[bytes]]) -> Callable[[bytes, Context], Awaitable[bytes]]:
-        """A call to the board: who calls is known from the certificate, what is refused gets its status."""
-
-        async def answer(raw: bytes, context: Context) -> bytes:
-            party = await self._identify(context)
-            self._heard_at = time.monotonic()
-            self._standing.bytes_in[party] += len(raw)
+            await asyncio.sleep(_TICK_SECONDS)
             try:
-                reply = await serve(party, raw)
-            except MessageRefused as refused:
-                await self._turn_away(context, str(refused), refused.refusal)
-                return b""
-            self._standing.bytes_out[party] += len(reply)
-            return reply
+                self._carry_out(self._session.tick())
+            except PeerTimeout as timeout:
+                self._timeout = timeout
+                self._wake.set()
 
-        return answer
+    # Calls
+
+    async def _identify(self, context: Context, *roles: str) -> str:
+        """The caller's name from its certificate; on plain lines from a header, as there is nothing better."""
+        try:
+            if not self._plain:
+                uris = [uri.decode(errors="replace") for uri in context.auth_context().get("peer_uri") or []]
+                return self._session.party_of(uris, *roles)
+            name = _claimed(context)
+            self._session.check_party(name)
+            return name
+        except MessageRefused as refused:
+            await self._refuse(context, refused)
+            return ""
+
+    async def _refuse(self, context: Context, refused: MessageRefused, party: str = "") -> None:
+        self._carry_out(self._session.refusal_events(refused, party))
+        await context.abort(STATUS_OF[refused.refusal], str(refused))
+
+    async def _post(self, raw: bytes, context: Context) -> bytes:
+        """Store an alignment message, in a thread, so that nobody else waits for the disk."""
+        party = await self._called(raw, context)
+        try:
+            call = decode_post(raw)
+            async with self._posting:
+                await asyncio.to_thread(self._session.alignment.post, party, call)
+        except MessageRefused as refused:
+            await self._refuse(context, refused, party)
+            return b""
+        self._posted.set()
+        self._posted = asyncio.Event()
+        return b""
+
+    async def _fetch(self, raw: bytes, context: Context) -> bytes:
+        """Give an alignment message, or after a second for whom it waits."""
+        party = await self._called(raw, context)
+        try:
+            call = decode_fetch(raw)
+            alignment, posted = self._session.alignment, self._posted
+            async with self._posting:
+                answer = await asyncio.to_thread(alignment.fetch, party, call)
+            if answer is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LONGEST_FETCH):
+                        await posted.wait()
+                async with self._posting:
+                    answer = await asyncio.to_thread(alignment.fetch, party, call)
+            reply = encode_answer(answer or alignment.waiting(party, call))
+        except MessageRefused as refused:
+            await self._refuse(context, refused, party)
+            return b""
+        self._session.status.bytes_out[party] += len(reply)
+        return reply
+
+    async def _called(self, raw: bytes, context: Context) -> str:
+        party = await self._identify(context)
+        self._session.saw(party)
+        self._session.status.bytes_in[party] += len(raw)
+        return party
 
     async def _alive(self, _: bytes, context: Context) -> bytes:
-        self._desk.saw(await self._identify(context))
-        self._heard_at = time.monotonic()
+        self._session.saw(await self._identify(context))
         return b""
 
     async def _status(self, _: bytes, context: Context) -> bytes:
         await self._identify(context, "server")
-        return self._standing.report(self._lines).SerializeToString()
+        return self._session.status.report(self._session.joined).SerializeToString()
 
 
 def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
@@ -397,7 +265,7 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
     return int(server.add_secure_port(address, ours))
 
 
-async def _settled() -> None:
+async def _settle() -> None:
     """Let gRPC's own tasks end by themselves; cancelled, they would print where they were."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     if rest:
@@ -405,12 +273,8 @@ async def _settled() -> None:
 
 
 def _claimed(context: Context) -> str:
-    """Whom a plain line says it comes from; empty if it says nothing that makes sense."""
+    """The party that a plain line names; empty if it names none."""
     try:
         return bytes.fromhex(dict(context.invocation_metadata()).get(PARTY_HEADER, "")).decode()
     except ValueError:
         return ""
-
-
-def _replaced(party: str) -> MessageRefused:
-    return MessageRefused(f"party {party!r} was started again since; this older process ends here", Refusal.FENCED)

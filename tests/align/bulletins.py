@@ -42,13 +42,13 @@ class Stream:
         self._calls_left = calls_left
         self.posted = []
 
-    def post(self, notice, to="", about=""):
+    def post(self, message, to="", about=""):
         self._spend()
-        raw = encode_alignment(notice)
+        raw = encode_alignment(message)
         with self._hall.changed:
             self._hall.board.post(self._party, to, about, raw)
             self._hall.changed.notify_all()
-        self.posted.append((kind_of(type(notice)), to, about, raw))
+        self.posted.append((kind_of(type(message)), to, about, raw))
 
     def fetch(self, kind, sender, about=""):
         self._spend()

@@ -44,12 +44,12 @@ class Tampering:
         self._kind = kind
         self._change = change
 
-    def post(self, notice, to="", about=""):
-        self._line.post(notice, to, about)
+    def post(self, message, to="", about=""):
+        self._line.post(message, to, about)
 
     def fetch(self, kind, sender, about=""):
-        notice = self._line.fetch(kind, sender, about)
-        return self._change(notice) if kind is self._kind else notice
+        message = self._line.fetch(kind, sender, about)
+        return self._change(message) if kind is self._kind else message
 
 
 def begin(hall, *others):

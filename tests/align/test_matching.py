@@ -180,7 +180,7 @@ class LyingServer:
     def __init__(self, places):
         self._places = places
 
-    def post(self, notice, to="", about=""):
+    def post(self, message, to="", about=""):
         pass
 
     def fetch(self, kind, sender, about=""):
@@ -299,9 +299,9 @@ def test_the_tokens_are_posted_for_the_server_alone():
         hall.board.fetch("shop", "tokens", "bank", "")
     assert raised.value.refusal is Refusal.NOT_PERMITTED
     raw = next(content for name, content in hall.disk.files.items() if name == "board-tokens-0")
-    notice = decode_alignment(raw[8 + 32 + 32 :])
-    assert isinstance(notice, Tokens)
-    assert len(notice.train) == 8
+    message = decode_alignment(raw[8 + 32 + 32 :])
+    assert isinstance(message, Tokens)
+    assert len(message.train) == 8
 
 
 def test_whoever_waits_is_told_for_whom():

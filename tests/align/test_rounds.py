@@ -30,7 +30,7 @@ def posts_of(run, ids):
 
 def test_every_set_goes_once_round_and_ends_at_the_server():
     posts = posts_of(run_of("ecdh"), ids_of(TEXTS))
-    sent = {(party, to, about) for party, posted in posts.items() for kind, to, about, _ in posted if kind == "blinded"}
+    sent = {(party, to, about) for party, posted in posts.items() for kind, to, about, _ in posted if kind == "blinded_ids"}
     bank, shop, clinic = PARTIES
     assert sent == {
         (bank, shop, bank),
@@ -50,10 +50,10 @@ def test_equal_ids_look_different_until_all_parties_have_blinded_them():
     seen = {"on the way": [], "at the server": []}
     for posted in posts.values():
         for kind, to, _, raw in posted:
-            if kind == "blinded":
-                notice = decode_alignment(raw)
-                assert isinstance(notice, BlindedIds)
-                seen["on the way" if to else "at the server"] += [row.tobytes() for row in notice.train]
+            if kind == "blinded_ids":
+                message = decode_alignment(raw)
+                assert isinstance(message, BlindedIds)
+                seen["on the way" if to else "at the server"] += [row.tobytes() for row in message.train]
     assert len(set(seen["on the way"])) == len(seen["on the way"])
     everyone = set().union(*TEXTS.values())
     assert len(set(seen["at the server"])) == len(everyone)
@@ -119,7 +119,7 @@ def test_a_restarted_server_gives_out_what_it_had_found_without_the_parties():
     expected = all_together(run, ids_of(TEXTS), hall, disks=disks)
     again = BulletinStore.open(run.parties, run.align, hall.disk.copy())
     for party, (each, _) in expected.items():
-        assert decode_alignment(again.fetch(party, "places", "")).digest == each.digest
+        assert decode_alignment(again.fetch(party, "shared_rows", "")).digest == each.digest
     assert again.rows == expected["bank"][0].counts
     assert again.shared.train == len(SHARED)
 

@@ -198,7 +198,7 @@ def test_the_same_message_again_is_no_second_use():
 def test_every_purpose_has_masks_of_its_own():
     push, trial, gradient = (
         guard(STAMP).push(3, 0, VALUES)[0],
-        guard(STAMP).trial(3, VALUES),
+        guard(STAMP).held_out(3, VALUES),
         guard(STAMP).gradient(3, VALUES),
     )
     verdict = reuse(push, trial, gradient)

@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fdml.data.column_types import labels_of, missing, repeated, weights_of
+from fdml.data.column_types import labels_of, missing, weights_of
+from fdml.protocol.key_sets import repeated
 from fdml.errors import DataError, LabelError
 
 

@@ -14,7 +14,8 @@ import grpc
 import numpy as np
 
 from fdml.federation.certificates import Authority
-from fdml.protocol.alignment_messages import RowCounts, Tokens, position_digest
+from fdml.protocol.alignment_messages import RowCounts, Tokens
+from fdml.protocol.key_sets import position_digest
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.identity import Credentials, host_name

@@ -121,11 +121,11 @@ def test_the_shared_rows_are_those_of_a_plain_join_and_can_be_trained_on(tmp_pat
 @pytest.mark.parametrize("victim", ["server", "ann", "cyd"])
 def test_alignment_that_is_killed_anywhere_goes_on_with_the_same_commands(tmp_path, victim):
     with ExitStack() as stack:
-        runs = [stack.enter_context(firms(tmp_path / str(notices))) for notices in (1, 5, 9)]
-        for cluster, notices in zip(runs, (1, 5, 9), strict=True):
+        runs = [stack.enter_context(firms(tmp_path / str(messages))) for messages in (1, 5, 9)]
+        for cluster, messages in zip(runs, (1, 5, 9), strict=True):
             state = cluster.home / "server" / "state"
             cluster.start()
-            until(lambda state=state, n=notices: len(list(state.glob("board-*"))) >= n, f"{notices} notices")
+            until(lambda state=state, n=messages: len(list(state.glob("board-*"))) >= n, f"{messages} messages")
             cluster[victim].kill()
             if victim == "server":
                 cluster.serve()

@@ -12,7 +12,7 @@ from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, span
 from fdml.errors import DataError, PeerTimeout, SettingsError, TrainingDiverged
 from fdml.events import EpochDone, StepDone
-from fdml.experiments.in_process import simulate
+from fdml.experiments.in_process import train_in_process
 from fdml.models.metrics import mean_loss
 from fdml.party.plan import Plan, joint_score, training_task
 from fdml.settings import ModelSettings, TrainingSettings
@@ -49,7 +49,7 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
         "p3": ModelSettings(kind="torch", module="given in Python", optimizer="adam"),
     }
     plan = plan_of(sample, kinds, epochs=40)
-    outcome = simulate(Plan(plan.training, kinds, "p0", "logistic", 1, {"p3": small_net}), sample)
+    outcome = train_in_process(Plan(plan.training, kinds, "p0", "logistic", 1, {"p3": small_net}), sample)
     assert accuracy(outcome, sample) > 0.75
     for name in sample.parts:
         others = {other: model for other, model in outcome.models.items() if other != name}
@@ -67,7 +67,7 @@ def test_rows_of_ones_are_trained_on_without_their_values_and_others_with_them()
 
 def test_listeners_hear_every_step_and_epoch_of_every_party():
     sample, heard = sample_of(), []
-    simulate(plan_of(sample, epochs=2, batches_per_block=2), sample, listener=heard.append)
+    train_in_process(plan_of(sample, epochs=2, batches_per_block=2), sample, listener=heard.append)
     assert len([event for event in heard if isinstance(event, StepDone)]) == 3 * 2 * 3
     assert sorted((e.party, e.epoch) for e in heard if isinstance(e, EpochDone)) == [
         (f"p{party}", epoch) for party in range(3) for epoch in (1, 2)
@@ -76,11 +76,11 @@ def test_listeners_hear_every_step_and_epoch_of_every_party():
 
 def test_a_run_continued_from_its_states_goes_on_learning():
     sample = sample_of()
-    first = simulate(plan_of(sample, epochs=1), sample)
+    first = train_in_process(plan_of(sample, epochs=1), sample)
     states = {name: model.state() for name, model in first.models.items()}
-    second = simulate(plan_of(sample, epochs=5), sample, start=states)
+    second = train_in_process(plan_of(sample, epochs=5), sample, start=states)
     assert accuracy(second, sample) >= accuracy(first, sample)
-    fresh = simulate(plan_of(sample, epochs=5), sample)
+    fresh = train_in_process(plan_of(sample, epochs=5), sample)
     assert not np.array_equal(second.models["p0"].parameters, fresh.models["p0"].parameters)
 
 
@@ -88,7 +88,7 @@ def test_a_label_party_without_features_brings_only_its_bias():
     sample = sample_of()
     parts = {"p0": as_rows(np.zeros((600, 0))), **{name: sample.parts[name] for name in ("p1", "p2")}}
     without = RowSet(parts, sample.labels, sample.weights)
-    outcome = simulate(plan_of(without), without)
+    outcome = train_in_process(plan_of(without), without)
     assert outcome.models["p0"].parameters.shape == (1,)
     assert accuracy(outcome, without) > 0.7
 
@@ -98,7 +98,7 @@ def test_one_party_that_fails_stops_the_others_and_its_own_error_is_raised():
     wild = {name: ModelSettings() for name in sample.parts}
     wild["p1"] = ModelSettings(learning_rate=1e9, l2=0.0)
     with pytest.raises(TrainingDiverged, match="lower learning_rate"):
-        simulate(plan_of(sample, wild, epochs=50, peer_timeout_seconds=30), sample)
+        train_in_process(plan_of(sample, wild, epochs=50, peer_timeout_seconds=30), sample)
 
 
 class Sleepy(torch.nn.Linear):
@@ -115,24 +115,24 @@ def test_a_silent_party_is_named_when_the_patience_ends():
     kinds = {**{n: ModelSettings() for n in ("p0", "p1")}, "p2": ModelSettings(kind="torch", module="given in Python")}
     training = TrainingSettings(peer_timeout_seconds=0.2, learning_rate="auto", batches_per_block=2)
     with pytest.raises(PeerTimeout, match=r"waited 0.2 s at step \d+ for 'p2'.*training.peer_timeout_seconds"):
-        simulate(Plan(training, kinds, "p0", "logistic", 1, {"p2": Sleepy}), sample)
+        train_in_process(Plan(training, kinds, "p0", "logistic", 1, {"p2": Sleepy}), sample)
 
 
 def test_a_step_size_that_l2_would_turn_round_is_refused():
     sample = sample_of()
     with pytest.raises(SettingsError, match=r"learning_rate 2 times l2 0.6 must be below 1"):
-        simulate(plan_of(sample, {n: ModelSettings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
+        train_in_process(plan_of(sample, {n: ModelSettings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
 
 
 def test_no_rows_is_an_error():
     sample = sample_of()
     nothing = RowSet({n: span(r, 0, 0) for n, r in sample.parts.items()}, sample.labels[:0], sample.weights[:0])
     with pytest.raises(SettingsError, match="no rows to train on"):
-        simulate(plan_of(nothing, learning_rate=0.1), nothing)
+        train_in_process(plan_of(nothing, learning_rate=0.1), nothing)
 
 
 def test_states_of_another_model_are_refused():
     sample = sample_of()
-    states = {"p0": simulate(plan_of(sample), sample).models["p1"].state()}
+    states = {"p0": train_in_process(plan_of(sample), sample).models["p1"].state()}
     with pytest.raises(DataError, match="another model"):
-        simulate(plan_of(sample, {n: ModelSettings(kind="fm") for n in sample.parts}), sample, start=states)
+        train_in_process(plan_of(sample, {n: ModelSettings(kind="fm") for n in sample.parts}), sample, start=states)

@@ -46,7 +46,7 @@ def spend_all(guard, schedule):
         if guard.ledger.gradients is not None:
             guard.ledger.count_use(group_of(visit.block), schedule.passes_at(step))
     for epoch in range(schedule.epochs):
-        guard.trial(epoch + 1, np.zeros((3, 1)))
+        guard.held_out(epoch + 1, np.zeros((3, 1)))
 
 
 # Noise by the budget
@@ -146,7 +146,7 @@ def test_what_leaves_under_noise_is_stored_where_there_is_a_disk():
 @pytest.mark.parametrize(("evaluation", "counted"), [("guarded", 1), ("exact", 0)])
 def test_held_out_rows_are_guarded_unless_the_party_says_otherwise(evaluation, counted):
     guard = guard_for(guard_settings(evaluation=evaluation), BLOCKWISE, KEY)
-    trial = guard.trial(1, np.full((3, 1), 5.0))
+    trial = guard.held_out(1, np.full((3, 1), 5.0))
     assert guard.ledger.releases(HELD_OUT) == counted
     assert (trial.release.variance > 0) == bool(counted)
     assert (trial.release.values == encode(np.full((3, 1), 5.0))).all() == (not counted)

@@ -86,7 +86,7 @@ def push(guard, step, predictions=PREDICTIONS):
 def test_what_is_no_number_in_range_does_not_leave(value, named, dtype):
     predictions = np.zeros((5, 2), dtype)
     predictions[3, 1] = value
-    for leave in (lambda: push(no_protection(), 0, predictions), lambda: no_protection().trial(1, predictions)):
+    for leave in (lambda: push(no_protection(), 0, predictions), lambda: no_protection().held_out(1, predictions)):
         with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
             leave()
 
@@ -98,7 +98,7 @@ def test_a_number_in_range_leaves_as_it_is_but_for_half_a_step_of_the_grid(predi
     assert message.release.values.dtype == np.int64
     assert np.abs(decode(message.release.values) - predictions).max() <= 2.0**-33
     np.testing.assert_array_equal(message.release.values, codes)
-    np.testing.assert_array_equal(no_protection().trial(1, predictions).release.values, codes)
+    np.testing.assert_array_equal(no_protection().held_out(1, predictions).release.values, codes)
 
 
 def test_a_block_without_rows_passes():
@@ -112,7 +112,7 @@ def test_every_release_is_counted_for_its_own_block():
     guard = noisy()
     for step in range(4):
         push(guard, step)
-    guard.trial(1, PREDICTIONS)
+    guard.held_out(1, PREDICTIONS)
     counted = {group: guard.ledger.releases(group) for group in ("block 0", "block 1", "block 2", HELD_OUT)}
     assert counted == {"block 0": 2, "block 1": 1, "block 2": 1, HELD_OUT: 1}
 
@@ -153,7 +153,7 @@ class Storing(MemoryDisk):
         super().append(name, content)
 
 
-@pytest.mark.parametrize("leave", [lambda guard: push(guard, 0), lambda guard: guard.trial(1, PREDICTIONS)])
+@pytest.mark.parametrize("leave", [lambda guard: push(guard, 0), lambda guard: guard.held_out(1, PREDICTIONS)])
 def test_a_release_is_counted_then_made_then_stored_and_only_then_handed_out(leave):
     calls = []
     guard = Guard(Drawing(calls), Counting(calls), store=ReleaseStore(Storing(calls)))
@@ -167,9 +167,9 @@ def test_a_refused_release_leaves_ledger_and_store_as_they_were(blind):
     disk = MemoryDisk()
     guard = noisy(disk, allowed=1, blind=blind)
     push(guard, 0)
-    guard.trial(1, PREDICTIONS)
+    guard.held_out(1, PREDICTIONS)
     ledger, files = guard.ledger.state(), dict(disk.files)
-    for leave in (lambda: push(guard, BLOCKS), lambda: guard.trial(2, PREDICTIONS)):
+    for leave in (lambda: push(guard, BLOCKS), lambda: guard.held_out(2, PREDICTIONS)):
         with pytest.raises(PrivacyBudgetSpent, match=r"one more release of .* would spend epsilon"):
             leave()
         assert guard.ledger.state() == ledger
@@ -180,12 +180,12 @@ def test_a_refused_release_leaves_ledger_and_store_as_they_were(blind):
 def test_what_is_sent_again_is_no_new_release():
     guard = noisy(allowed=1)
     first, codes = push(guard, 0)
-    trial = guard.trial(1, PREDICTIONS)
+    trial = guard.held_out(1, PREDICTIONS)
     for _ in range(3):
         again, same_codes = push(guard, 0)
         assert sent(again) == sent(first)
         np.testing.assert_array_equal(same_codes, codes)
-        assert sent(guard.trial(1, PREDICTIONS)) == sent(trial)
+        assert sent(guard.held_out(1, PREDICTIONS)) == sent(trial)
     assert guard.ledger.releases("block 0") == guard.ledger.releases(HELD_OUT) == 1
 
 
@@ -202,7 +202,7 @@ def test_a_prediction_that_diverged_counts_as_released_but_is_not_stored():
 def test_held_out_predictions_that_leave_as_they_are_are_not_counted():
     guard = noisy(exact=True, allowed=1)
     for epoch in (1, 2, 3):
-        trial = guard.trial(epoch, PREDICTIONS)
+        trial = guard.held_out(epoch, PREDICTIONS)
         np.testing.assert_array_equal(trial.release.values, encode(PREDICTIONS))
         assert trial.release.variance == 0.0
     assert guard.ledger.releases(HELD_OUT) == 0
@@ -211,7 +211,7 @@ def test_held_out_predictions_that_leave_as_they_are_are_not_counted():
 
 def test_a_release_says_how_much_noise_is_on_it_and_no_two_have_the_same():
     guard = noisy()
-    messages = [push(guard, step)[0] for step in range(20)] + [guard.trial(1, PREDICTIONS)]
+    messages = [push(guard, step)[0] for step in range(20)] + [guard.held_out(1, PREDICTIONS)]
     assert {message.release.variance for message in messages} == {0.25}
     assert len({message.release.values.tobytes() for message in messages}) == 21
     noise = decode(np.stack([message.release.values for message in messages])) - PREDICTIONS
@@ -226,13 +226,13 @@ def test_after_a_restart_the_same_step_leaves_as_the_same_bytes_even_if_the_pred
     disk = MemoryDisk()
     guard = noisy(disk, blind=blind, mask_id=11)
     first, codes = push(guard, 4)
-    trial = guard.trial(1, PREDICTIONS)
+    trial = guard.held_out(1, PREDICTIONS)
     again = noisy(disk, blind=blind, mask_id=12)
     again.restore(None, block_of)
     message, same_codes = push(again, 4, PREDICTIONS + 0.3)
     assert sent(message) == sent(first)
     np.testing.assert_array_equal(same_codes, codes)
-    assert sent(again.trial(1, PREDICTIONS + 0.3)) == sent(trial)
+    assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(trial)
     assert again.ledger.state() == guard.ledger.state()
 
 
@@ -316,7 +316,7 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
     seen, step, life = {}, 0, 0
     guard = noisy(disk, allowed=allowed, blind=blind)
     for _ in range(data.draw(st.integers(1, 40))):
-        action = data.draw(st.sampled_from(["push", "push", "push", "trial", "forget", "die", "arm"]))
+        action = data.draw(st.sampled_from(["push", "push", "push", "held-out", "forget", "die", "arm"]))
         try:
             match action:
                 case "push":
@@ -329,10 +329,10 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
                     )
                     np.testing.assert_array_equal((under if blind else message.release.values).reshape(3, 2), codes)
                     step = max(step, at + 1)
-                case "trial":
+                case "held-out":
                     epoch = data.draw(st.integers(1, 3))
-                    message = guard.trial(epoch, PREDICTIONS)
-                    assert seen.setdefault(("trial", epoch), sent(message)) == sent(message)
+                    message = guard.held_out(epoch, PREDICTIONS)
+                    assert seen.setdefault(("held-out", epoch), sent(message)) == sent(message)
                 case "forget":
                     guard.forget(step - 4)
                 case "arm":
@@ -379,7 +379,7 @@ def test_a_blind_sum_opens_to_the_sum_and_a_plain_one_is_open():
 
 def test_a_blind_verdict_opens_to_the_sum():
     guards = [exact(party, mask_id=at, blind=True) for party, at in (("store", 3), ("browser", 4))]
-    trials = [guard.trial(2, PREDICTIONS) for guard in guards]
+    trials = [guard.held_out(2, PREDICTIONS) for guard in guards]
     verdict = HeldOutTotal(2, trials[0].release.values + trials[1].release.values, (3, 4))
     np.testing.assert_array_equal(guards[0].open_held_out(verdict), 2 * encode(PREDICTIONS))
 
@@ -501,7 +501,7 @@ def test_trials_are_sent_only_as_the_guard_gives_them():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "send_trial"
     ]
     assert sent
-    assert all(each.startswith("guard.trial(") for each in sent)
+    assert all(each.startswith("guard.held_out(") for each in sent)
 
 
 RIGHT = """
@@ -564,5 +564,5 @@ def test_a_guard_has_no_other_way_out():
     """Whoever adds a method here adds it to this list, and to what the tests above ask of it."""
     public = {name for name, _ in inspect.getmembers(Guard, inspect.isfunction) if not name.startswith("_")}
     assert public == {
-        "push", "trial", "gradient", "open_total", "open_held_out", "open_gradient", "forget", "state", "restore"
+        "push", "held-out", "gradient", "open_total", "open_held_out", "open_gradient", "forget", "state", "restore"
     }  # fmt: skip

@@ -13,7 +13,7 @@ from fdml.privacy.masks import Masks
 SECRET = bytes(range(32))
 PARTIES = ("store", "browser", "guard")
 WHOLE = np.iinfo(np.int64)
-PURPOSES = ("push", "trial", "gradient")
+PURPOSES = ("push", "held-out", "gradient")
 codes = arrays(np.int64, (3, 2), elements=st.integers(WHOLE.min, WHOLE.max) | st.sampled_from([WHOLE.min, WHOLE.max]))
 numbers = st.integers(0, 2**63 - 1)
 mask_ids = st.integers(1, 2**64 - 1)
@@ -126,7 +126,7 @@ def test_a_mask_is_the_same_whatever_was_asked_for_before():
     mine = masks("store", 1)
     first = mine.add("push", 3, np.zeros(9, np.int64))
     for number in range(50):
-        mine.remove_one("trial", PARTIES[number % 3], number, number + 2, np.zeros(7, np.int64))
+        mine.remove_one("held-out", PARTIES[number % 3], number, number + 2, np.zeros(7, np.int64))
         mine.add("push", number, np.zeros(number, np.int64))
     np.testing.assert_array_equal(mine.add("push", 3, np.zeros(9, np.int64)), first)
     np.testing.assert_array_equal(mine.add("push", 3, np.zeros(4, np.int64)), first[:4])

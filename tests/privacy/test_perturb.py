@@ -137,7 +137,7 @@ def test_no_digit_of_a_prediction_stays_uncovered(noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@given(number=st.integers(0, 2**63), purpose=st.sampled_from(["push", "trial"]))
+@given(number=st.integers(0, 2**63), purpose=st.sampled_from(["push", "held-out"]))
 def test_the_same_purpose_and_number_meet_the_same_noise(noise, number, purpose):
     predictions = np.linspace(-1, 1, 7).reshape(-1, 1)
     first, again = (shield(noise, 1.0, 0.5, NoiseKey(KEY.secret)) for _ in range(2))
@@ -148,19 +148,19 @@ def test_the_same_purpose_and_number_meet_the_same_noise(noise, number, purpose)
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("other", [{"number": 1}, {"purpose": "trial"}, {"key": NoiseKey(b"k" * 32)}])
+@pytest.mark.parametrize("other", [{"number": 1}, {"purpose": "held-out"}, {"key": NoiseKey(b"k" * 32)}])
 def test_another_purpose_number_or_key_meets_unrelated_noise(noise, other):
     one, two = noise_of(noise, 1.0).ravel(), noise_of(noise, 1.0, **other).ravel()
     assert not (one == two).any()
     assert abs(np.corrcoef(one, two)[0, 1]) < 4.5 / np.sqrt(MANY)
 
 
-@pytest.mark.parametrize("purpose", ["push", "trial"])
+@pytest.mark.parametrize("purpose", ["push", "held-out"])
 def test_a_release_has_noise_of_its_own_beside_what_else_the_key_gives(purpose):
     """Noise in training and randomised labels follow from the same key."""
     found = noise_of("gaussian", 1.0, purpose=purpose).ravel()
     np.testing.assert_array_equal(found, decode(encode(KEY.normals(f"release {purpose}", 0, MANY))))
-    for other in ("push", "trial", "labels", "gradient"):
+    for other in ("push", "held-out", "labels", "gradient"):
         assert not (found == decode(encode(KEY.normals(other, 0, MANY)))).any()
 
 

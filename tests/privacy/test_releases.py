@@ -24,7 +24,7 @@ def push(step, mask_id=0):
     return Push(step, Release(np.random.default_rng(step).integers(-(2**50), 2**50, 4), mask_id, 0.25))
 
 
-def trial(epoch):
+def held_out(epoch):
     return HeldOutPredictions(epoch, Release(np.random.default_rng([9, epoch]).integers(-(2**50), 2**50, 2), 0, 0.25))
 
 
@@ -67,24 +67,24 @@ def same(one, other):
 def test_what_was_added_is_found_again_after_reopening():
     disk = MemoryDisk()
     store, ledger = ReleaseStore(disk), new_ledger()
-    messages = [push(0), push(1, mask_id=2**63 + 7), trial(1), push(2)]
+    messages = [push(0), push(1, mask_id=2**63 + 7), held_out(1), push(2)]
     for message in messages:
         store.add(message, ledger.state())
     again = ReleaseStore(disk)
     for message in messages:
         assert same(again.find(name_of(message)), message.release)
     assert again.find(("push", 3)) is None
-    assert again.find(("trial", 2)) is None
+    assert again.find(("held-out", 2)) is None
     assert [name_of(message) for message in again.uncounted] == [name_of(message) for message in messages]
 
 
 def test_a_push_and_a_trial_of_the_same_number_are_two_releases():
     store = ReleaseStore(MemoryDisk())
     store.add(push(1), {})
-    assert store.find(("trial", 1)) is None
-    store.add(trial(1), {})
+    assert store.find(("held-out", 1)) is None
+    store.add(held_out(1), {})
     assert same(store.find(("push", 1)), push(1).release)
-    assert same(store.find(("trial", 1)), trial(1).release)
+    assert same(store.find(("held-out", 1)), held_out(1).release)
 
 
 def test_before_the_first_release_there_is_nothing_to_count():
@@ -98,13 +98,13 @@ def test_before_the_first_release_there_is_nothing_to_count():
 def test_forgetting_drops_old_pushes_and_keeps_trials_and_counts():
     disk = MemoryDisk()
     books = Books(disk)
-    for message in (push(0), trial(1), push(1), push(2)):
+    for message in (push(0), held_out(1), push(1), push(2)):
         books.release(message)
     books.forget(1)
     for store in (books.store, ReleaseStore(disk)):
         assert store.find(("push", 0)) is store.find(("push", 1)) is None
         assert same(store.find(("push", 2)), push(2).release)
-        assert same(store.find(("trial", 1)), trial(1).release)
+        assert same(store.find(("held-out", 1)), held_out(1).release)
         assert store.uncounted == []
         assert store.counts == books.ledger.state()
     books.release(push(3))
@@ -149,7 +149,7 @@ def sizes_of_writes():
     """How many bytes each of three releases takes."""
     disk = MemoryDisk()
     books, sizes = Books(disk), [0]
-    for message in (push(0), trial(1), push(1)):
+    for message in (push(0), held_out(1), push(1)):
         books.release(message)
         sizes.append(len(disk.files["releases"]))
     return np.diff(sizes).tolist()
@@ -157,7 +157,7 @@ def sizes_of_writes():
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_a_write_torn_anywhere_loses_only_what_was_never_handed_out(cut):
-    messages = [push(0), trial(1), push(1)]
+    messages = [push(0), held_out(1), push(1)]
     for torn in range(sizes_of_writes()[cut]):
         disk = MemoryDisk(writes_left=cut, torn=torn)
         books, handed_out = Books(disk), []
@@ -201,7 +201,7 @@ def test_a_store_of_something_else_is_refused():
 actions = st.lists(
     st.one_of(
         st.just(("release",)),
-        st.just(("trial",)),
+        st.just(("held-out",)),
         st.just(("again",)),
         st.tuples(st.just("forget"), st.integers(0, 4)),
         st.just(("reopen",)),
@@ -217,7 +217,7 @@ class Life:
     def __init__(self, seed):
         self.disk = VirtualDisk(Random(seed))
         self.books, self.truth = Books(self.disk), new_ledger()
-        self.out, self.next, self.forgotten = {}, {"push": 0, "trial": 1}, -1
+        self.out, self.next, self.forgotten = {}, {"push": 0, "held-out": 1}, -1
         self.pending = None
 
     def release(self, message):
@@ -244,12 +244,12 @@ class Life:
         match what:
             case "release":
                 self.release(push(self.next["push"]))
-            case "trial":
-                self.release(trial(self.next["trial"]))
+            case "held-out":
+                self.release(held_out(self.next["held-out"]))
             case "again":
                 for name in list(self.out):
-                    if name[0] == "trial" or name[1] > self.forgotten:
-                        self.release({"push": push, "trial": trial}[name[0]](name[1]))
+                    if name[0] == "held-out" or name[1] > self.forgotten:
+                        self.release({"push": push, "held-out": held_out}[name[0]](name[1]))
             case "forget":
                 self.forgotten = max(self.forgotten, self.next["push"] - 1 - how[0])
                 self.books.forget(self.next["push"] - 1 - how[0])
@@ -261,7 +261,7 @@ class Life:
     def check(self):
         assert self.books.ledger.state() == self.truth.state()
         for name, release in self.out.items():
-            if name[0] == "trial" or name[1] > self.forgotten:
+            if name[0] == "held-out" or name[1] > self.forgotten:
                 assert same(self.books.store.find(name), release)
 
 

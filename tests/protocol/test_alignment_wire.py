@@ -6,21 +6,8 @@ from hypothesis.extra.numpy import arrays
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.alignment_messages import (
-    KINDS,
-    BlindedIds,
-    KeyCheck,
-    KeyGrant,
-    KeyOffer,
-    RowCounts,
-    SharedRowIndex,
-    Tokens,
-    ascending,
-    is_ascending,
-    position_digest,
-    repeated,
-    shared_digest,
-)
+from fdml.protocol.alignment_messages import KINDS, BlindedIds, KeyCheck, KeyGrant, KeyOffer, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.key_sets import ascending, is_ascending, position_digest, repeated, shared_digest
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 from tests.protocol.test_wire import plain
 
@@ -29,7 +16,7 @@ counts = st.integers(0, 2**53)
 tokens = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(16)))
 points = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(32)), elements=st.integers(0, 127))
 places = arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 2**63 - 1))
-notices = st.one_of(
+messages = st.one_of(
     st.builds(KeyOffer, hashes),
     st.builds(KeyOffer, hashes, st.binary(min_size=1), st.binary(min_size=1)),
     st.builds(KeyGrant, st.binary(min_size=1)),
@@ -49,18 +36,18 @@ def refusal_of(raw):
 
 
 def outcome_of(raw):
-    """The notice, or why there is none."""
+    """The message, or why there is none."""
     try:
         return decode_alignment(raw)
     except MessageRefused as refused:
         return refused.refusal
 
 
-@given(notices)
-def test_every_notice_comes_back_as_it_was_and_is_the_same_bytes_each_time(notice):
-    raw = encode_alignment(notice)
-    assert plain(decode_alignment(raw)) == plain(notice)
-    assert encode_alignment(notice) == raw
+@given(messages)
+def test_every_notice_comes_back_as_it_was_and_is_the_same_bytes_each_time(message):
+    raw = encode_alignment(message)
+    assert plain(decode_alignment(raw)) == plain(message)
+    assert encode_alignment(message) == raw
 
 
 def test_no_test_rows_are_something_else_than_no_test_file():
@@ -70,9 +57,9 @@ def test_no_test_rows_are_something_else_than_no_test_file():
     assert decode_alignment(encode_alignment(Tokens(by_position=RowCounts(3, 0)))).by_position == RowCounts(3, 0)
 
 
-@given(notices, st.data())
-def test_bytes_cut_short_or_with_more_behind_are_another_notice_or_refused(notice, data):
-    raw = encode_alignment(notice)
+@given(messages, st.data())
+def test_bytes_cut_short_or_with_more_behind_are_another_notice_or_refused(message, data):
+    raw = encode_alignment(message)
     for changed in (raw[: data.draw(st.integers(0, len(raw) - 1))], raw + b"\x7a\x00"):
         again = outcome_of(changed)
         assert again is Refusal.INVALID or encode_alignment(again) == changed
@@ -85,7 +72,7 @@ def test_random_bytes_are_decoded_or_refused(raw):
 
 
 WRONG = {
-    "no notice": b"\xff\xff",
+    "no message": b"\xff\xff",
     "no content": b"",
     "an unknown field outside": encode_alignment(KeyCheck(bytes(32))) + b"\x7a\x01x",
     "an unknown field inside": b"\x1a\x25\x0a\x20" + bytes(32) + b"\x7a\x01x",
@@ -101,7 +88,7 @@ WRONG = {
     "tokens by position": encode_alignment(Tokens(np.zeros((1, 16), np.uint8), None, RowCounts(1))),
     "test tokens by position": encode_alignment(Tokens(NO_TOKENS, NO_TOKENS, RowCounts(1))),
     "more rows than there can be": encode_alignment(Tokens(by_position=RowCounts(2**60))),
-    "half a point": pb.AlignmentMessage(blinded=pb.BlindedIds(train=bytes(16))).SerializeToString(),
+    "half a point": pb.AlignmentMessage(blinded_ids=pb.BlindedIds(train=bytes(16))).SerializeToString(),
     "a point with its top bit": encode_alignment(BlindedIds(np.full((1, 32), 255, np.uint8))),
     "half a place": pb.AlignmentMessage(places=pb.SharedRowIndex(train=bytes(4), digest=bytes(32))).SerializeToString(),
     "a place below zero": encode_alignment(SharedRowIndex(np.array([-1]), np.zeros(0, np.int64), bytes(32), ())),
@@ -115,11 +102,11 @@ def test_a_notice_that_makes_no_sense_is_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    "notice",
+    "message",
     [KeyOffer(bytes(32), bytes(20_000), b"x"), KeyOffer(bytes(32), b"x", bytes(20_000)), KeyGrant(bytes(20_000))],
 )
-def test_what_is_small_may_not_be_large(notice):
-    assert refusal_of(encode_alignment(notice)) is Refusal.TOO_LARGE
+def test_what_is_small_may_not_be_large(message):
+    assert refusal_of(encode_alignment(message)) is Refusal.TOO_LARGE
 
 
 def test_kinds_have_names_to_travel_under():

@@ -171,7 +171,7 @@ def envelope(**content):
 BAD = {
     "nothing": (b"", "a message without content"),
     "an unknown kind": (b"\x7a\x00", "a message without content"),
-    "an unknown field": (envelope(kept=pb.Checkpointed(step=3)) + b"\x78\x01", "a kept message with unknown fields"),
+    "an unknown field": (envelope(checkpointed=pb.Checkpointed(step=3)) + b"\x78\x01", "a kept message with unknown fields"),
     "an unknown field inside": (b"\x22\x04\x08\x03\x78\x01", "a kept message with unknown fields"),
     "a field twice": (b"\x22\x04\x08\x03\x08\x04", "a kept message with unknown fields or trailing bytes"),
     "a number longer than need be": (b"\x22\x03\x08\x83\x00", "a kept message with"),
@@ -186,7 +186,7 @@ BAD = {
         "predictions of 3 bytes, which is no whole number of int16",
     ),
     "held-out predictions of half a number": (
-        envelope(trial=pb.HeldOutPredictions(epoch=1, codes=b"123456789", width=4)),
+        envelope(held_out=pb.HeldOutPredictions(epoch=1, codes=b"123456789", width=4)),
         "of 9 bytes",
     ),
     "gradients of half a number": (
@@ -202,12 +202,12 @@ BAD = {
         "predictions of 6 bytes, which is no whole number of int40",
     ),
     "predictions of a width that no type has": (
-        envelope(trial=pb.HeldOutPredictions(epoch=1, codes=b"123", width=3)),
+        envelope(held_out=pb.HeldOutPredictions(epoch=1, codes=b"123", width=3)),
         "of 3 bytes each",
     ),
     "noise below none": (envelope(push=pb.Push(step=1, width=8, variance=-1.0)), "noise of variance -1.0"),
     "noise without end": (
-        envelope(trial=pb.HeldOutPredictions(epoch=1, width=8, variance=np.inf)),
+        envelope(held_out=pb.HeldOutPredictions(epoch=1, width=8, variance=np.inf)),
         "noise of variance inf",
     ),
     "noise that is no number": (envelope(push=pb.Push(step=1, width=8, variance=np.nan)), "noise of variance nan"),

@@ -46,7 +46,7 @@ def script(mode):
             (B, BlindedIds(points(103, 109)), "", C),
         ]
     return [
-        (sender, to, about, encode_alignment(notice)) for sender, notice, to, about in offers + grants + checks + sets
+        (sender, to, about, encode_alignment(message)) for sender, message, to, about in offers + grants + checks + sets
     ]
 
 
@@ -65,7 +65,7 @@ def filled(mode, disk=None, upto=None):
 
 
 def places_of(board, party):
-    raw = board.fetch(party, "places", "")
+    raw = board.fetch(party, "shared_rows", "")
     return None if raw is None else decode_alignment(raw)
 
 
@@ -94,12 +94,12 @@ def test_once_all_sets_are_there_every_party_finds_its_places(mode):
 def test_what_was_posted_is_read_as_it_was(mode):
     board = filled(mode)
     for sender, to, about, raw in script(mode):
-        notice = decode_alignment(raw)
-        if isinstance(notice, KeyOffer | KeyCheck):
-            kind = "key_offer" if isinstance(notice, KeyOffer) else "key_check"
+        message = decode_alignment(raw)
+        if isinstance(message, KeyOffer | KeyCheck):
+            kind = "key_offer" if isinstance(message, KeyOffer) else "key_check"
             assert all(board.fetch(reader, kind, sender) == raw for reader in PARTIES)
         elif to:
-            kind = "key_grant" if isinstance(notice, KeyGrant) else "blinded"
+            kind = "key_grant" if isinstance(message, KeyGrant) else "blinded_ids"
             assert board.fetch(to, kind, sender, about) == raw
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_there_before_it_is_posted(mode):
     board = filled(mode, upto=0)
     assert board.fetch(B, "key_offer", A) is None
     assert board.fetch(B, "key_grant", A) is None
-    assert board.fetch(B, "blinded", A, A) is None
+    assert board.fetch(B, "blinded_ids", A, A) is None
     assert places_of(board, B) is None
     assert board.rows == {}
 
@@ -130,8 +130,8 @@ def test_other_bytes_for_a_filled_slot_are_a_conflict_that_says_what_to_do(mode)
     board = filled(mode, disk)
     before = dict(disk.files)
     for sender, to, about, raw in script(mode):
-        notice = decode_alignment(raw)
-        match notice:
+        message = decode_alignment(raw)
+        match message:
             case KeyOffer():
                 other = KeyOffer(bytes([99]) * 32)
             case KeyGrant():
@@ -239,14 +239,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_a_wrong_notice_is_refused_and_changes_nothing(wrong):
-    mode, before, sender, to, about, notice, refusal = REFUSED[wrong]
+    mode, before, sender, to, about, message, refusal = REFUSED[wrong]
     disk = MemoryDisk()
     board = BulletinStore.open(PARTIES, mode, disk, largest=1000)
     for poster, posted, its_to, its_about in before:
         board.post(poster, its_to, its_about, encode_alignment(posted))
     files, rows = dict(disk.files), board.rows
     with pytest.raises(MessageRefused) as raised:
-        board.post(sender, to, about, encode_alignment(notice))
+        board.post(sender, to, about, encode_alignment(message))
     assert raised.value.refusal is refusal
     assert disk.files == files
     assert board.rows == rows
@@ -273,12 +273,12 @@ def test_bytes_that_are_no_notice_are_refused():
         (B, "key_grant", C, "", DENIED),
         (A, "tokens", A, "", DENIED),
         (B, "tokens", A, "", DENIED),
-        (B, "places", A, "", DENIED),
-        (C, "blinded", A, A, DENIED),
-        (A, "blinded", C, A, DENIED),
-        (A, "blinded", A, A, DENIED),
-        (B, "blinded", A, "", DENIED),
-        (B, "blinded", A, B, DENIED),
+        (B, "shared_rows", A, "", DENIED),
+        (C, "blinded_ids", A, A, DENIED),
+        (A, "blinded_ids", C, A, DENIED),
+        (A, "blinded_ids", A, A, DENIED),
+        (B, "blinded_ids", A, "", DENIED),
+        (B, "blinded_ids", A, B, DENIED),
     ],
 )
 def test_what_is_not_for_a_reader_is_not_shown(mode, reader, kind, sender, about, refusal):
@@ -387,31 +387,31 @@ def test_a_notice_that_is_damaged_later_is_not_given_out():
 
 def test_whom_one_waits_for_in_tokens():
     board = filled("tokens", upto=8)
-    assert board.waits_for(A, "places", "") == [A, B, C]
+    assert board.waits_for(A, "shared_rows", "") == [A, B, C]
     board.post(B, "", "", encode_alignment(Tokens(keys(1))))
-    assert board.waits_for(A, "places", "") == [A, C]
+    assert board.waits_for(A, "shared_rows", "") == [A, C]
     assert board.waits_for(A, "key_check", C) == [C]
     assert board.waits_for(B, "key_grant", A) == [A]
     assert board.waits_for(B, "key_grant", "z") == []
-    assert filled("tokens").waits_for(A, "places", "") == []
+    assert filled("tokens").waits_for(A, "shared_rows", "") == []
 
 
 def test_whom_one_waits_for_in_a_round_is_who_has_to_act_next():
     board = filled("ecdh", upto=8)
-    assert board.waits_for(C, "blinded", B, A) == [A]
+    assert board.waits_for(C, "blinded_ids", B, A) == [A]
     board.post(A, B, A, encode_alignment(BlindedIds(points(1, 3))))
-    assert board.waits_for(C, "blinded", B, A) == [B]
-    assert board.waits_for(B, "blinded", A, A) == []
-    assert board.waits_for(C, "blinded", B) == [B]
-    assert board.waits_for(A, "places", "") == [B, C]
-    assert filled("ecdh").waits_for(A, "places", "") == []
+    assert board.waits_for(C, "blinded_ids", B, A) == [B]
+    assert board.waits_for(B, "blinded_ids", A, A) == []
+    assert board.waits_for(C, "blinded_ids", B) == [B]
+    assert board.waits_for(A, "shared_rows", "") == [B, C]
+    assert filled("ecdh").waits_for(A, "shared_rows", "") == []
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_parties_without_ids_are_matched_in_either_mode(mode):
     board = BulletinStore.open(PARTIES, mode, MemoryDisk())
     for party in PARTIES:
-        assert party in board.waits_for(A, "places", "")
+        assert party in board.waits_for(A, "shared_rows", "")
         board.post(party, "", "", encode_alignment(Tokens(by_position=RowCounts(3, 2))))
     assert places_of(board, B).train.tolist() == [0, 1, 2]
     assert places_of(board, B).held_out.tolist() == [0, 1]
@@ -427,7 +427,7 @@ def test_one_party_shares_all_with_itself(mode):
 
 
 def refusal_of(board, posting):
-    """None if the notice was taken; a set that was passed on too early may come again."""
+    """None if the message was taken; a set that was passed on too early may come again."""
     try:
         board.post(*posting)
     except MessageRefused as refused:

@@ -5,7 +5,8 @@ import pytest
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.alignment_messages import KeyOffer, RowCounts, Tokens, position_digest
+from fdml.protocol.alignment_messages import KeyOffer, RowCounts, Tokens
+from fdml.protocol.key_sets import position_digest
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.messages import PROTOCOL
 from fdml.server.bulletin import BulletinStore
@@ -22,7 +23,7 @@ def desk_of():
 
 def posting(**changed):
     return pb.PostRequest(
-        **{"notice": OFFER, "run_hash": RUN_HASH, "protocol": PROTOCOL, **changed}
+        **{"message": OFFER, "run_hash": RUN_HASH, "protocol": PROTOCOL, **changed}
     ).SerializeToString()
 
 
@@ -37,7 +38,7 @@ def test_what_is_there_is_handed_over_at_once():
         await desk.post(PARTIES[0], posting())
         began = time.monotonic()
         found = pb.FetchReply.FromString(await desk.fetch(PARTIES[1], query()))
-        assert found.notice == OFFER
+        assert found.message == OFFER
         assert time.monotonic() - began < 0.5
         assert desk.waits_of(PARTIES[1]) == []
 
@@ -51,7 +52,7 @@ def test_who_asks_too_early_gets_it_the_moment_it_comes():
         await asyncio.sleep(0.05)
         await desk.post(PARTIES[0], posting())
         async with asyncio.timeout(0.9):
-            assert pb.FetchReply.FromString(await asking).notice == OFFER
+            assert pb.FetchReply.FromString(await asking).message == OFFER
 
     asyncio.run(scene())
 
@@ -60,7 +61,7 @@ def test_who_waits_is_told_for_whom_and_how_long_that_one_has_been_silent():
     async def scene():
         desk = desk_of()
         found = pb.FetchReply.FromString(await desk.fetch(PARTIES[1], query()))
-        assert not found.notice
+        assert not found.message
         assert list(found.waits_for) == [PARTIES[0]]
         assert 0.9 < found.silent_seconds[0] < 5
         assert desk.waits_of(PARTIES[1]) == [PARTIES[0]]
@@ -92,7 +93,7 @@ def test_the_digest_is_there_once_all_parties_have_shown_their_rows():
         desk, rows = desk_of(), RowCounts(12)
         for party in PARTIES:
             assert desk.digest is None
-            await desk.post(party, posting(notice=encode_alignment(Tokens(by_position=rows))))
+            await desk.post(party, posting(message=encode_alignment(Tokens(by_position=rows))))
         assert desk.digest == position_digest(rows)
 
     asyncio.run(scene())
@@ -103,7 +104,7 @@ def test_the_digest_is_there_once_all_parties_have_shown_their_rows():
     [
         (posting(run_hash=b"x" * 32), Refusal.MISMATCH, "run.toml with hash 7878"),
         (posting(protocol=99), Refusal.MISMATCH, "speaks protocol 99"),
-        (posting(notice=b""), Refusal.INVALID, "received"),
+        (posting(message=b""), Refusal.INVALID, "received"),
         (posting(to="nobody"), Refusal.INVALID, "'nobody'"),
         (posting() + b"\x50\x01", Refusal.INVALID, "unknown fields or trailing bytes"),
         (b"\xff\xff\xff", Refusal.INVALID, "3 bytes that are no message"),

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.protocol.alignment_messages import BlindedIds, RowCounts, Tokens, shared_digest
+from fdml.protocol.alignment_messages import BlindedIds, RowCounts, Tokens
+from fdml.protocol.key_sets import shared_digest
 from fdml.server.intersect import match_rows, shared_keys
 
 

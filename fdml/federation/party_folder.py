@@ -1,0 +1,96 @@
+"""A party's folder: its settings, keys, saved state, and in the end its model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fdml.align.party_secrets import Secrets
+from fdml.errors import SettingsError
+from fdml.federation.certificates import own_credentials
+from fdml.federation.party_files import PartyFiles
+from fdml.models.archive import write_archive
+from fdml.party.disk_store import DiskStore
+from fdml.party.effects import WriteBundle
+from fdml.party.member import AlignmentKeys, Member
+from fdml.privacy.build_guard import stored_key
+from fdml.privacy.statement import Statement
+from fdml.protocol.identity import Identity
+from fdml.settings import PartySettings, RunSettings, read_party, read_run, run_hash
+from fdml.storage.disk import FolderDisk
+from fdml.transport.grpc_endpoint import Endpoint, check_loopback
+
+MODEL = "model"
+HISTORY = "history.json"
+
+
+class PartyFolder(DiskStore):
+    """One party's files on this machine; the store of its session."""
+
+    def __init__(self, party_toml: Path) -> None:
+        self.path = party_toml.parent
+        self.settings: PartySettings = read_party(party_toml)
+        self.run: RunSettings = read_run(self.settings.run)
+        if self.settings.party not in self.run.parties:
+            raise SettingsError(
+                f"{party_toml}: party {self.settings.party!r} is not among the run's parties "
+                f"{', '.join(self.run.parties)}"
+            )
+        self.files = PartyFiles(self.settings, self.run, self.path / "state")
+        disk = FolderDisk(self.path / "state")
+        super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
+
+    def endpoint(self, *, plain: bool) -> Endpoint:
+        """Where this party reaches the server, and with which keys."""
+        target = self.settings.server or self.run.server
+        if plain:
+            check_loopback(target)
+        identity = Identity(self.run.name, "party", self.settings.party)
+        credentials = None if plain else own_credentials(self.path / "keys", identity)
+        return Endpoint(target, self.run.name, self.settings.party, credentials)
+
+    def member(self, endpoint: Endpoint) -> Member:
+        """This party as its session sees it."""
+        settings = self.settings
+        wanted = settings.threads
+        return Member(
+            run=self.run,
+            name=settings.party,
+            data=self.files,
+            noise=stored_key(self.disk),
+            model=settings.model,
+            guard=settings.guard,
+            threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
+            shared=self.shared_rows(),
+            alignment=lambda: AlignmentKeys(
+                Secrets.load_or_make(self.disk, self.run, settings.party, endpoint.credentials),
+                endpoint.credentials,
+                settings.group_key,
+            ),
+            disk=self.disk,
+            plain=endpoint.credentials is None,
+        )
+
+    def clear(self, *, alignment_only: bool = False) -> None:
+        """Start over."""
+        super().clear(alignment_only=alignment_only)
+        if not alignment_only:
+            (self.path / HISTORY).unlink(missing_ok=True)
+
+    def write_statement(self, statement: Statement) -> None:
+        """Write the privacy statement for people."""
+        statement.write(self.path)
+
+    def write_bundle(self, bundle: WriteBundle) -> Path | None:
+        """Write the trained model; gives where it is."""
+        facts = {
+            "kind": "party",
+            "party": self.settings.party,
+            "model": self.settings.model.model_dump(),
+            "scale": bundle.calibration.scale,
+            "offset": bundle.calibration.offset.tolist(),
+        }
+        path = self.path / "model.npz"
+        write_archive(path, facts, {self.settings.party: bundle.parameters})
+        path.chmod(0o600)
+        return path

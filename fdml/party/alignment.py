@@ -1,0 +1,74 @@
+"""A party's alignment: which of its rows the run uses, and what was found on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.align.group_key import GroupKey
+from fdml.align.matching import PartyIds
+from fdml.data.ids import IdCounts
+
+
+@dataclass(frozen=True, eq=False)
+class RowIds:
+    """The ids of a party's files, and the file rows that they name."""
+
+    ids: PartyIds
+    train_rows: NDArray[np.int64]
+    test_rows: NDArray[np.int64]
+    """Rows of the test file; of the training file where there is none."""
+    counts: tuple[IdCounts, ...] = ()
+
+
+@dataclass(frozen=True)
+class AlignmentReport:
+    """What the alignment found, for people and for `--json`."""
+
+    mode: str
+    rows: Mapping[str, int]
+    """Rows of every party's training file."""
+    shared: int
+    """Rows that all parties hold."""
+    train: int
+    held_out: int
+    seconds: float
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    ids: tuple[IdCounts, ...] = ()
+    """Missing and duplicate ids of this party's files, one entry per file."""
+    warning: str = ""
+
+    def remarks(self) -> list[str]:
+        """Rows that were left out, and warnings; no row is left out in silence."""
+        lines = []
+        for file, ids in zip(("data.path", "data.test_path"), self.ids, strict=False):
+            lines += _rows_named(file, ids.missing, "without an id", ids.missing_at)
+            lines += _rows_named(file, ids.repeated, "with a duplicate id", ids.repeated_at)
+            if ids.dropped:
+                lines.append(f"{file}: {ids.dropped:,} rows were left out for that")
+        return [*lines, f"warning: {self.warning}"] if self.warning else lines
+
+
+def _rows_named(file: str, count: int, what: str, examples: Sequence[int]) -> list[str]:
+    if not count:
+        return []
+    more = ", ..." if count > len(examples) else ""
+    return [f"{file}: {count:,} rows {what} (data rows {', '.join(map(str, examples))}{more})"]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """Which rows of this party's files the run uses, in the run's order."""
+
+    train: NDArray[np.int64]
+    """Row numbers in the training file."""
+    held_out: NDArray[np.int64]
+    """Row numbers in the test file, or in the training file where there is none."""
+    digest: bytes
+    """The same at all parties."""
+    key: GroupKey
+    report: AlignmentReport

@@ -1,0 +1,85 @@
+"""A party's alignment on its disk: found once with the other parties, then used by every later start."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.align.group_key import GroupKey
+from fdml.align.party_secrets import Secrets
+from fdml.data.ids import IdCounts
+from fdml.errors import AlignmentError, StateCorrupt
+from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.storage.disk import Disk
+
+_NAME = "alignment"
+
+
+class AlignmentStore:
+    """The alignment that belongs to one run.toml and one state of the party's files."""
+
+    def __init__(self, disk: Disk, *, run_hash: bytes, data: str) -> None:
+        self._disk = disk
+        self._facts = {"run.toml": run_hash.hex(), "data": data}
+
+    def save(self, shared: SharedRows) -> None:
+        """Store an alignment; durable on return."""
+        facts = {
+            "facts": self._facts,
+            "digest": shared.digest.hex(),
+            "key": shared.key.secret.hex(),
+            "report": asdict(shared.report),
+        }
+        buffer = io.BytesIO()
+        np.savez(
+            buffer,
+            allow_pickle=False,
+            facts=np.array(json.dumps(facts)),
+            train=shared.train,
+            held_out=shared.held_out,
+        )
+        self._disk.replace(_NAME, buffer.getvalue())
+
+    def load(self) -> SharedRows | None:
+        """The stored alignment, if files and settings are still the same."""
+        raw = self._disk.read(_NAME)
+        if raw is None:
+            return None
+        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        facts = json.loads(str(arrays["facts"]))
+        if facts["facts"]["run.toml"] != self._facts["run.toml"]:
+            raise StateCorrupt("the saved state belongs to another run.toml; put it back, or start over with --fresh")
+        if facts["facts"]["data"] != self._facts["data"]:
+            raise AlignmentError(
+                "the data of this party has changed since its rows were aligned: the file of data.path or "
+                "data.test_path, or the [data] settings, are not what they were; put them back, or start over at "
+                "every side with --fresh"
+            )
+        report = {**facts["report"], "ids": tuple(IdCounts(**each) for each in facts["report"]["ids"])}
+        return SharedRows(
+            arrays["train"],
+            arrays["held_out"],
+            bytes.fromhex(facts["digest"]),
+            GroupKey(bytes.fromhex(facts["key"])),
+            AlignmentReport(**report),
+        )
+
+    def clear(self) -> None:
+        """Start over, with new secrets."""
+        self._disk.remove(_NAME)
+        Secrets.forget(self._disk)
+
+
+def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
+    """Rows of a party's training file that its run trained on, in the run's order."""
+    raw = disk.read(_NAME)
+    if raw is None:
+        raise AlignmentError("this party has not aligned its rows; run `fdml align` first")
+    with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
+        rows: NDArray[np.int64] = archive["train"]
+    return rows

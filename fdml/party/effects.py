@@ -1,0 +1,103 @@
+"""What a party's session asks of the driver that runs it. Effects are carried out one by one, in their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fdml.data.label_encoding import LabelEncoding
+from fdml.events import Event
+from fdml.models.calibration import Calibration
+from fdml.models.compiled import State
+from fdml.party.alignment import SharedRows
+from fdml.party.channel import ToServer
+from fdml.party.checkpoint import Checkpoint, FinishedModel
+from fdml.privacy.ledger import Ledger
+from fdml.privacy.statement import Statement
+from fdml.protocol.messages import Metrics
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send a message; it stays in the channel's care until the server has stored it."""
+
+    message: ToServer
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Wait for one message and deliver it."""
+
+    what: str
+    """What is waited for, with a place for whom."""
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Wait until the server has stored everything that was sent."""
+
+
+@dataclass(frozen=True)
+class SaveAlignment:
+    """Store the alignment; durable before the next effect."""
+
+    shared: SharedRows
+
+
+@dataclass(frozen=True)
+class SaveCheckpoint:
+    """Store a checkpoint, with what the channel holds unacknowledged; durable before the next effect."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class SaveResult:
+    """Store the result; durable before the next effect."""
+
+    result: FinishedModel
+
+
+@dataclass(frozen=True)
+class WriteStatement:
+    """Write the account of what this run showed of this party."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True)
+class WriteBundle:
+    """Write the trained model with all it needs to predict."""
+
+    parameters: State
+    calibration: Calibration
+    labels: LabelEncoding | None
+    """At the label party."""
+    metrics: Metrics | None
+    """The last ones, at the label party."""
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Tell the listeners."""
+
+    event: Event
+
+
+@dataclass(frozen=True)
+class PartyResult:
+    """How a party's part in the run ended."""
+
+    model_hash: bytes
+    seconds: float
+    """Of training, over all starts."""
+    waited: float
+    """Seconds this start has waited for messages."""
+    resumed_at: int
+    """The step it went on from; 0 for a fresh start."""
+    bundle: Path | None = None
+    """Where the model was written."""
+
+
+Effect = Send | Receive | Flush | SaveAlignment | SaveCheckpoint | SaveResult | WriteStatement | WriteBundle | Emit

@@ -1,0 +1,124 @@
+"""One party as a member of a run: all that its session is made from."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fdml.align.group_key import GroupKey
+from fdml.align.party_secrets import Secrets
+from fdml.align.sealed_labels import LabelSet
+from fdml.data.row_set import RowSet
+from fdml.models.build import ModuleFactory
+from fdml.models.compiled import State
+from fdml.party.alignment import SharedRows
+from fdml.party.data import PartyData, PartyRows
+from fdml.party.loop import Worker
+from fdml.party.plan import Plan, build_worker
+from fdml.privacy.build_guard import dp_sgd_for
+from fdml.privacy.guard import Guard
+from fdml.privacy.masks import Masks
+from fdml.privacy.noise import NoiseKey
+from fdml.protocol.identity import Credentials
+from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash
+from fdml.storage.disk import Disk
+
+_MASK_BITS = 63
+
+
+def _random_mask_id() -> int:
+    return secrets.randbits(_MASK_BITS) + 1
+
+
+@dataclass(frozen=True)
+class AlignmentKeys:
+    """What a party needs to find its shared rows with the others."""
+
+    secrets: Secrets
+    credentials: Credentials | None = None
+    group_key_file: Path | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Member:
+    """A party's settings, rows and keys. Nothing in it changes during a run."""
+
+    run: RunSettings
+    name: str
+    data: PartyData
+    noise: NoiseKey
+    model: ModelSettings = field(default_factory=ModelSettings)
+    guard: GuardSettings = field(default_factory=GuardSettings)
+    threads: int = 1
+    shared: SharedRows | None = None
+    """The alignment of an earlier start."""
+    alignment: Callable[[], AlignmentKeys] | None = None
+    """Gives the keys to align with; None where `shared` is given."""
+    disk: Disk | None = None
+    """Where releases with noise are stored before they leave; None where nothing is stored."""
+    plain: bool = False
+    """Whether the line is not encrypted."""
+    module: ModuleFactory | None = None
+    """Makes the torch module, where the settings do not name it."""
+    start: State | None = None
+    """Parameters to begin with."""
+    build: Callable[..., Worker] = build_worker
+    mask_id: Callable[[], int] = _random_mask_id
+    """Draws the id of a start's masks; no two starts may have the same."""
+
+    @property
+    def is_label_party(self) -> bool:
+        """Whether this party owns the labels."""
+        return self.name == self.run.label_party
+
+    @property
+    def has_private_labels(self) -> bool:
+        """Whether labels stay at the label party."""
+        return self.run.privacy.labels == "private"
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a restarted process could go on."""
+        return self.disk is not None
+
+    def facts(self, shared: SharedRows) -> dict[str, str]:
+        """What saved state belongs to."""
+        return {
+            "run.toml": run_hash(self.run).hex(),
+            "data": shared.digest.hex(),
+            "model": self.model.model_dump_json(),
+            "guard": self.guard.model_dump_json(),
+        }
+
+    def plan(self, outputs: int) -> Plan:
+        """How this party trains."""
+        return Plan(
+            self.run.training,
+            {self.name: self.model},
+            self.run.label_party,
+            loss_for(self.run.task, self.run.loss),
+            outputs,
+            modules={} if self.module is None else {self.name: self.module},
+            parties=len(self.run.parties),
+        )
+
+    def masks(self, key: GroupKey) -> Masks:
+        """The masks of one start of this party, under an id that no other start has."""
+        return Masks(key.derive("masks"), self.run.parties, self.name, self.mask_id())
+
+    def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard) -> Worker:
+        """This party's training, before its first step."""
+        return self.build(
+            self.plan(labels.outputs),
+            RowSet({self.name: rows.train}, labels.train, labels.train_weights),
+            self.name,
+            guard,
+            held_out=rows.held_out,
+            dp_sgd=dp_sgd_for(self.guard, self.noise),
+            threads=self.threads,
+            watch_loss=self.is_label_party and len(labels.held_out) > 0,
+            gradient_party=self.run.label_party if self.has_private_labels else None,
+            start=self.start,
+        )

@@ -1,0 +1,361 @@
+"""One party's whole part in a run. Start reading here, then at the training loop in `fdml.party.loop`.
+
+The session has no socket, thread, disk or clock of its own. It yields effects,
+one by one; a driver carries each out before it asks for the next, and delivers
+the messages that the session asks for. gRPC, threads in one process and the
+simulator are drivers of this one order of work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Literal, TypeVar
+
+from fdml import events
+from fdml.align.sealed_labels import LabelSet
+from fdml.data.label_encoding import LabelEncoding
+from fdml.data.row_set import RowSet
+from fdml.errors import ExchangeError, ServerUnreachable
+from fdml.party.aligning import find_shared_rows
+from fdml.party.alignment import SharedRows
+from fdml.party.channel import Incoming
+from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress, SavedState
+from fdml.party.effects import (
+    Effect,
+    Emit,
+    Flush,
+    PartyResult,
+    Receive,
+    SaveAlignment,
+    SaveCheckpoint,
+    SaveResult,
+    Send,
+    WriteBundle,
+    WriteStatement,
+)
+from fdml.party.evaluation import Evaluation, noise_remark
+from fdml.party.labelling import LABELS_OFF, labels_received, labels_to_send, labels_to_train_on
+from fdml.party.loop import Worker
+from fdml.party.member import Member
+from fdml.party.plan import recalibrated
+from fdml.party.training_messages import TrainingMessages
+from fdml.privacy.build_guard import budget_remarks, guard_for
+from fdml.privacy.guard import Guard
+from fdml.privacy.statement import state_of
+from fdml.protocol.alignment_messages import AlignmentMessage, Fetch
+from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.protocol.messages import (
+    Checkpointed,
+    Finished,
+    FromParty,
+    Gradient,
+    HeldOutPredictions,
+    Hello,
+    Metrics,
+    Push,
+    Stopped,
+    Total,
+)
+from fdml.settings import loss_for, run_hash
+from fdml.storage.arrays import hash_arrays
+
+Phase = Literal["starting", "aligning", "labelling", "training", "evaluating", "finished"]
+T = TypeVar("T")
+Work = Generator[Effect, None, T]
+"""Part of the session's work: it yields effects and returns a value."""
+
+
+class PartySession:
+    """Align, exchange labels, train, evaluate, finish. It waits for nothing: waiting is an effect, too."""
+
+    def __init__(self, member: Member, saved: SavedState, clock: Callable[[], float]) -> None:
+        self.phase: Phase = "starting"
+        self.worker: Worker | None = None
+        """The training; None before it begins."""
+        self._member = member
+        self._run = member.run
+        self._saved = saved
+        self._checkpoint = saved.checkpoint
+        self._clock = clock
+        self._inbox: deque[Incoming] = deque()
+        self._messages = TrainingMessages()
+        self._label_encoding: LabelEncoding | None = None
+        self._waited = 0.0
+        self._seconds = 0.0 if saved.checkpoint is None else saved.checkpoint.progress.seconds
+        """Of training, over all starts."""
+        self._saved_at = clock()
+        self._saved_steps = (-1, self._done)
+        """Steps of the older and the newer checkpoint; -1 where it is not known."""
+        self._safe = -1
+        """Up to this step the server was told to forget totals."""
+
+    def deliver(self, message: Incoming) -> None:
+        """Bring the message that the last `Receive` asked for."""
+        self._inbox.append(message)
+
+    def run(self) -> Work[PartyResult]:
+        """All effects of this party's part, in order; its result is what the generator returns."""
+        shared = yield from self.align()
+        facts = self._member.facts(shared)
+        self._saved.check_facts(facts)
+        result = self._saved.result
+        if result is not None and result.facts == facts:
+            yield from self._report_again(shared, result)
+            return (yield from self._end(result))
+        yield Send(self._hello(shared))
+        labels = yield from self._exchange_labels(shared)
+        worker, guard = yield from self._prepare(shared, labels)
+        progress = Progress() if self._checkpoint is None else self._checkpoint.progress
+        evaluation = Evaluation(self._member, labels, progress)
+        yield from self._train(worker, guard, evaluation, facts)
+        yield from self._evaluate(worker, guard, evaluation, labels)
+        result = yield from self._finish(worker, guard, evaluation, facts)
+        return (yield from self._end(result))
+
+    # Aligning
+
+    def align(self) -> Work[SharedRows]:
+        """Find the shared rows with the other parties, unless an earlier start has."""
+        if self._member.shared is not None:
+            if self._member.is_durable:
+                yield self._remark("the rows were aligned before")
+            return self._member.shared
+        self.phase = "aligning"
+        yield self._remark(f"looking for the rows that {', '.join(self._run.parties)} share")
+        conversation = find_shared_rows(self._member, self._clock)
+        answer: AlignmentMessage | None = None
+        try:
+            while True:
+                request = conversation.send(answer)
+                yield Send(request)
+                answer = None
+                if isinstance(request, Fetch):
+                    answer = yield from self._fetched()
+        except StopIteration as end:
+            shared: SharedRows = end.value
+        yield Flush()
+        yield SaveAlignment(shared)
+        report = shared.report
+        yield Emit(events.Aligned(self._member.name, report.shared, report.train, report.held_out))
+        for text in report.remarks():
+            yield self._remark(text)
+        return shared
+
+    def _fetched(self) -> Work[AlignmentMessage]:
+        message = yield from self._receive("to align its rows with {}")
+        if not isinstance(message, AlignmentMessage):
+            raise ExchangeError(f"the server sent {type(message).__name__} during the alignment; restart both sides")
+        return message
+
+    # Labelling
+
+    def _hello(self, shared: SharedRows) -> Hello:
+        return Hello(
+            run_hash=run_hash(self._run),
+            alignment_hash=shared.digest,
+            rows=len(shared.train),
+            held_out=len(shared.held_out),
+            incarnation=self._saved.incarnation,
+            done=self._done,
+        )
+
+    @property
+    def _done(self) -> int:
+        """The last step of the checkpoint this start goes on from."""
+        return -1 if self._saved.checkpoint is None else self._saved.checkpoint.step
+
+    def _exchange_labels(self, shared: SharedRows) -> Work[LabelSet]:
+        self.phase = "labelling"
+        member = self._member
+        if member.is_label_party:
+            labels, self._label_encoding = member.data.labels(shared)
+            yield Send(labels_to_send(member, shared, labels))
+            if member.has_private_labels and self._run.privacy.label_epsilon == "off":
+                yield self._remark(LABELS_OFF)
+            return labels_to_train_on(member, labels)
+        while self._messages.labels is None:
+            yield from self._take_in("for {} to give the labels")
+        return labels_received(member, shared, self._messages.labels)
+
+    def _prepare(self, shared: SharedRows, labels: LabelSet) -> Work[tuple[Worker, Guard]]:
+        """Build guard and worker, and bring them to the last checkpoint."""
+        member = self._member
+        schedule = member.plan(labels.outputs).schedule(len(shared.train))
+        for text in budget_remarks(member.guard, schedule):
+            yield self._remark(text)
+        guard = guard_for(
+            member.guard,
+            schedule,
+            member.noise,
+            grid=FIXED_POINTS[self._run.training.value_bits],
+            parties=len(self._run.parties),
+            masks=member.masks(shared.key),
+            blind=self._run.privacy.server == "blind",
+            disk=member.disk,
+        )
+        self.worker = worker = member.worker(labels, member.data.rows(shared), guard)
+        worker.restore(None if self._checkpoint is None else self._checkpoint.worker)
+        yield Emit(events.Joined(member.name, worker.step))
+        if worker.step:
+            yield self._remark(f"going on at step {worker.step}")
+        return worker, guard
+
+    # Training
+
+    def _train(self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]) -> Work[None]:
+        self.phase = "training"
+        began = self._clock() - self._seconds
+        waited, is_first = self._waited, True
+        yield from self._send(() if self._checkpoint is None else self._checkpoint.unacknowledged)
+        yield from self._send(worker.first_messages())
+        while not worker.finished:
+            answer = yield from self._answer(worker.step)
+            if is_first:  # the wait for the first total is no training
+                began, is_first = began + self._waited - waited, False
+            if isinstance(answer, Stopped):
+                worker.stop_at(answer.step)
+            else:
+                yield from self._send(worker.learn(answer))
+                self._seconds = self._clock() - began
+                yield Emit(events.StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
+                if worker.ended_epoch:
+                    yield Emit(events.EpochDone(worker.party, worker.epoch))
+                    if evaluation.each_epoch:
+                        yield from self._send_held_out(worker.epoch, worker, guard, evaluation)
+            yield from self._save(worker, guard, evaluation, facts)
+
+    def _answer(self, step: int) -> Work[Total | Gradient | Stopped]:
+        """The answer to a pushed step, or that the run ends before it."""
+        while (answer := self._messages.answer(step)) is None:
+            yield from self._take_in(f"at step {step} for {{}}")
+        return answer
+
+    def _save(self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]) -> Work[None]:
+        """Save if it is time. Totals are needed again from the older of the two checkpoints on."""
+        if not self._member.is_durable:
+            safe = worker.step - 1
+        else:
+            if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
+                progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count)
+                yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress))
+                self._saved_at = self._clock()
+                self._saved_steps = (self._saved_steps[1], worker.step - 1)
+            safe = self._saved_steps[0]
+        if safe > self._safe:
+            self._safe = safe
+            guard.forget(safe)
+            yield Send(Checkpointed(safe))
+
+    # Evaluating
+
+    def _send_held_out(self, epoch: int, worker: Worker, guard: Guard, evaluation: Evaluation) -> Work[None]:
+        """Send the held-out predictions; the label party scores the totals that have come by now."""
+        yield from self._send([guard.held_out(epoch, worker.predict_held_out())])
+        evaluation.count += 1
+        if self._member.is_label_party:
+            evaluation.pending[epoch] = (self._seconds, worker.mean_loss)
+            for waiting in sorted(evaluation.pending):
+                yield from self._score(waiting, guard, evaluation)
+
+    def _score(self, epoch: int, guard: Guard, evaluation: Evaluation) -> Work[None]:
+        """Turn the total of one epoch into metrics, if it has come; only the label party is sent it."""
+        total = self._messages.held_out.pop(epoch, None)
+        if total is None:
+            return
+        if total.variance > 0.0 and evaluation.last is None:
+            yield self._remark(noise_remark(total.variance))
+        found = evaluation.score(total, guard)
+        yield Emit(
+            events.Evaluated(
+                self._member.name, found.epoch, found.seconds, found.train_loss, found.test_loss, found.test_metric
+            )
+        )
+        yield Send(Metrics(found.epoch, found.seconds) if self._member.has_private_labels else found)
+
+    def _evaluate(self, worker: Worker, guard: Guard, evaluation: Evaluation, labels: LabelSet) -> Work[None]:
+        """What is left to evaluate when training has ended."""
+        self.phase = "evaluating"
+        if worker.ended_early:
+            reason = worker.spent or self._messages.why_stopped
+            yield Emit(events.Stopped(worker.party, worker.step, reason))
+            yield self._remark(f"training ended before step {worker.end}: {reason}")
+        if self._member.is_label_party and not self._member.has_private_labels:
+            loss = loss_for(self._run.task, self._run.loss)
+            evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
+        if evaluation.at_end:
+            yield from self._send_held_out(worker.last_epoch, worker, guard, evaluation)
+        for epoch in sorted(evaluation.pending):
+            while not self._messages.is_settled(epoch, worker.blocks if evaluation.each_epoch else 0):
+                yield from self._take_in(f"for {{}} to predict the held-out rows of epoch {epoch}")
+            yield from self._score(epoch, guard, evaluation)
+
+    # Finishing
+
+    def _finish(
+        self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]
+    ) -> Work[FinishedModel]:
+        """Write the model, see that the server has everything, then note the result, then report it."""
+        member = self._member
+        statement = state_of(
+            self._run, member.name, member.guard, guard.ledger, worker.schedule, evaluation.count, plain=member.plain
+        )
+        yield WriteStatement(statement)
+        if (last := evaluation.last) is not None:
+            yield self._remark(
+                f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}"
+            )
+        parameters = worker.parameters()
+        result = FinishedModel(facts, hash_arrays(parameters), reported=False)
+        yield WriteBundle(parameters, evaluation.calibration, self._label_encoding, evaluation.last, guard.ledger)
+        yield Flush()
+        yield SaveResult(result)
+        yield from self._report(result)
+        return result
+
+    def _report(self, result: FinishedModel) -> Work[None]:
+        yield Send(Finished(result.model_hash))
+        yield Flush()
+        yield SaveResult(FinishedModel(result.facts, result.model_hash, reported=True))
+
+    def _report_again(self, shared: SharedRows, result: FinishedModel) -> Work[None]:
+        """An earlier start has finished; the server may not know it yet."""
+        if result.reported:
+            yield self._remark("this party had finished before; --fresh starts it over, at every side")
+        else:
+            try:
+                yield Send(self._hello(shared))
+                yield from self._report(result)
+            except ServerUnreachable:
+                yield self._remark("this party had finished; the server is no longer there")
+
+    def _end(self, result: FinishedModel) -> Work[PartyResult]:
+        self.phase = "finished"
+        yield Emit(events.Finished(self._member.name, self._seconds))
+        return PartyResult(result.model_hash, self._seconds, self._waited, self._done + 1)
+
+    # Messages
+
+    def _send(self, messages: Iterable[FromParty]) -> Work[None]:
+        for message in messages:
+            yield Send(message)
+            match message:
+                case Push(step):
+                    yield Emit(events.Released(self._member.name, "push", step))
+                case Gradient(step):
+                    yield Emit(events.Released(self._member.name, "gradient", step))
+                case HeldOutPredictions(epoch):
+                    yield Emit(events.Released(self._member.name, "held-out", epoch))
+
+    def _receive(self, what: str) -> Work[Incoming]:
+        began = self._clock()
+        yield Receive(what)
+        self._waited += self._clock() - began
+        return self._inbox.popleft()
+
+    def _take_in(self, what: str) -> Work[None]:
+        """Wait for one more message of the training part, and keep it for whoever needs it."""
+        self._messages.add((yield from self._receive(what)))
+
+    def _remark(self, text: str) -> Emit:
+        return Emit(events.Remark(self._member.name, text))

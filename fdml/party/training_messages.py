@@ -1,0 +1,60 @@
+"""What a party has received and not used yet."""
+
+from __future__ import annotations
+
+from fdml.errors import ExchangeError
+from fdml.party.channel import Incoming
+from fdml.protocol.messages import Gradient, HeldOutTotal, Labels, Stopped, Total, Welcome
+
+
+class TrainingMessages:
+    """Messages of the training part, kept until the session needs them; they may come before that."""
+
+    def __init__(self) -> None:
+        self.labels: Labels | None = None
+        self.held_out: dict[int, HeldOutTotal] = {}
+        """Totals of held-out predictions, by epoch."""
+        self._answers: dict[int, Total | Gradient] = {}
+        self._stopped: Stopped | None = None
+        self._evaluated: set[int] = set()
+        """Epochs whose metrics the server had before this start."""
+
+    def add(self, message: Incoming) -> None:
+        """Keep a message."""
+        match message:
+            case Total(step) | Gradient(step):
+                self._answers[step] = message
+            case HeldOutTotal(epoch):
+                self.held_out[epoch] = message
+            case Labels():
+                self.labels = message
+            case Welcome(_, evaluated):
+                self._evaluated.update(evaluated)
+            case Stopped(step=step):
+                if self._stopped is None or step < self._stopped.step:
+                    self._stopped = message
+            case _:
+                raise ExchangeError(
+                    f"the server sent {type(message).__name__}, which has no place in training; see that both run "
+                    f"the same version of fdml"
+                )
+
+    def answer(self, step: int) -> Total | Gradient | Stopped | None:
+        """The answer to a step, given once; `Stopped` where the run ends before it; None if nothing has come."""
+        answer = self._answers.pop(step, None)
+        if answer is None and self._stopped is not None and step >= self._stopped.step:
+            return self._stopped
+        return answer
+
+    @property
+    def why_stopped(self) -> str:
+        """Why the run ends early; empty if it does not."""
+        return "" if self._stopped is None else f"the privacy budget of party {self._stopped.party!r} is spent"
+
+    def is_settled(self, epoch: int, blocks: int) -> bool:
+        """Whether the total of an epoch has come, was scored by an earlier start, or never comes.
+
+        It never comes if the run, of this many blocks an epoch, ended before all parties were through with the epoch.
+        """
+        never = self._stopped is not None and epoch * blocks > self._stopped.step
+        return never or epoch in self.held_out or epoch in self._evaluated

@@ -1,0 +1,103 @@
+"""The two calls of the alignment as bytes: post a message, fetch a message. Each names the run it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.alignment_messages import Fetch, Post
+from fdml.protocol.alignment_wire import encode_alignment, kind_of
+from fdml.protocol.messages import PROTOCOL
+from fdml.protocol.wire import invalid
+
+
+@dataclass(frozen=True)
+class PostCall:
+    """A message to store, as bytes: the server keeps and hands out exactly these."""
+
+    to: str
+    about: str
+    message: bytes
+    run_hash: bytes
+    protocol: int = PROTOCOL
+
+    @classmethod
+    def of(cls, request: Post, run_hash: bytes) -> PostCall:
+        """The call that makes a request."""
+        return cls(request.to, request.about, encode_alignment(request.message), run_hash)
+
+
+@dataclass(frozen=True)
+class FetchCall:
+    """A question for a stored message."""
+
+    kind: str
+    sender: str
+    about: str
+    run_hash: bytes
+    protocol: int = PROTOCOL
+
+    @classmethod
+    def of(cls, request: Fetch, run_hash: bytes) -> FetchCall:
+        """The call that makes a request."""
+        return cls(kind_of(request.kind), request.sender, request.about, run_hash)
+
+
+@dataclass(frozen=True)
+class FetchAnswer:
+    """The message, or whom it waits for."""
+
+    message: bytes = b""
+    """Empty while it is not there."""
+    waits_for: tuple[str, ...] = ()
+    silent_seconds: tuple[float, ...] = ()
+    """Of each party waited for, how long ago it last called."""
+    refusals: tuple[str, ...] = ()
+    """Of each, why the server last refused it; empty if it has not."""
+
+
+def encode_post(call: PostCall) -> bytes:
+    """A post call as bytes."""
+    return pb.PostRequest(**vars(call)).SerializeToString()
+
+
+def encode_fetch(call: FetchCall) -> bytes:
+    """A fetch call as bytes."""
+    return pb.FetchRequest(**vars(call)).SerializeToString()
+
+
+def encode_answer(answer: FetchAnswer) -> bytes:
+    """An answer as bytes."""
+    return pb.FetchReply(**vars(answer)).SerializeToString()
+
+
+def decode_post(raw: bytes) -> PostCall:
+    """A post call, or `MessageRefused`."""
+    call = _parsed(pb.PostRequest(), raw)
+    return PostCall(call.to, call.about, call.message, call.run_hash, call.protocol)
+
+
+def decode_fetch(raw: bytes) -> FetchCall:
+    """A fetch call, or `MessageRefused`."""
+    call = _parsed(pb.FetchRequest(), raw)
+    return FetchCall(call.kind, call.sender, call.about, call.run_hash, call.protocol)
+
+
+def decode_answer(raw: bytes) -> FetchAnswer:
+    """An answer, or `MessageRefused`."""
+    answer = _parsed(pb.FetchReply(), raw)
+    return FetchAnswer(answer.message, tuple(answer.waits_for), tuple(answer.silent_seconds), tuple(answer.refusals))
+
+
+def _parsed(message: Any, raw: bytes) -> Any:
+    try:
+        message.ParseFromString(raw)
+    except DecodeError:
+        raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
+    if message.ByteSize() != len(raw) or len(UnknownFieldSet(message)):
+        raise invalid("an alignment call with unknown fields or trailing bytes")
+    return message

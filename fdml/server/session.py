@@ -1,0 +1,334 @@
+"""The server's whole part in a run, without sockets, threads, disks or clocks of its own.
+
+Messages of all parties are taken in turns: all that has come is acted on, the
+log is made durable once, and only then do the answers leave. The order of the
+effects that come back says so; a driver carries them out one by one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fdml import events
+from fdml.errors import MessageRefused, PeerTimeout, Refusal
+from fdml.protocol.identity import parse_identity
+from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Metrics, Reply, Waiting
+from fdml.protocol.wire import decode_from_party
+from fdml.server.alignment import AlignmentPhase
+from fdml.server.limits import HELLO, largest_message
+from fdml.server.run_state import RunState
+from fdml.server.status import StatusTracker
+from fdml.settings import RunSettings, run_hash
+
+_MOST_UNACKNOWLEDGED = 16
+"""Messages of one stream that may be stored before its party is sent an acknowledgement."""
+_MOST_REPORTED = 100
+"""Different refusals that become events; all are counted."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """One open line of one party."""
+
+    party: str
+    hello: Hello | None = None
+    """The party's first message; None until it has come."""
+    limit: int = HELLO
+    """Bytes of the largest message it may send."""
+    refused: bool = False
+    """Something that came by it was refused, so nothing else is acted on."""
+    is_open: bool = True
+    taken: int = 0
+    """How many messages of this stream have been acted on."""
+    acknowledged: int = 0
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Make everything taken so far durable. No later effect may be carried out before that."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Send a message on a stream."""
+
+    stream: Stream
+    message: FromServer
+
+
+@dataclass(frozen=True)
+class Close:
+    """End a stream, with a refusal or without."""
+
+    stream: Stream
+    refused: MessageRefused | None = None
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Tell the listeners."""
+
+    event: events.Event
+
+
+Effect = Commit | Answer | Close | Emit
+
+
+class ServerSession:
+    """Streams, acknowledgements, fencing, limits and waits around the durable state of one run."""
+
+    def __init__(
+        self, state: RunState, alignment: AlignmentPhase, settings: RunSettings, clock: Callable[[], float]
+    ) -> None:
+        self.state = state
+        self.alignment = alignment
+        self.status = StatusTracker(state, alignment, settings, clock)
+        self._settings = settings
+        self._run_hash = run_hash(settings)
+        self._clock = clock
+        self._inbox: deque[tuple[Stream, bytes | FromParty]] = deque()
+        self._streams: dict[str, Stream] = {}
+        """For every party the stream on which it was last welcomed."""
+        self._unacknowledged: dict[Stream, None] = {}
+        self._departed: set[str] = set()
+        self._heard_at = clock()
+        self._reported: set[str] = set()
+
+    # Streams
+
+    def party_of(self, uris: Sequence[str], *roles: str) -> str:
+        """The name in a certificate with these URIs, or `MessageRefused`."""
+        identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
+        if identity is None or identity.run != self._settings.name or identity.role not in ("party", *roles):
+            names = ", ".join(uris) or "nobody"
+            raise MessageRefused(
+                f"the certificate names {names}; this is run {self._settings.name!r}, and only a party of it may join",
+                Refusal.UNAUTHENTICATED,
+            )
+        if identity.role == "party":
+            self.check_party(identity.name)
+        return identity.name
+
+    def check_party(self, name: str) -> None:
+        """Raise unless the run has a party of this name."""
+        if name not in self._settings.parties:
+            known = ", ".join(self._settings.parties)
+            raise MessageRefused(f"{name!r} is not a party of this run: {known}", Refusal.NOT_PERMITTED)
+
+    def receive(self, stream: Stream, message: bytes | FromParty) -> None:
+        """Take a message in; `process` acts on it. Bytes are what a network brings."""
+        if isinstance(message, bytes):
+            self.status.bytes_in[stream.party] += len(message)
+        self._inbox.append((stream, message))
+
+    def close(self, stream: Stream, *, by_party: bool = False) -> None:
+        """A stream has ended; `by_party` if the party has closed it."""
+        stream.is_open = False
+        if self._streams.get(stream.party) is stream:
+            del self._streams[stream.party]
+        if by_party and self.state.has_finished(stream.party):
+            self._departed.add(stream.party)
+
+    @property
+    def all_departed(self) -> bool:
+        """Whether all parties have finished and closed their streams, so know that all is stored."""
+        return len(self._departed) == len(self._settings.parties)
+
+    def saw(self, party: str) -> None:
+        """A party has made a call besides its stream."""
+        self._heard_at = self._clock()
+        self.alignment.saw(party)
+
+    # Messages
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether `process` has something to do."""
+        return bool(self._inbox)
+
+    @property
+    def has_unacknowledged(self) -> bool:
+        """Whether `acknowledge` has something to do."""
+        return bool(self._unacknowledged)
+
+    def process(self) -> list[Effect]:
+        """Act on all that has come; if anyone is to be answered, make it durable first.
+
+        A push that nobody can be served for yet may wait for the next one: the log
+        is made durable about once per step, not once per push.
+        """
+        effects: list[Effect] = []
+        replies: list[Reply] = []
+        urgent = False
+        if self._inbox:
+            self._heard_at = self._clock()
+        while self._inbox:
+            stream, raw = self._inbox.popleft()
+            if stream.refused:
+                continue
+            try:
+                message = self._checked(stream, raw)
+                replies += self.state.take(stream.party, message, raw if isinstance(raw, bytes) else None)
+            except MessageRefused as refused:
+                effects += self._refuse(stream, refused)
+                continue
+            if isinstance(message, Hello):
+                effects += self._put_in_place(stream, message)
+            effects += _events_of(stream.party, message)
+            stream.taken += 1
+            self._unacknowledged[stream] = None
+            urgent |= isinstance(message, Hello | Labels | Finished)
+            urgent |= stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED
+        if replies:
+            effects += self._answers(replies)
+        if urgent:
+            effects += self._answers([])
+        self.status.note_waits(self._streams)
+        return effects
+
+    def acknowledge(self) -> list[Effect]:
+        """Store and acknowledge what no answer has carried along."""
+        return self._answers([]) if self._unacknowledged else []
+
+    def tick(self) -> list[Effect]:
+        """Tell parties that wait for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
+        silence = self._clock() - self._heard_at
+        if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
+            missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
+            raise PeerTimeout(
+                f"no message from any party for {silence:.0f} s; {', '.join(missing)} have not finished; start the "
+                f"server again, then the parties, and the run goes on"
+            )
+        self.status.note_waits(self._streams)
+        return [
+            Answer(stream, Waiting(tuple(self.status.waits_for(party))))
+            for party, stream in self._streams.items()
+            if self.status.is_waiting(party, self._streams)
+        ]
+
+    @property
+    def joined(self) -> frozenset[str]:
+        """The parties that have an open stream."""
+        return frozenset(self._streams)
+
+    def refusal_events(self, refused: MessageRefused, party: str = "") -> list[Effect]:
+        """Count a refusal; the same text becomes an event once."""
+        self.status.refused[refused.refusal.name.lower()] += 1
+        text = str(refused)
+        if text in self._reported or len(self._reported) >= _MOST_REPORTED:
+            return []
+        self._reported.add(text)
+        return [Emit(events.Refused(party, refused.refusal.name.lower(), text))]
+
+    def _refuse(self, stream: Stream, refused: MessageRefused) -> list[Effect]:
+        stream.refused = True
+        return [*self.refusal_events(refused, stream.party), Close(stream, refused)]
+
+    def _answers(self, replies: Sequence[Reply]) -> list[Effect]:
+        """Replies, and acknowledgements that are due: all that is left, where there are no replies."""
+        effects: list[Effect] = [Commit()]
+        for reply in replies:
+            stream = self._streams.get(reply.to)
+            if stream is not None:
+                effects.append(Answer(stream, reply.message))
+        for stream in self._unacknowledged:
+            if stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED or not replies:
+                effects.append(Answer(stream, Ack(stream.taken)))
+                stream.acknowledged = stream.taken
+        self._unacknowledged = {each: None for each in self._unacknowledged if each.acknowledged < each.taken}
+        return effects
+
+    def _put_in_place(self, stream: Stream, hello: Hello) -> list[Effect]:
+        """A new stream takes the place of the party's older one."""
+        effects: list[Effect] = []
+        older = self._streams.get(stream.party)
+        if older is not None and older.hello is not None:
+            same = older.hello.incarnation == hello.incarnation
+            effects.append(Close(older, None if same else _replaced(stream.party)))
+        stream.hello = hello
+        if stream.is_open:
+            self._streams[stream.party] = stream
+        return effects
+
+    # Checks
+
+    def _checked(self, stream: Stream, raw: bytes | FromParty) -> FromParty:
+        if not isinstance(raw, bytes):
+            self._check_stream(stream, raw)
+            return raw
+        self._check_size(stream, len(raw))
+        message = decode_from_party(raw)
+        self._check_stream(stream, message)
+        return message
+
+    def _check_size(self, stream: Stream, size: int) -> None:
+        if size <= stream.limit:
+            return
+        if stream.hello is not None:
+            stream.limit = largest_message(self._settings.training, stream.hello, self.state.outputs)
+        if size > stream.limit:
+            raise MessageRefused(
+                f"party {stream.party!r} sent a message of {size} bytes; here the largest has {stream.limit}",
+                Refusal.TOO_LARGE,
+            )
+
+    def _check_stream(self, stream: Stream, message: FromParty) -> None:
+        if stream.hello is None:
+            if not isinstance(message, Hello):
+                raise MessageRefused(f"party {stream.party!r} did not say hello first", Refusal.INVALID)
+            if message.run_hash == self._run_hash:  # else the state says what is wrong
+                self._check_position(stream.party, message)
+                self._check_alignment(stream.party, message)
+            return
+        if stream.hello.incarnation < self.state.incarnation(stream.party):
+            raise _replaced(stream.party)
+        if isinstance(message, Hello):
+            raise MessageRefused(f"party {stream.party!r} said hello twice on one line", Refusal.INVALID)
+
+    def _check_position(self, party: str, hello: Hello) -> None:
+        """Refuse a party whose saved state does not fit the server's."""
+        if hello.incarnation < self.state.incarnation(party):
+            return  # the state says what is wrong
+        coordinator = self.state.coordinator
+        served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.kept(party))
+        remedy = "put back the newest state of both, or start over at every side with --fresh"
+        if hello.done > served:
+            raise MessageRefused(
+                f"party {party!r} goes on at step {hello.done + 1}, but the server knows it only up to step {served}: "
+                f"the server was started over or has lost its state; {remedy}",
+                Refusal.MISMATCH,
+            )
+        if hello.done < safe:
+            raise MessageRefused(
+                f"party {party!r} goes on at step {hello.done + 1}, but had told the server that it has step {safe} "
+                f"safe: it was started over or has lost its state; {remedy}",
+                Refusal.MISMATCH,
+            )
+
+    def _check_alignment(self, party: str, hello: Hello) -> None:
+        """Refuse a party whose rows were aligned at another server than this."""
+        if hello.alignment_hash == self.alignment.digest:
+            return
+        found = "no alignment" if self.alignment.digest is None else "another one"
+        raise MessageRefused(
+            f"party {party!r} comes with rows that were aligned before, but this server has seen {found}: one of them "
+            f"was started over; start over with --fresh at every side",
+            Refusal.MISMATCH,
+        )
+
+
+def _events_of(party: str, message: FromParty) -> list[Effect]:
+    match message:
+        case Hello():
+            return [Emit(events.Joined(party, message.done + 1))]
+        case Metrics(epoch, seconds, train_loss, test_loss, test_metric):
+            return [Emit(events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric))]
+        case Finished():
+            return [Emit(events.Finished(party, 0.0))]
+    return []
+
+
+def _replaced(party: str) -> MessageRefused:
+    return MessageRefused(f"party {party!r} was started again since; this older process ends here", Refusal.FENCED)

@@ -1,0 +1,135 @@
+"""How fdml speaks gRPC: method names, options of both sides, and gRPC's errors as ours."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+import grpc
+
+from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable, SettingsError
+from fdml.protocol.identity import Credentials, host_name
+
+JOIN = "/fdml.Exchange/Join"
+STATUS = "/fdml.Exchange/Status"
+POST = "/fdml.Exchange/Post"
+FETCH = "/fdml.Exchange/Fetch"
+ALIVE = "/fdml.Exchange/Alive"
+PARTY_HEADER = "fdml-party"
+"""Names the party where there is no certificate: on plain lines, which only loopback may have."""
+
+_UNANSWERED_MS = 4000
+"""A line on which nothing sent is acknowledged for this long is given up: well within a cut of 10 s."""
+_WINDOW = 8 * 2**20
+"""Bytes under way on a line: enough for 600 Mbit/s at a round trip of 100 ms."""
+_FOREIGN = ("TSI_PROTOCOL_FAILURE", "verification check failed")
+"""How gRPC says that whoever answers does not show a certificate we trust, or speaks no TLS."""
+
+STATUS_OF: dict[Refusal, grpc.StatusCode] = {
+    Refusal.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Refusal.NOT_PERMITTED: grpc.StatusCode.PERMISSION_DENIED,
+    Refusal.MISMATCH: grpc.StatusCode.FAILED_PRECONDITION,
+    Refusal.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Refusal.CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
+    Refusal.GAP: grpc.StatusCode.OUT_OF_RANGE,
+    Refusal.FENCED: grpc.StatusCode.ABORTED,
+    Refusal.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+"""The status a refusal travels as."""
+REFUSAL_OF = {status: refusal for refusal, status in STATUS_OF.items()}
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the server is and how to speak to it; without credentials the line is plain."""
+
+    target: str
+    run: str
+    party: str
+    credentials: Credentials | None
+
+
+def is_loopback(target: str) -> bool:
+    """Whether an address cannot be reached from outside this machine."""
+    host = target.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_loopback(address: str) -> None:
+    """Raise unless the address cannot be reached from outside this machine."""
+    if not is_loopback(address):
+        raise SettingsError(f"plain lines are for loopback only, and {address!r} is not; leave --plain out")
+
+
+def keepalive_options(peer_timeout: float) -> list[tuple[str, int | str]]:
+    """The options with which either side notices that a line is dead.
+
+    A line whose packets are not acknowledged is dead after `_UNANSWERED_MS`. One
+    that is only slow delivers a ping behind all that was sent before it, so a
+    ping may take as long as anyone would wait.
+    """
+    return [
+        ("grpc.keepalive_time_ms", 2000),
+        ("grpc.keepalive_timeout_ms", _UNANSWERED_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.ping_timeout_ms", int(1000 * max(peer_timeout, 1.0))),
+    ]
+
+
+def flow_options() -> list[tuple[str, int | str]]:
+    """The options that bound how much either side may send before it is read.
+
+    Left to itself gRPC guesses that from pings it adds to the data, which took a
+    twentieth of the processor time of a step.
+    """
+    return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", _WINDOW)]
+
+
+def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
+    """A channel to the server."""
+    options = keepalive_options(peer_timeout) + flow_options()
+    options += [("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+    if is_loopback(address.target):
+        options.append(("grpc.enable_http_proxy", 0))
+    if address.credentials is None:
+        return grpc.insecure_channel(address.target, options)
+    ours = grpc.ssl_channel_credentials(
+        address.credentials.authority, address.credentials.key, address.credentials.certificate
+    )
+    options.append(("grpc.ssl_target_name_override", host_name(address.run)))
+    return grpc.secure_channel(address.target, ours, options)
+
+
+def error_text(error: grpc.RpcError) -> str:
+    """What went wrong, in gRPC's words."""
+    return error.details() or str(error.code())
+
+
+def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | None:
+    """The error that trying again would not help with; None if it might."""
+    details, refusal = error_text(error), REFUSAL_OF.get(error.code())
+    if refusal is not None:
+        return MessageRefused(details, refusal)
+    if any(sign in details for sign in _FOREIGN):
+        return ServerUnreachable(
+            f"what answers at {address.target} is no server of run {address.run!r}, or has keys of another authority "
+            f"({details}); check the address and the keys"
+        )
+    return None
+
+
+def no_server(address: Endpoint, seconds: float, trouble: str) -> ServerUnreachable:
+    """Nobody has answered for this many seconds."""
+    return ServerUnreachable(
+        f"no server at {address.target} for {seconds:g} s ({trouble}); "
+        f"start `fdml serve`, check the address, then run the same command again"
+    )
+
+
+def call_metadata(address: Endpoint) -> tuple[tuple[str, str], ...]:
+    """What every call carries along."""
+    return ((PARTY_HEADER, address.party.encode().hex()),)

@@ -1,0 +1,26 @@
+"""The status call of a run's server."""
+
+from __future__ import annotations
+
+import grpc
+
+from fdml.errors import MessageRefused, ServerUnreachable
+from fdml.protocol import wire_pb2 as pb
+from fdml.transport.grpc_endpoint import REFUSAL_OF, STATUS, Endpoint, call_metadata, open_channel
+
+
+def ask_status(address: Endpoint, seconds: float = 5.0) -> pb.RunStatus:
+    """How the run stands, as its server says."""
+    with open_channel(address, seconds) as channel:
+        ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(STATUS)
+        try:
+            raw = ask(b"", timeout=seconds, metadata=call_metadata(address))
+        except grpc.RpcError as error:
+            refusal = REFUSAL_OF.get(error.code())
+            if refusal is not None:
+                raise MessageRefused(f"the server at {address.target} says: {error.details()}", refusal) from None
+            raise ServerUnreachable(
+                f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
+                f"is `fdml serve` running?"
+            ) from None
+    return pb.RunStatus.FromString(raw)

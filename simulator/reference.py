@@ -1,0 +1,123 @@
+"""The same run without faults, to compare with: parties that take turns, or one party fed with what it was sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+
+from fdml.errors import InvariantBroken
+from fdml.experiments.in_memory import NothingStored
+from fdml.models.compiled import State
+from fdml.party.alignment import SharedRows
+from fdml.party.channel import Incoming, ToServer
+from fdml.party.checkpoint import SavedState
+from fdml.party.driver import SessionDriver
+from fdml.party.effects import PartyResult
+from fdml.party.session import PartySession
+from fdml.protocol.alignment_messages import Fetch, Post
+from fdml.protocol.messages import FromParty, FromServer
+from fdml.server.alignment import AlignmentPhase
+from fdml.server.bulletin import BulletinStore
+from fdml.server.run_state import RunDefinition, RunState
+from fdml.server.session import ServerSession
+from fdml.storage.memory import MemoryDisk
+from fdml.transport.in_process import InProcessServer
+from simulator.scenarios import Scenario
+
+
+class _LastAlignment(NothingStored):
+    """Keeps the alignment a session has found."""
+
+    def __init__(self) -> None:
+        self.shared: SharedRows | None = None
+
+    def save_alignment(self, shared: SharedRows) -> None:
+        self.shared = shared
+
+
+def fault_free_run(scenario: Scenario) -> dict[str, State]:
+    """The models at the end of a run in which nothing goes wrong."""
+    sessions, _ = _run_in_turns(scenario)
+    return {name: _parameters(session) for name, session in sessions.items()}
+
+
+def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
+    """What every party aligns to."""
+    _, stores = _run_in_turns(scenario)
+    return {name: store.shared for name, store in stores.items() if store.shared is not None}
+
+
+def _run_in_turns(scenario: Scenario) -> tuple[dict[str, PartySession], dict[str, _LastAlignment]]:
+    settings, ticks = scenario.settings, count()
+    bulletin = BulletinStore(settings.parties, settings.align, MemoryDisk())
+
+    def clock() -> float:
+        return float(next(ticks))
+
+    alignment = AlignmentPhase(bulletin, settings.parties, scenario.run_hash, clock)
+    session = ServerSession(RunState(RunDefinition(settings, scenario.run_hash)), alignment, settings, clock)
+    server = InProcessServer(session, scenario.run_hash, settings.training.peer_timeout_seconds)
+    sessions = {name: PartySession(scenario.member(name, 1), SavedState(), clock) for name in settings.parties}
+    stores = {name: _LastAlignment() for name in settings.parties}
+    drivers: list[SessionDriver[PartyResult]] = [
+        SessionDriver(each.run(), each, server.channel(name), stores[name], lambda _: None)
+        for name, each in sessions.items()
+    ]
+    while left := [driver for driver in drivers if not driver.has_ended]:
+        if not any(driver.is_ready for driver in left):
+            raise InvariantBroken("without any fault all parties wait for each other")
+        for driver in left:
+            driver.advance()
+    return sessions, stores
+
+
+def _parameters(session: PartySession) -> State:
+    if session.worker is None:
+        raise InvariantBroken("a party has ended without training")
+    return session.worker.parameters()
+
+
+class ScriptedChannel:
+    """A channel on which everything has come already, and everything sent is stored at once."""
+
+    traffic = (0, 0)
+    all_stored = True
+
+    def __init__(self, script: Sequence[FromServer]) -> None:
+        self._script = deque(script)
+        self.sent: list[FromParty] = []
+
+    @property
+    def has_message(self) -> bool:
+        """Whether the script goes on."""
+        return bool(self._script)
+
+    def send(self, message: ToServer) -> None:
+        """Keep the message."""
+        if isinstance(message, Post | Fetch):
+            raise InvariantBroken("an aligned party aligned again")
+        self.sent.append(message)
+
+    def poll(self) -> Incoming | None:
+        """The next message of the script."""
+        return self._script.popleft() if self._script else None
+
+    def unacknowledged(self) -> list[FromParty]:
+        """Nothing is ever on its way."""
+        return []
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def replay(scenario: Scenario, party: str, script: Sequence[FromServer]) -> tuple[list[FromParty], State]:
+    """What a party sends, and its model at the end, if it is sent these messages and nothing goes wrong."""
+    member = scenario.member(party, 1, shared=alignment_of(scenario)[party])
+    ticks = count()
+    session = PartySession(member, SavedState(), lambda: float(next(ticks)))
+    channel = ScriptedChannel(script)
+    driver = SessionDriver(session.run(), session, channel, NothingStored(), lambda _: None)
+    if driver.advance():
+        raise InvariantBroken(f"{party} would wait {driver.waits_for.format('others')}, though it was sent all it used")
+    return channel.sent, _parameters(session)
