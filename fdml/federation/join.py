@@ -43,6 +43,7 @@ from fdml.protocol.fixed_point import FIXED_POINTS, decode
 from fdml.protocol.identity import Identity
 from fdml.protocol.messages import HeldOutTotal, Hello, Labels, Metrics
 from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read_run, run_hash
+from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_channel import Endpoint, GrpcChannel, check_loopback
 
@@ -131,10 +132,7 @@ class History:
         """Write down one epoch; the file is replaced as a whole."""
         self._found[found.epoch] = found
         rows = [asdict(self._found[epoch]) for epoch in sorted(self._found)]
-        beside = self._path.with_name(f".{self._path.name}.partial")
-        beside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        beside.chmod(0o600)
-        beside.replace(self._path)
+        write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
 
 
 class _Member:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from fdml.errors import DataError
 from fdml.models.compiled import State
+from fdml.storage.atomic import PUBLIC, write_file
 
 _FACTS = "facts.json"
 _VERSION = 1
@@ -22,12 +23,9 @@ def write_archive(path: Path, facts: Mapping[str, Any], states: Mapping[str, Sta
     """Write facts and every party's state; an older file is replaced only when the new one is whole."""
     text = json.dumps({"version": _VERSION, **facts})
     arrays = {f"{party}|{name}": array for party, state in states.items() for name, array in state.items()}
-    beside = path.with_name(f".{path.name}.partial")
-    with beside.open("wb") as file:
-        np.savez(file, allow_pickle=False, **{_FACTS: np.array(text)}, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{_FACTS: np.array(text)}, **arrays)
+    write_file(path, buffer.getvalue(), mode=PUBLIC)
 
 
 def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
