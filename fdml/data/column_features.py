@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
+from pydantic import PositiveFloat, PositiveInt
 
-from fdml.data.column_types import Column, is_number, is_text, missing, numbers, plain
+from fdml.data.column_types import Column, ColumnType, is_number, is_text, missing, numbers, plain
 from fdml.errors import DataError
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -22,6 +23,11 @@ Entries = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 class Feature(Protocol):
     """One column, fitted."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its class in a JSON text."""
+        ...
 
     @property
     def column(self) -> str:
@@ -40,12 +46,14 @@ class Feature(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers: `(value - mean) / deviation`; `fill` None refuses a missing one."""
+    """A column of numbers: `(value - mean) / deviation`."""
 
+    kind: ClassVar[str] = "number"
     column: str
     fill: float | None
+    """What a missing number becomes, before scaling; None refuses it."""
     mean: float = 0.0
-    deviation: float = 1.0
+    deviation: PositiveFloat = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,8 +79,12 @@ class Number:
 class OneHot:
     """A column of categories, one feature each."""
 
+    kind: ClassVar[str] = "one_hot"
     column: str
     categories: tuple[str, ...]
+    """As text, whatever the column's type; in the order of the features."""
+    type: ColumnType = "text"
+    """Of the column in training. A CSV file names no types, so text that looks like numbers must be read as text."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,8 +102,11 @@ class OneHot:
 class Hashed:
     """A column of categories, hashed to `size` features."""
 
+    kind: ClassVar[str] = "hashed"
     column: str
-    size: int
+    size: PositiveInt
+    type: ColumnType = "text"
+    """Of the column in training, as for `OneHot`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,6 +117,10 @@ class Hashed:
         """A missing category gives no feature."""
         codes, values = coded(self.column, column)
         return _looked_up(codes, [bucket_of(self.column, value, self.size) for value in values])
+
+
+FEATURES: dict[str, type[Number] | type[OneHot] | type[Hashed]] = {each.kind: each for each in (Number, OneHot, Hashed)}
+"""Every kind of feature by its name in a JSON text."""
 
 
 def bucket_of(column: str, value: str, size: int) -> int:

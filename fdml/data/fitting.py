@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from fdml.data.column_features import Feature, Hashed, Number, OneHot, coded, is_numeric, no_value, present_or_nan
-from fdml.data.column_types import Column
+from fdml.data.column_types import Column, ColumnType, column_type
 from fdml.settings import DataSettings
 
 
@@ -30,17 +30,17 @@ class Fit(Protocol):
 def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
     """How a column is fitted, which goes by the settings and the type of its first batch."""
     if name in settings.hashed:
-        return HashedFit(name, settings)
+        return HashedFit(Hashed(name, settings.hash_size, column_type(column.type)))
     if name in settings.categorical or not is_numeric(column.type):
-        return OneHotFit(name)
+        return OneHotFit(name, column_type(column.type))
     return NumberFit(name, settings)
 
 
 class HashedFit:
     """Nothing to learn."""
 
-    def __init__(self, name: str, settings: DataSettings) -> None:
-        self._feature = Hashed(name, settings.hash_size)
+    def __init__(self, feature: Hashed) -> None:
+        self._feature = feature
 
     def add(self, _column: Column, _first: int, /) -> None:
         """Look at nothing."""
@@ -53,8 +53,9 @@ class HashedFit:
 class OneHotFit:
     """Which categories there are."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: ColumnType) -> None:
         self._name = name
+        self._type = kind
         self._seen: set[str] = set()
 
     def add(self, column: Column, _first: int, /) -> None:
@@ -63,7 +64,7 @@ class OneHotFit:
 
     def feature(self) -> Feature:
         """The feature, its categories in sorted order."""
-        return OneHot(self._name, tuple(sorted(self._seen)))
+        return OneHot(self._name, tuple(sorted(self._seen)), self._type)
 
 
 @dataclass(frozen=True)

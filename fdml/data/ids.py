@@ -49,13 +49,13 @@ class Ids:
         return objects
 
 
-def normalised(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
-    """Spell the ids of all rows; drop or refuse rows without one, and ids that stand more than once."""
+def unique_ids(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
+    """The normalised ids of all rows; rows without one and rows with a duplicate are dropped or refused."""
     texts = _joined([normalise(name, column, settings) for name, column in columns.items()])
     absent = pc.is_null(texts).to_numpy(zero_copy_only=False)
     present = np.flatnonzero(~absent)
     found = texts.drop_null()
-    again, single = _standing(found)
+    again, single = _duplicates(found)
     counts = IdCounts(
         rows=len(texts),
         missing=int(absent.sum()),
@@ -87,8 +87,8 @@ def _escaped(texts: Any) -> Any:
     return texts
 
 
-def _standing(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which texts stand in an earlier row, and which stand only once.
+def _duplicates(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which texts are in an earlier row too, and which are in one row only.
 
     Codes are given in the order in which texts first come, so a new text raises the highest code.
     """

@@ -48,18 +48,23 @@ def scan(path: Path, size: int) -> Scan:
     return Scan(path, labels_of("y", pa.array(np.concatenate(labels))), lowest, highest)
 
 
-def matrices_of(scans: Sequence[Scan]) -> list[Matrix]:
-    """Bring the files of one party to one numbering and to the width of the widest.
+def numbering(scans: Sequence[Scan]) -> tuple[int, int]:
+    """The number of the first feature of all files of one party, and how many features the widest has.
 
-    Feature numbers start at 1, as LIBSVM's do; a feature 0 in any of the files
-    makes them start at 0 in all.
+    Feature numbers start at 1, as LIBSVM's do; a feature 0 in any of the files makes them start at 0 in all.
     """
     first = min(each.lowest for each in scans)
-    width = max(each.highest for each in scans) + 1 - first
-    return [
-        Matrix(len(each.labels), width, partial(_numbered, each.path, first, width), labels=each.labels)
-        for each in scans
-    ]
+    return first, max(each.highest for each in scans) + 1 - first
+
+
+def matrix_of(scan: Scan, first: int, width: int) -> Matrix:
+    """The file as a matrix of features `first` to `first + width - 1`; a file with any other is refused."""
+    for number in (scan.lowest, scan.highest):
+        if not first <= number < first + width and scan.highest >= scan.lowest:
+            raise DataError(
+                f"it has a feature {number}, but training had features {first} to {first + width - 1}; leave it out"
+            )
+    return Matrix(len(scan.labels), width, partial(_numbered, scan.path, first, width), labels=scan.labels)
 
 
 def _numbered(path: Path, first: int, width: int, size: int) -> Iterator[Features]:
