@@ -1,4 +1,4 @@
-"""The block store: a party's features on disk, once, in the order that all parties share.
+"""Block store: a party's features on disk, written once in the order that all parties share.
 
 Plain arrays in a folder, and `facts.json` with their sizes. Arrays are mapped into memory, not read, so a store may
 be larger than memory. Opening checks sizes and where rows begin; it does not read the entries.
@@ -26,10 +26,9 @@ _LAYOUT = "fdml blocks 1"
 
 
 def write_blocks(folder: Path, chunks: Iterable[Rows], places: NDArray[np.int64], rows: int, width: int) -> None:
-    """Write features once, in shared order, whole or not at all.
+    """Write features in shared order, whole or not at all; an older store in the same folder is replaced.
 
-    `places[i]` is where the file's row i goes (0 to `rows` - 1), or -1 if it is
-    not shared. An older store in the same folder is replaced.
+    `places[i]` is the shared position of the file's row i (0 to `rows` - 1), or -1 if it is not shared.
     """
     with new_folder(folder) as store:
         unsorted = store / "unsorted"
@@ -41,9 +40,9 @@ def write_blocks(folder: Path, chunks: Iterable[Rows], places: NDArray[np.int64]
 
 
 def open_blocks(folder: Path) -> Rows:
-    """The rows as memory-mapped arrays; a span of them costs no copy.
+    """The rows as memory-mapped arrays; a span of them needs no copy.
 
-    The arrays may be written to, as compiled code may ask for it; the files never change.
+    The arrays are writable, which compiled code may require; the files never change.
     """
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
@@ -64,7 +63,7 @@ def open_blocks(folder: Path) -> Rows:
 
 
 def fingerprint(paths: Sequence[Path], settings_text: str) -> bytes:
-    """A hash over the content of files and the settings they are read with: equal if both are."""
+    """A hash of the content of files and of the settings they are read with."""
     digest = hashlib.blake2b(digest_size=32)
     for part in (settings_text.encode(), *map(_file_digest, paths)):
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -91,7 +90,7 @@ def _write_store(folder: Path, sorter: ExternalSort, rows: int, width: int) -> N
 
 
 def _mapped(path: Path, kind: type[Any], count: int) -> NDArray[Any]:
-    """Copied on write: no change reaches the file."""
+    """A file as an array; copied on write, so that no change reaches the file."""
     size = count * np.dtype(kind).itemsize
     if path.stat().st_size != size:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes instead of {size}")

@@ -1,4 +1,4 @@
-"""What a column can be once it is fitted: a number, categories one by one, or categories hashed."""
+"""A fitted column: a number, one feature per category, or hashed categories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fdml.errors import DataError
 LARGEST = float(np.finfo(np.float32).max)
 
 Entries = tuple[NDArray[np.int32], NDArray[np.float32]]
-"""At most one feature per row: its number inside the column, -1 for none, and its value."""
+"""Each row's feature, at most one: its number inside the column (-1 for none) and its value."""
 
 
 class Feature(Protocol):
@@ -130,12 +130,12 @@ def bucket_of(column: str, value: str, size: int) -> int:
 
 
 def is_numeric(kind: Any) -> bool:
-    """A column that is empty in every row counts as numbers that are all missing."""
+    """Whether a column is read as numbers. One without any value is: all its numbers are missing."""
     return is_number(kind) or bool(pat.is_null(kind))
 
 
 def no_value(name: str, row: int, count: int) -> DataError:
-    """The error for a number that is missing in this row (from 0), and in so many rows."""
+    """The error for missing numbers: the first row (counted from 0) and how many rows there are."""
     return DataError(
         f'column {name!r} has no value in data row {row + 1} ({count} such rows); set data.missing = "mean" or "zero"'
     )
@@ -164,7 +164,7 @@ def _refuse_infinite(name: str, values: NDArray[np.float64], first: int) -> None
 
 
 def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
-    """The number of each row's category in the list that comes with it; -1 where it is missing."""
+    """Each row's category as an index into the list returned with it; -1 where it is missing."""
     column = plain(given)
     if not (is_numeric(column.type) or is_text(column.type) or pat.is_boolean(column.type)):
         raise DataError(
@@ -180,6 +180,6 @@ def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _looked_up(codes: NDArray[np.int64], places: list[int]) -> Entries:
-    """Translate the codes; the last place stands for -1."""
+    """The feature number of each code; code -1 reads the last entry, -1."""
     index = np.array([*places, -1], dtype=np.int32)[codes]
     return index, np.ones(len(index), np.float32)

@@ -1,7 +1,7 @@
-"""Labels and weights: columns of a table that are neither features nor ids.
+"""Types of columns, and the two kinds of columns that are neither features nor ids: labels and weights.
 
-A value is missing when it is null, NaN or empty text. Neither may be missing
-anywhere. Errors count data rows from 1, after the header.
+A value is missing if it is null, NaN or empty text. Labels and weights may not be missing. Errors count data rows from
+1, after the header.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ColumnType = Literal["text", "number", "bool"]
 
 
 def plain(column: Column) -> Column:
-    """The column without the types that only say how values are stored."""
+    """The column without dictionary encoding and without string views: its values are the same."""
     whole = column.cast(column.type.value_type) if pat.is_dictionary(column.type) else column
     return whole.cast(pa.large_string()) if pat.is_string_view(whole.type) else whole
 

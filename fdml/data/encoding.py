@@ -1,4 +1,4 @@
-"""Columns of a table to features: an encoder fitted on training rows, then applied to any.
+"""Columns of a table to features: an encoder, fitted on training rows and applied to any rows.
 
 The rules:
 - text, dictionary and bool columns, and those named in `categorical`, are categories: one feature
@@ -58,7 +58,7 @@ class Encoder:
 
     @property
     def row_bytes(self) -> int:
-        """The memory that a row takes, at most, while it is encoded."""
+        """The memory for one row while it is encoded, at most."""
         return 20 * len(self.features) + 4 * min(len(self.names), int(len(self.features) / SPARSE_SHARE)) + 8
 
     def encode(self, frame: Any, first: int = 0) -> Rows:
@@ -98,7 +98,7 @@ def _stored_feature(values: dict[str, Any]) -> Feature:
 
 
 def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings) -> Encoder:
-    """Learn categories, means and deviations of these columns from pyarrow tables, which follow each other."""
+    """Learn categories, means and deviations of these columns from pyarrow tables in file order."""
     fits: dict[str, Fit] = {}
     first = 0
     for frame in batches:
@@ -112,7 +112,7 @@ def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings
 
 
 def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:
-    """Put the entries of all columns beside each other; a column's entries are at most one per row."""
+    """Rows made of the entries of all columns; a column has at most one entry per row."""
     width = sum(widths)
     if not entries:
         return DenseRows(np.zeros((count, 0), np.float32))

@@ -21,7 +21,7 @@ from fdml.settings import IdSettings
 
 
 class FrameSource:
-    """A file whose columns are known, and whose features are encoded as training's are."""
+    """A file of named columns, its features encoded as those of training."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From labels as people write them to the numbers a loss takes."""
+"""Label encoding: labels of the file to the numbers that a loss takes, and back."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MOST_CLASSES = 1000
 
 @dataclass(frozen=True)
 class LabelEncoding:
-    """How a task's labels become numbers; learned from the training rows.
+    """The mapping of a task's labels to numbers, learned from training rows.
 
-    Targets of regression are centred and scaled to variance 1, so that one step
-    size fits all: losses are in units of the targets' variance.
+    Targets of regression are scaled to mean 0 and variance 1, so that one step size fits all: losses are in units of
+    the targets' variance.
     """
 
     task: Task
@@ -42,7 +42,7 @@ class LabelEncoding:
 
     @property
     def outputs(self) -> int:
-        """How many scores a row has."""
+        """The number of scores of a row."""
         return len(self.classes) if self.task == "multiclass" and self.classes is not None else 1
 
     def transform(self, labels: Labels) -> NDArray[np.float64]:
@@ -85,7 +85,7 @@ class LabelEncoding:
 
 @dataclass(frozen=True)
 class _StoredClasses:
-    """The classes and their numpy type; "text" stands for text of any length."""
+    """The classes and their numpy type; "text" is text of any length."""
 
     type: ClassType
     values: Annotated[tuple[str | bool | int | float, ...], Field(min_length=2)]
@@ -121,7 +121,7 @@ def _class_type(classes: Labels) -> str:
 
 
 def fit_labels(task: Task, labels: Labels, weights: NDArray[np.float64] | None = None) -> LabelEncoding:
-    """The code for these training labels; raises if they do not fit the task."""
+    """The encoding of these training labels; raises if they do not fit the task."""
     if labels.dtype.kind == "O":
         raise LabelError("labels are of mixed types; make them all numbers or all text")
     if task == "regression":

@@ -28,16 +28,18 @@ _WIDEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Scan:
-    """What a file holds but for its features, and the numbers these have in it."""
+    """A file's labels and the range of its feature numbers."""
 
     path: Path
     labels: NDArray[np.generic]
     lowest: int
+    """At most 1, as LIBSVM counts from 1."""
     highest: int
+    """0 where the file has no features."""
 
 
 def scan(path: Path, size: int) -> Scan:
-    """Read through a file, about `size` bytes of text at a time."""
+    """Read a file once, about `size` bytes of text at a time."""
     labels: list[NDArray[np.float64]] = [np.zeros(0)]
     lowest, highest = 1, 0
     for features, part in _pieces(path, size):
@@ -68,7 +70,7 @@ def matrix_of(scan: Scan, first: int, width: int) -> Matrix:
 
 
 def _numbered(path: Path, first: int, width: int, size: int) -> Iterator[Features]:
-    """An entry takes four bytes of text or more, and eight of memory."""
+    """Pieces of about `size` bytes: an entry takes eight bytes of memory and at least four of text."""
     for features, _ in _pieces(path, max(size // 2, 1)):
         csr = sp.csr_array(features)
         yield sp.csr_array((csr.data, csr.indices - first, csr.indptr), shape=(csr.shape[0], width))

@@ -17,7 +17,7 @@ from fdml.settings import IdSettings
 
 
 class MatrixSource:
-    """A file of numbered features, encoded as training's are."""
+    """A file of numbered features, encoded as those of training."""
 
     def __init__(self, path: Path, matrix: Matrix, encoder: MatrixEncoder, id_settings: IdSettings) -> None:
         self.count = matrix.count

@@ -1,9 +1,8 @@
-"""A party's files, opened but not read: each part is read when it is asked for, in bounded memory.
+"""Sources: a party's files, opened but not read. Each part is read when it is asked for, in bounded memory.
 
-The format is `data.format`, or goes by the ending (`ENDINGS`); training and test
-file have the same. CSV, and LIBSVM, may be compressed (.gz, .bz2). Labels of a
-LIBSVM file are always the file's, those of a .npz archive its `y`; their
-features are named "1", "2", ... by their place.
+The format is `data.format`, or that of the file's ending (`ENDINGS`); training and test file have the same format. CSV
+and LIBSVM may be compressed (.gz, .bz2). A LIBSVM file always has labels; those of a .npz archive are its `y`. Features
+of both are named "1", "2", ... by position.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ ENDINGS: dict[str, Format] = {
     ".t": "libsvm",
     "": "libsvm",
 }
-"""The format of each ending, after .gz or .bz2 is taken off; LIBSVM's own files have none, or .t."""
+"""The format of each ending, without .gz or .bz2. LIBSVM's own files end in .t or have no ending."""
 
 TABLES: tuple[Format, ...] = ("csv", "parquet")
 """The formats with named columns."""
@@ -52,11 +51,11 @@ COLUMN_SETTINGS = ("id", "label", "weight", "columns", "ignore", "categorical", 
 
 
 class Source(Protocol):
-    """One file of a party. All it gives is in the order of the file, and of all its rows but for the ids."""
+    """One file of a party. Everything is in file order and of all rows; only ids may leave rows out."""
 
     @property
     def count(self) -> int:
-        """How many rows the file has."""
+        """The number of rows in the file."""
         ...
 
     @property
@@ -66,7 +65,7 @@ class Source(Protocol):
 
     @property
     def encoder(self) -> AnyEncoder:
-        """How the features are made of what the file holds."""
+        """The encoder that makes the features."""
         ...
 
     def ids(self) -> Ids | None:
@@ -89,7 +88,7 @@ class Source(Protocol):
 def open_sources(settings: DataSettings) -> list[Source]:
     """Open a party's training file, and its test file if it has one.
 
-    The training file is read through once, to learn how its features are encoded.
+    The training file is read once, to fit the encoder.
     """
     paths = [settings.path] if settings.test_path is None else [settings.path, settings.test_path]
     kinds = [_format(path, settings) for path in paths]

@@ -51,11 +51,11 @@ class AlignmentReport:
     warning: str = ""
 
     def remarks(self) -> list[str]:
-        """What someone should know who has to probit_scale the shared rows; no row is left out in silence."""
+        """Remarks on the shared rows: every row that was left out is counted, and why."""
         said = []
         for file, ids in zip(("data.path", "data.test_path"), self.ids, strict=False):
             said += _rows_named(file, ids.missing, "without an id", ids.missing_at)
-            said += _rows_named(file, ids.repeated, "with an id that stands there before", ids.repeated_at)
+            said += _rows_named(file, ids.repeated, "with a duplicate id", ids.repeated_at)
             if ids.dropped:
                 said.append(f"{file}: {ids.dropped:,} rows were left out for that")
         return [*said, f"warning: {self.warning}"] if self.warning else said

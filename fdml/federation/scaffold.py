@@ -102,7 +102,7 @@ def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     check_parties(tuple(parties), parties[0] if parties else "")
     for party in parties:
         if not _NAME.fullmatch(party) or party in ("server", "authority"):
-            raise SettingsError(f"party name {party!r} will not do; use unacknowledged, digits, '-', '_' and '.'")
+            raise SettingsError(f"party name {party!r} will not do; use letters, digits, '-', '_' and '.'")
     if (folder / "run.toml").exists():
         raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
     for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):

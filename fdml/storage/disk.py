@@ -1,4 +1,4 @@
-"""Files that survive a crash. The simulator brings a disk of its own that loses and tears writes."""
+"""Disks: folders of files that survive a crash. The simulator has a disk of its own that loses and tears writes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from fdml.storage.atomic import OWNER_ONLY, sync, sync_data, write_all, write_fi
 
 
 class Disk(Protocol):
-    """A folder of files. Only what was replaced, or appended and synced, is sure to be there after a crash."""
+    """A folder of files. Every change is durable when its call returns."""
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None if there is none."""
         ...
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file all or not at all; durable on return."""
+        """Write a whole file; after a crash it is the old one or the new one."""
         ...
 
     def append(self, name: str, content: bytes) -> None:
-        """Write at a file's end; durable on return."""
+        """Write at a file's end; after a crash any first part of the content may be there."""
         ...
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut a file; durable on return."""
+        """Cut a file to its first `size` bytes."""
         ...
 
     def remove(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Remove a file, if it is there."""
         ...
 
 
@@ -65,7 +65,7 @@ class FolderDisk:
         sync_data(handle)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut a file."""
+        """Cut a file to its first `size` bytes."""
         self._close(name)
         handle = os.open(self._folder / name, os.O_WRONLY)
         try:
@@ -75,7 +75,7 @@ class FolderDisk:
             os.close(handle)
 
     def remove(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Remove a file, if it is there."""
         self._close(name)
         (self._folder / name).unlink(missing_ok=True)
         sync(self._folder)

@@ -183,7 +183,7 @@ def test_ids_are_read_by_their_settings_and_dropped_rows_stay_in_the_chunks(tmp_
     assert source.ids().counts.dropped == 2
     assert len(source.labels()) == sum(map(row_count, source.chunks())) == source.count == COUNT
     (strict,) = open_sources(DataSettings(path=path, **COLUMNS))
-    with pytest.raises(DataError, match=r"x.csv: it has 2 rows whose id stands there before"):
+    with pytest.raises(DataError, match=r"x.csv: it has 2 rows with a duplicate id"):
         strict.ids()
 
 
