@@ -198,7 +198,7 @@ class IdSettings(Settings):
     numbers: Literal["typed", "all"] = "typed"
     """Which whole numbers are written plainly, as 7: those of number columns, or also text like "007" and "7.0"."""
     duplicates: Literal["error", "first", "drop"] = "error"
-    """What becomes of rows with an id that stands there before: an error, the first is kept, or none is."""
+    """What becomes of rows with a duplicate id: an error, the first is kept, or none is."""
     missing: Literal["error", "drop"] = "error"
     """What becomes of rows without an id."""
 

@@ -45,7 +45,7 @@ def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
         places[name] = {each: number for number, each in enumerate(ids)}
         if len(places[name]) < len(ids):
             raise AlignmentError(
-                f"party {name!r} has {len(ids) - len(places[name])} rows whose id stands there before; "
+                f"party {name!r} has {len(ids) - len(places[name])} rows with a duplicate id; "
                 f"keep one row per id, or add a column to data.id"
             )
     first, *others = places.values()
@@ -73,7 +73,7 @@ def own_order(table: Table) -> tuple[NDArray[np.int64], bytes]:
     digests = [id_digest(each) for each in table.ids.tolist()]
     repeated = len(digests) - len(set(digests))
     if repeated:
-        raise AlignmentError(f"{repeated} rows have an id that stands there before; keep one row per id")
+        raise AlignmentError(f"{repeated} rows have a duplicate id; keep one row per id")
     order = np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
     joined = hashlib.blake2b(b"".join(digests[row] for row in order), digest_size=32)
     return order, joined.digest()

@@ -54,7 +54,7 @@ def sort_keys(keys: Keys, party: str) -> tuple[Keys, NDArray[np.int64]]:
     twice = repeated(ordered)
     if twice:
         raise AlignmentError(
-            f"party {party!r} has {twice} rows whose id stands there before; keep one row per id, "
+            f"party {party!r} has {twice} rows with a duplicate id; keep one row per id, "
             f"set data.ids.duplicates, or add a column to data.id"
         )
     return ordered, order

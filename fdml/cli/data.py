@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from fdml.data.samples.app_store.dataset import PARTIES, AppStore
 from fdml.data.samples.app_store.settings import NAME, write_settings
 from fdml.errors import SettingsError
 from fdml.federation.scaffold import write_keys
+from fdml.storage.atomic import new_folder
 
 KINDS = ("app-store",)
 _LINES = 10
@@ -50,16 +50,13 @@ def _whole(out: Path) -> Iterator[Path]:
     """A folder to write into that becomes `out` once all is written, and else leaves nothing."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SettingsError(f"--out is {str(out)!r}, which is not empty; choose a new folder, or empty it first")
-    beside = out.resolve().with_name(f".{out.resolve().name}.partial")
-    shutil.rmtree(beside, ignore_errors=True)
+    if out.resolve() == Path.cwd():
+        raise SettingsError(f"--out is {str(out)!r}, the folder this command runs in; choose a new folder")
     try:
-        beside.mkdir(parents=True)
-        yield beside
-        beside.replace(out)
+        with new_folder(out, mode=0o777) as folder:
+            yield folder
     except OSError as error:
         raise SettingsError(f"cannot write {str(out)!r}: {error}; choose another folder with --out") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)  # is no longer there if all went well
 
 
 @contextmanager

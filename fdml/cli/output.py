@@ -15,6 +15,7 @@ from rich.table import Table
 from fdml.errors import SettingsError
 from fdml.events import Event, Listener, Refused, Remark, Waiting
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
+from fdml.storage.atomic import PUBLIC, write_file
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
@@ -117,7 +118,7 @@ def check_writable(*paths: Path | None) -> None:
 def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
     """Write the figures, if a file was asked for."""
     if path is not None:
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_file(path, (json.dumps(content, indent=1) + "\n").encode(), mode=PUBLIC)
         stderr.print(f"figures written to {path}", highlight=False)
 
 

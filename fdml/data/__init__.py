@@ -1,9 +1,10 @@
-"""What a party holds, and how it is read.
+"""A party's data: files to float32 feature rows, ids, labels and weights.
 
-`sources` opens a party's files and `readers.load` turns them into a `table.Table`
-of float32 rows: `files` reads CSV and Parquet and `encoding` makes features of
-their columns, `matrices` and `libsvm` read files without named columns, `ids`
-spells ids as all parties do, `fields` makes labels and weights. `blocks` keeps
-features on disk in the order the parties share. `adult` is the bundled data set
-and `partition` cuts one table into parties.
+- `sources` opens a party's files; `readers.load` reads them whole, to a `table.Table`.
+- `files` reads CSV and Parquet. `column_roles` names each column's use, `fitting` learns from training rows, `encoding`
+  makes features (`column_features`), `column_types` reads labels and weights.
+- `matrices` and `libsvm` read files without named columns; `imputation` and `matrix_encoding` make their features.
+- `ids` and `id_normalisation` make ids that are equal at all parties; `label_encoding` makes numbers of labels.
+- `block_store` keeps features on disk in the order that all parties share, sorted by `external_sort`.
+- `samples` holds bundled and generated data sets; `partition` cuts one table into parties.
 """

@@ -1,4 +1,4 @@
-"""The arrays of numpy files, mapped into memory instead of read where the file allows it."""
+"""Arrays of numpy files: mapped into memory where the file is not compressed, else read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from fdml.errors import DataError
 
 _LOCAL_HEADER = struct.Struct("<26x2H")
-"""Of a member of a zip file: the lengths of its name and its extra field, which stand before the content."""
+"""Part of a zip member's header: the lengths of its name and of its extra field. The content follows these."""
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a .npz archive by their names, or the one of a .npy file as "X"."""
+    """The arrays of a .npz archive by name; a .npy file is one array, "X"."""
     try:
         with path.open("rb") as file:
             if file.read(2) == b"PK":
@@ -36,7 +36,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def drop_pages(*arrays: NDArray[Any]) -> None:
-    """Give back the memory that mapped arrays take by now; whoever reads them again maps it again."""
+    """Free the memory pages of mapped arrays; reading them again maps them again."""
     for array in arrays:
         owner: Any = array
         while isinstance(owner, np.ndarray):

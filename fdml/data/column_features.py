@@ -1,27 +1,33 @@
-"""What a column can be once it is fitted: a number, categories one by one, or categories hashed."""
+"""A fitted column: a number, one feature per category, or hashed categories."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 from numpy.typing import NDArray
+from pydantic import PositiveFloat, PositiveInt
 
-from fdml.data.column_types import Column, is_number, is_text, missing, numbers, plain
+from fdml.data.column_types import Column, ColumnType, is_number, is_text, missing, numbers, plain
 from fdml.errors import DataError
 
 LARGEST = float(np.finfo(np.float32).max)
 
 Entries = tuple[NDArray[np.int32], NDArray[np.float32]]
-"""At most one feature per row: its number inside the column, -1 for none, and its value."""
+"""Each row's feature, at most one: its number inside the column (-1 for none) and its value."""
 
 
 class Feature(Protocol):
     """One column, fitted."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its class in a JSON text."""
+        ...
 
     @property
     def column(self) -> str:
@@ -40,12 +46,14 @@ class Feature(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers: `(value - mean) / deviation`; `fill` None refuses a missing one."""
+    """A column of numbers: `(value - mean) / deviation`."""
 
+    kind: ClassVar[str] = "number"
     column: str
     fill: float | None
+    """What a missing number becomes, before scaling; None refuses it."""
     mean: float = 0.0
-    deviation: float = 1.0
+    deviation: PositiveFloat = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,8 +79,12 @@ class Number:
 class OneHot:
     """A column of categories, one feature each."""
 
+    kind: ClassVar[str] = "one_hot"
     column: str
     categories: tuple[str, ...]
+    """As text, whatever the column's type; in the order of the features."""
+    type: ColumnType = "text"
+    """Of the column in training. A CSV file names no types, so text that looks like numbers must be read as text."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,8 +102,11 @@ class OneHot:
 class Hashed:
     """A column of categories, hashed to `size` features."""
 
+    kind: ClassVar[str] = "hashed"
     column: str
-    size: int
+    size: PositiveInt
+    type: ColumnType = "text"
+    """Of the column in training, as for `OneHot`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,6 +119,10 @@ class Hashed:
         return _looked_up(codes, [bucket_of(self.column, value, self.size) for value in values])
 
 
+FEATURES: dict[str, type[Number] | type[OneHot] | type[Hashed]] = {each.kind: each for each in (Number, OneHot, Hashed)}
+"""Every kind of feature by its name in a JSON text."""
+
+
 def bucket_of(column: str, value: str, size: int) -> int:
     """The bucket a hashed value falls into."""
     digest = blake2b(f"{column}={value}".encode(), digest_size=8).digest()
@@ -111,12 +130,12 @@ def bucket_of(column: str, value: str, size: int) -> int:
 
 
 def is_numeric(kind: Any) -> bool:
-    """A column that is empty in every row counts as numbers that are all missing."""
+    """Whether a column is read as numbers. One without any value is: all its numbers are missing."""
     return is_number(kind) or bool(pat.is_null(kind))
 
 
 def no_value(name: str, row: int, count: int) -> DataError:
-    """The error for a number that is missing in this row (from 0), and in so many rows."""
+    """The error for missing numbers: the first row (counted from 0) and how many rows there are."""
     return DataError(
         f'column {name!r} has no value in data row {row + 1} ({count} such rows); set data.missing = "mean" or "zero"'
     )
@@ -145,7 +164,7 @@ def _refuse_infinite(name: str, values: NDArray[np.float64], first: int) -> None
 
 
 def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
-    """The number of each row's category in the list that comes with it; -1 where it is missing."""
+    """Each row's category as an index into the list returned with it; -1 where it is missing."""
     column = plain(given)
     if not (is_numeric(column.type) or is_text(column.type) or pat.is_boolean(column.type)):
         raise DataError(
@@ -161,6 +180,6 @@ def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _looked_up(codes: NDArray[np.int64], places: list[int]) -> Entries:
-    """Translate the codes; the last place stands for -1."""
+    """The feature number of each code; code -1 reads the last entry, -1."""
     index = np.array([*places, -1], dtype=np.int32)[codes]
     return index, np.ones(len(index), np.float32)

@@ -1,13 +1,13 @@
-"""Labels and weights: columns of a table that are neither features nor ids.
+"""Types of columns, and the two kinds of columns that are neither features nor ids: labels and weights.
 
-A value is missing when it is null, NaN or empty text. Neither may be missing
-anywhere. Errors count data rows from 1, after the header.
+A value is missing if it is null, NaN or empty text. Labels and weights may not be missing. Errors count data rows from
+1, after the header.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,12 @@ from fdml.errors import DataError, LabelError
 
 Column = Any
 """A pyarrow array, whole or in chunks; pyarrow has no types to name here."""
+ColumnType = Literal["text", "number", "bool"]
+"""What a column holds, however it is stored."""
 
 
 def plain(column: Column) -> Column:
-    """The column without the types that only say how values are stored."""
+    """The column without dictionary encoding and without string views: its values are the same."""
     whole = column.cast(column.type.value_type) if pat.is_dictionary(column.type) else column
     return whole.cast(pa.large_string()) if pat.is_string_view(whole.type) else whole
 
@@ -35,6 +37,15 @@ def is_text(kind: Any) -> bool:
 def is_number(kind: Any) -> bool:
     """Whether values of this type are numbers; bool is not."""
     return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+
+
+def column_type(kind: Any) -> ColumnType:
+    """The type of a column by what its values are; a column that is empty in every row counts as text."""
+    if pat.is_dictionary(kind):
+        return column_type(kind.value_type)
+    if pat.is_boolean(kind):
+        return "bool"
+    return "number" if is_number(kind) else "text"
 
 
 def missing(column: Column) -> NDArray[np.bool_]:

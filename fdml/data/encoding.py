@@ -1,4 +1,4 @@
-"""Columns of a table to features: an encoder fitted on training rows, then applied to any.
+"""Columns of a table to features: an encoder, fitted on training rows and applied to any rows.
 
 The rules:
 - text, dictionary and bool columns, and those named in `categorical`, are categories: one feature
@@ -18,15 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from fdml.data.column_features import Entries, Feature
+from fdml.data.column_features import FEATURES, Entries, Feature, Hashed, OneHot
+from fdml.data.documents import checked, read_document, write_document
+from fdml.data.error_context import no_such
 from fdml.data.fitting import Fit, fit_for
 from fdml.data.rows import DenseRows, Rows, SparseRows
 from fdml.settings import DataSettings
 
+LAYOUT = 1
+"""Of the JSON text."""
 SPARSE_SHARE = 0.25
 """The greatest share of features that may be other than zero in sparse rows."""
 
@@ -43,8 +47,18 @@ class Encoder:
         return tuple(name for feature in self.features for name in feature.names)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it was fitted on, in order."""
+        return tuple(feature.column for feature in self.features)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that held text in training."""
+        return tuple(each.column for each in self.features if isinstance(each, OneHot | Hashed) and each.type == "text")
+
+    @property
     def row_bytes(self) -> int:
-        """The memory that a row takes, at most, while it is encoded."""
+        """The memory for one row while it is encoded, at most."""
         return 20 * len(self.features) + 4 * min(len(self.names), int(len(self.features) / SPARSE_SHARE)) + 8
 
     def encode(self, frame: Any, first: int = 0) -> Rows:
@@ -55,9 +69,36 @@ class Encoder:
         entries = [feature.entries(frame.column(feature.column), first) for feature in self.features]
         return gather(entries, [len(feature.names) for feature in self.features], len(frame))
 
+    def to_json(self) -> str:
+        """All of it as JSON; `from_json` gives an encoder that makes the same bits."""
+        features = [{"kind": each.kind, **vars(each)} for each in self.features]
+        return write_document({"layout": LAYOUT, "encoder": "table", "features": features})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Encoder:
+        """What `to_json` wrote."""
+        found = checked(_Stored, read_document(text, "the encoder", LAYOUT), "the encoder")
+        return cls(tuple(map(_stored_feature, found.features)))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The JSON text's keys."""
+
+    encoder: Literal["table"]
+    features: tuple[dict[str, Any], ...]
+
+
+def _stored_feature(values: dict[str, Any]) -> Feature:
+    kind = str(values.get("kind"))
+    if kind not in FEATURES:
+        raise no_such("kind of feature", kind, list(FEATURES))
+    rest = {name: value for name, value in values.items() if name != "kind"}
+    return checked(FEATURES[kind], rest, f"the encoder's column {values.get('column')!r}")
+
 
 def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings) -> Encoder:
-    """Learn categories, means and deviations of these columns from pyarrow tables, which follow each other."""
+    """Learn categories, means and deviations of these columns from pyarrow tables in file order."""
     fits: dict[str, Fit] = {}
     first = 0
     for frame in batches:
@@ -71,7 +112,7 @@ def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings
 
 
 def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:
-    """Put the entries of all columns beside each other; a column's entries are at most one per row."""
+    """Rows made of the entries of all columns; a column has at most one entry per row."""
     width = sum(widths)
     if not entries:
         return DenseRows(np.zeros((count, 0), np.float32))

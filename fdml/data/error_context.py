@@ -1,4 +1,4 @@
-"""How errors name things: an unknown name with the nearest known one, a file's content with the file."""
+"""Context for errors: the nearest known name for an unknown one, and the file for an error in its content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from fdml.errors import DataError
 
 LISTED = 10
-"""At most so many known names are listed."""
+"""How many known names an error lists at most."""
 
 
 def no_such(what: str, name: str, known: Sequence[str]) -> DataError:

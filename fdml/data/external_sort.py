@@ -1,8 +1,7 @@
-"""Rows brought into another order on disk, as a merge sort of files does it.
+"""External merge sort of rows: a new order for more rows than memory holds.
 
-Chunks are collected to runs of bounded size. Each run is ordered in memory and
-appended to the spool. Once all lengths are known, the rows are read back span by
-span: every run adds the few rows it has of the span, which stand together.
+Chunks are collected into runs of bounded size. Each run is sorted in memory and appended to a file. Then the rows are
+read back span by span of the new order: a run's rows of one span are consecutive in it.
 """
 
 from __future__ import annotations
@@ -21,17 +20,20 @@ from fdml.errors import DataError
 
 @dataclass
 class _Run:
-    """Ordered rows in the spool, and how far they have been read back."""
+    """Sorted rows in the file, and how far they have been read back."""
 
     places: NDArray[np.int64]
+    """The new position of each row, ascending."""
     row: int
+    """The next row to read."""
     entry: int
+    """The next entry of the file to read."""
 
 
 class ExternalSort:
-    """Rows on their way into another order; `places[i]` is where row i goes, -1 if nowhere.
+    """Sorts rows by `places`: row i goes to position `places[i]`, or is left out where that is -1.
 
-    A run takes memory of a few times `size` bytes while it is ordered, and so does a span.
+    Sorting a run takes a few times `size` bytes of memory, and so does reading a span.
     """
 
     def __init__(self, folder: Path, places: NDArray[np.int64], rows: int, width: int, size: int = CHUNK_BYTES) -> None:
@@ -45,7 +47,7 @@ class ExternalSort:
         self.sparse = False
 
     def fill(self, chunks: Iterable[Rows]) -> None:
-        """Take in all chunks, in the order of `places`, or raise if they do not fit it."""
+        """Sort all chunks into runs; raise unless they have exactly the rows of `places`."""
         waiting: list[Rows] = []
         seen = taken = 0
         for chunk in chunks:
@@ -62,11 +64,11 @@ class ExternalSort:
             raise DataError(f"not every one of the {len(self._lengths)} shared rows is there once; align again")
 
     def indptr(self) -> NDArray[np.int64]:
-        """Where each row's entries begin in the new order, and where the last one's end."""
+        """Where each row's entries begin in the new order; last, where they all end."""
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self._lengths)])
 
     def spans(self) -> Iterator[Rows]:
-        """The rows in the new order, each of the spans about `size` bytes."""
+        """The rows in the new order, about `size` bytes at a time."""
         indptr = self.indptr()
         start = 0
         while start < len(self._lengths):
@@ -94,7 +96,7 @@ class ExternalSort:
             self._lengths[places] = self._width
 
     def _merged(self, stop: int) -> Rows:
-        """The rows before `stop` that were not read yet."""
+        """The next rows up to position `stop`."""
         parts, places = [], []
         for run in self._runs:
             end = int(np.searchsorted(run.places, stop))

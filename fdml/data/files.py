@@ -1,7 +1,7 @@
 """CSV and Parquet files, read in batches.
 
-A CSV file does not say what its columns hold. Each is taken as the first of
-`LADDER` that all its values fit, as pyarrow does it for a whole file in memory.
+A CSV file names no types. A column's type is the first of `LADDER` that fits all its values, which is pyarrow's own
+rule for a file that is read at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LADDER = (
     pa.binary(),
 )
 CSV_BLOCK = 4 * 2**20
-"""Bytes of text that are parsed at a time; some tens of blocks are in memory at once."""
+"""Bytes of text per parsed block; some tens of blocks are in memory at once."""
 PARQUET_BATCH = 2**15
-"""Rows that are read at a time."""
+"""Rows per batch."""
 
 
 class FrameFile(Protocol):
@@ -49,16 +49,16 @@ class FrameFile(Protocol):
         ...
 
     def settle(self, columns: Sequence[str], /) -> int:
-        """Find out what these columns hold, before they are read; how many rows there are."""
+        """Settle the types of these columns before they are read; returns the number of rows."""
         ...
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """These columns in pyarrow record batches, one after the other."""
+        """These columns in pyarrow record batches, in file order."""
         ...
 
 
 def open_frame(path: Path, kind: Format, text: Iterable[str]) -> FrameFile:
-    """Open a CSV or Parquet file; the columns in `text` of a CSV file are read as they are written."""
+    """Open a CSV or Parquet file; in CSV the columns in `text` are read as text whatever they look like."""
     return ParquetFile(path) if kind == "parquet" else CsvFile(path, text)
 
 
@@ -72,7 +72,7 @@ class ParquetFile:
             self._count = int(file.metadata.num_rows)
 
     def settle(self, _columns: Sequence[str], /) -> int:
-        """Nothing to find out; how many rows there are."""
+        """The number of rows; the file names its types itself."""
         return self._count
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
@@ -102,11 +102,11 @@ class CsvFile:
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns that hold text, of those that are settled."""
+        """The settled columns that hold text."""
         return [name for name, kind in self._types.items() if is_text(kind)]
 
     def settle(self, columns: Sequence[str], /) -> int:
-        """Loosen the types that the first block suggests until all blocks fit; how many rows there are."""
+        """Loosen the types of the first block until all blocks fit; returns the number of rows."""
         for name in columns:
             self._types.setdefault(name, self._found.field(name).type)
         with _csv_errors():
@@ -117,7 +117,7 @@ class CsvFile:
                     self._loosen(error)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """These columns in record batches; they must have been settled."""
+        """These columns in record batches; settle them before."""
         with _csv_errors():
             yield from self._read(columns)
 
@@ -132,7 +132,7 @@ class CsvFile:
         )
 
     def _loosen(self, error: pa.ArrowInvalid) -> None:
-        """Go one step on with the column that an error of conversion names; pass on any other error."""
+        """Try the next type of `LADDER` for the column in a conversion error; raise any other error."""
         found = re.search(r"In CSV column #(\d+): .*conversion error", str(error))
         name = None if found is None else self.names[int(found[1])]
         if name is None or name in self._fixed or self._types[name] not in LADDER[:-1]:

@@ -1,6 +1,6 @@
-"""What a column's feature needs to know of training: categories, or mean and deviation.
+"""Fitting of columns: categories, or mean and deviation, learned from training rows.
 
-Both are gathered batch by batch, so that training rows need not fit into memory.
+Rows come batch by batch and need not fit into memory.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from typing import Protocol
 import numpy as np
 
 from fdml.data.column_features import Feature, Hashed, Number, OneHot, coded, is_numeric, no_value, present_or_nan
-from fdml.data.column_types import Column
+from fdml.data.column_types import Column, ColumnType, column_type
 from fdml.settings import DataSettings
 
 
 class Fit(Protocol):
-    """One column on its way to a feature."""
+    """One column while its feature is learned."""
 
     def add(self, column: Column, first: int, /) -> None:
-        """Look at a batch; `first` is the number of its first row in the file."""
+        """Learn from a batch; `first` is the number of its first row in the file."""
         ...
 
     def feature(self) -> Feature:
-        """The feature, once all batches were looked at."""
+        """The feature, after the last batch."""
         ...
 
 
 def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
-    """How a column is fitted, which goes by the settings and the type of its first batch."""
+    """The fit for a column, by the settings and the type of its first batch."""
     if name in settings.hashed:
-        return HashedFit(name, settings)
+        return HashedFit(Hashed(name, settings.hash_size, column_type(column.type)))
     if name in settings.categorical or not is_numeric(column.type):
-        return OneHotFit(name)
+        return OneHotFit(name, column_type(column.type))
     return NumberFit(name, settings)
 
 
 class HashedFit:
-    """Nothing to learn."""
+    """A hashed column: there is nothing to learn."""
 
-    def __init__(self, name: str, settings: DataSettings) -> None:
-        self._feature = Hashed(name, settings.hash_size)
+    def __init__(self, feature: Hashed) -> None:
+        self._feature = feature
 
     def add(self, _column: Column, _first: int, /) -> None:
-        """Look at nothing."""
+        """Ignore the batch."""
 
     def feature(self) -> Feature:
         """The feature."""
@@ -51,10 +51,11 @@ class HashedFit:
 
 
 class OneHotFit:
-    """Which categories there are."""
+    """A column of categories: which ones there are."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: ColumnType) -> None:
         self._name = name
+        self._type = kind
         self._seen: set[str] = set()
 
     def add(self, column: Column, _first: int, /) -> None:
@@ -63,7 +64,7 @@ class OneHotFit:
 
     def feature(self) -> Feature:
         """The feature, its categories in sorted order."""
-        return OneHot(self._name, tuple(sorted(self._seen)))
+        return OneHot(self._name, tuple(sorted(self._seen)), self._type)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Moments:
     variance: float = 0.0
 
     def with_more(self, more: Moments) -> Moments:
-        """Those of both together; exactly one's own where the other has none."""
+        """The moments of both together; exactly this one's where `more` has no numbers."""
         if not self.count or not more.count:
             return self if self.count else more
         count = self.count + more.count
@@ -85,7 +86,7 @@ class Moments:
 
 
 class NumberFit:
-    """Mean and deviation, missing numbers filled in."""
+    """A column of numbers: mean and deviation, with missing numbers filled in."""
 
     def __init__(self, name: str, settings: DataSettings) -> None:
         self._name = name
@@ -96,7 +97,7 @@ class NumberFit:
         self._first_missing = 0
 
     def add(self, column: Column, first: int, /) -> None:
-        """Look at the batch's numbers."""
+        """Add the batch to the moments."""
         values = present_or_nan(self._name, column, first)
         gone = np.isnan(values)
         if gone.any() and not self._missing:

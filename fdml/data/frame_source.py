@@ -15,29 +15,36 @@ from fdml.data.column_types import labels_of, weights_of
 from fdml.data.encoding import Encoder
 from fdml.data.error_context import errors_about
 from fdml.data.files import FrameFile
-from fdml.data.ids import Ids, normalised
+from fdml.data.ids import Ids, unique_ids
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows
 from fdml.settings import IdSettings
 
 
 class FrameSource:
-    """A file whose columns are known, and whose features are encoded as training's are."""
+    """A file of named columns, its features encoded as those of training."""
 
     def __init__(
-        self, path: Path, file: FrameFile, count: int, roles: ColumnRoles, encoder: Encoder, spelling: IdSettings
+        self,
+        path: Path,
+        file: FrameFile,
+        count: int,
+        *,
+        roles: ColumnRoles,
+        encoder: Encoder,
+        id_settings: IdSettings,
     ) -> None:
         self.count = count
+        self.encoder = encoder
         self.names = encoder.names
         self._path = path
         self._file = file
         self._roles = roles
-        self._encoder = encoder
-        self._spelling = spelling
+        self._id_settings = id_settings
 
     def ids(self) -> Ids | None:
         """The ids, from a pass over their columns alone."""
         with errors_about(self._path):
-            return normalised(self._columns(self._roles.ids), self._spelling) if self._roles.ids else None
+            return unique_ids(self._columns(self._roles.ids), self._id_settings) if self._roles.ids else None
 
     def labels(self) -> NDArray[np.generic] | None:
         """The labels, from a pass over their column alone."""
@@ -56,12 +63,12 @@ class FrameSource:
         if not self._roles.features:
             yield DenseRows(np.zeros((self.count, 0), np.float32))
             return
-        step = max(size // self._encoder.row_bytes, 1)
+        step = max(size // self.encoder.row_bytes, 1)
         first = 0
         with errors_about(self._path):
             for batch in self._file.batches(self._roles.features):
                 for start in range(0, len(batch), step):
-                    yield self._encoder.encode(batch.slice(start, step), first + start)
+                    yield self.encoder.encode(batch.slice(start, step), first + start)
                 first += len(batch)
 
     def _columns(self, names: tuple[str, ...]) -> dict[str, Any]:

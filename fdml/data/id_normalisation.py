@@ -1,8 +1,7 @@
-"""How one id column is normalise: every value as the text that all parties write for it.
+"""Normalisation of an id column: each value becomes a text that is the same at every party.
 
-Whole numbers are written plainly, as 7, also where they are stored as 7.0; dates as
-2026-11-15; timestamps as 2026-11-15T10:00:00, with a Z and in UTC if they have a zone,
-and as a date if they have none and are at midnight.
+Whole numbers become 7, also where they are stored as 7.0. Dates become 2026-11-15. Timestamps become
+2026-11-15T10:00:00; with a time zone they are in UTC and end in Z; without one, midnight is only the date.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fdml.errors import DataError
 from fdml.settings import IdSettings
 
 LISTED = 5
-"""At most so many rows are given as examples."""
+"""How many rows an error gives as examples."""
 
 
 def normalise(name: str, given: Column, settings: IdSettings) -> Any:
@@ -50,7 +49,7 @@ def _texts(name: str, column: Any, settings: IdSettings) -> Any:
 
 
 def _normal(texts: Any, settings: IdSettings) -> Any:
-    """Lower case may undo the normal form, so that comes once more after it; both may leave white space."""
+    """Unicode form, case, white space, numbers. Lower case may undo the form, so the form is applied again after it."""
     form = None if settings.unicode == "keep" or pc.all(pc.string_is_ascii(texts)).as_py() else settings.unicode
     if form is not None:
         texts = pc.utf8_normalize(texts, form=form)
@@ -102,6 +101,6 @@ def _moments(column: Any) -> Any:
 
 
 def examples(mask: Any) -> str:
-    """The first data rows of a mask, counted from 1, in words."""
+    """The first data rows where a mask is true, counted from 1."""
     found = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
     return ", ".join(str(row + 1) for row in found[:LISTED].tolist())

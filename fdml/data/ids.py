@@ -1,4 +1,4 @@
-"""The ids of a file's rows as texts that every party spells alike, each standing once.
+"""Ids of a file's rows: texts that are the same at every party, without duplicates.
 
 Errors and counts name data rows, counted from 1 after the header, and never an id.
 """
@@ -22,20 +22,25 @@ from fdml.settings import IdSettings
 
 @dataclass(frozen=True)
 class IdCounts:
-    """What was found among a file's ids; examples are data rows counted from 1, never values."""
+    """Counts of a file's rows by the state of their ids."""
 
     rows: int
+    """All rows of the file."""
     missing: int
+    """Rows without an id."""
     repeated: int
-    """Rows whose id stands in an earlier row."""
+    """Rows with a duplicate id: an earlier row has the same."""
     dropped: int
+    """Rows that were left out for either."""
     missing_at: tuple[int, ...]
+    """Examples of rows without an id, counted from 1."""
     repeated_at: tuple[int, ...]
+    """Examples of rows with a duplicate id, counted from 1."""
 
 
 @dataclass(frozen=True)
 class Ids:
-    """The ids of the rows that are kept, each different from all others."""
+    """The ids of the rows that are kept, all different."""
 
     texts: Any
     """A pyarrow large_string array without nulls, one per kept row."""
@@ -49,13 +54,13 @@ class Ids:
         return objects
 
 
-def normalised(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
-    """Spell the ids of all rows; drop or refuse rows without one, and ids that stand more than once."""
+def unique_ids(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
+    """The normalised ids of all rows; rows without one and rows with a duplicate are dropped or refused."""
     texts = _joined([normalise(name, column, settings) for name, column in columns.items()])
     absent = pc.is_null(texts).to_numpy(zero_copy_only=False)
     present = np.flatnonzero(~absent)
     found = texts.drop_null()
-    again, single = _standing(found)
+    again, single = _duplicates(found)
     counts = IdCounts(
         rows=len(texts),
         missing=int(absent.sum()),
@@ -68,27 +73,27 @@ def normalised(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
     kept = single if settings.duplicates == "drop" else ~again
     rows = present[kept].astype(np.int64)
     chosen = found if kept.all() else found.filter(pa.array(kept))
-    pa.default_memory_pool().release_unused()  # it would keep the most that was needed on the way
+    pa.default_memory_pool().release_unused()  # it would keep the peak of the memory used here
     return Ids(chosen, rows, replace(counts, dropped=len(texts) - len(rows)))
 
 
 def _joined(parts: list[Any]) -> Any:
-    """One text per row; of several columns so that different rows never give the same text."""
+    """One text per row. Several columns are joined so that different ids never become the same text."""
     if len(parts) == 1:
         return parts[0]
     return pc.binary_join_element_wise(*map(_escaped, parts), pa.scalar("|", pa.large_string()))
 
 
 def _escaped(texts: Any) -> Any:
-    """With a backslash before every backslash and every bar; most ids have neither, and are not copied for it."""
+    """The texts with a backslash before every backslash and bar; copied only where there are some."""
     for character in ("\\", "|"):
         if pc.any(pc.match_substring(texts, character)).as_py():
             texts = pc.replace_substring(texts, character, f"\\{character}")
     return texts
 
 
-def _standing(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which texts stand in an earlier row, and which stand only once.
+def _duplicates(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which texts are in an earlier row too, and which are in one row only.
 
     Codes are given in the order in which texts first come, so a new text raises the highest code.
     """
@@ -110,7 +115,7 @@ def _check(counts: IdCounts, settings: IdSettings) -> None:
         )
     if counts.repeated and settings.duplicates == "error":
         raise DataError(
-            f"it has {counts.repeated} rows whose id stands there before (of {counts.rows}), among them data rows "
+            f"it has {counts.repeated} rows with a duplicate id (of {counts.rows}), among them data rows "
             f"{_listed(counts.repeated_at)}; keep one row per id, add a column to data.id, "
             f'or set data.ids.duplicates = "first" or "drop"'
         )

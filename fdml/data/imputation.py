@@ -1,7 +1,7 @@
-"""Missing numbers of matrices: refused, or filled with the training means or zeros.
+"""Imputation of missing numbers in matrices: refused, or filled with the means of training or with zeros.
 
-In a sparse matrix only a stored NaN is missing; an entry that is not stored is
-zero, and counts as zero in the mean. Errors count data rows and features from 1.
+In a sparse matrix only a stored NaN is missing; an entry that is not stored is zero and counts as zero in the mean.
+Errors count data rows and features from 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Features = Any
 def fit_imputation(
     pieces: Iterable[Features], width: int, rule: Literal["error", "mean", "zero"]
 ) -> NDArray[np.float32] | None:
-    """What a missing number of each feature becomes; None where it is an error. Only "mean" looks at the pieces."""
+    """The fill of each feature; None if a missing number is an error. Only "mean" reads the pieces."""
     if rule == "error":
         return None
     sums, counts = np.zeros(width), np.zeros(width)
@@ -39,7 +39,7 @@ def fit_imputation(
 
 
 def impute(features: Features, fills: NDArray[np.float32] | None, first: int = 0) -> Features:
-    """The features with nothing missing, or an error that says where something is.
+    """The features with missing numbers filled; without fills, an error that names the first one.
 
     `first` is the number of the first row in its file.
     """
@@ -68,7 +68,7 @@ def _stored(features: Features) -> NDArray[np.float32]:
 
 
 def _first(features: Features, bad: NDArray[np.bool_], first: int) -> str:
-    """Where the first bad value stands, in words."""
+    """The feature and data row of the first bad value, for an error."""
     at = int(np.argmax(bad))
     if isinstance(features, np.ndarray):
         row, column = divmod(at, bad.shape[1])

@@ -1,36 +1,48 @@
-"""From labels as people write them to the numbers a loss takes."""
+"""Label encoding: labels of the file to the numbers that a loss takes, and back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
 
+from fdml.data.documents import checked, read_document, write_document
 from fdml.errors import LabelError
 from fdml.settings import Task
 
 Labels = NDArray[np.generic]
+ClassType = Literal[
+    "text", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+]  # fmt: skip
+"""The types that classes can be saved in."""
+LAYOUT = 1
+"""Of the JSON text."""
 _MOST_CLASSES = 1000
 
 
 @dataclass(frozen=True)
 class LabelEncoding:
-    """How a task's labels become numbers; learned from the training rows.
+    """The mapping of a task's labels to numbers, learned from training rows.
 
-    Targets of regression are centred and scaled to variance 1, so that one step
-    size fits all: losses are in units of the targets' variance.
+    Targets of regression are scaled to mean 0 and variance 1, so that one step size fits all: losses are in units of
+    the targets' variance.
     """
 
     task: Task
     classes: NDArray[np.generic] | None = None
     """Sorted; None for regression."""
     centre: float = 0.0
+    """The mean of training's targets."""
     spread: float = 1.0
+    """Their standard deviation; 1 where all are the same."""
 
     @property
     def outputs(self) -> int:
-        """How many scores a row has."""
+        """The number of scores of a row."""
         return len(self.classes) if self.task == "multiclass" and self.classes is not None else 1
 
     def transform(self, labels: Labels) -> NDArray[np.float64]:
@@ -50,9 +62,66 @@ class LabelEncoding:
         """Regression only: scores in the labels' own units."""
         return score[:, 0].astype(np.float64) * self.spread + self.centre
 
+    def to_json(self) -> str:
+        """All of it as JSON; `from_json` gives the same encoding, its classes of the same type."""
+        classes = None
+        if self.classes is not None:
+            classes = {"type": _class_type(self.classes), "values": self.classes.tolist()}
+        return write_document(
+            {"layout": LAYOUT, "task": self.task, "classes": classes, "centre": self.centre, "spread": self.spread}
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> LabelEncoding:
+        """What `to_json` wrote."""
+        what = "the label encoding"
+        found = checked(_Stored, read_document(text, what, LAYOUT), what)
+        if (found.classes is None) != (found.task == "regression"):
+            raise LabelError(f"{what} of task {found.task!r} has classes {found.classes!r}; the file is damaged")
+        if found.classes is None:
+            return cls(found.task, None, found.centre, found.spread)
+        return cls(found.task, _stored_classes(found.classes), found.centre, found.spread)
+
+
+@dataclass(frozen=True)
+class _StoredClasses:
+    """The classes and their numpy type; "text" is text of any length."""
+
+    type: ClassType
+    values: Annotated[tuple[str | bool | int | float, ...], Field(min_length=2)]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The JSON text's keys."""
+
+    task: Task
+    classes: _StoredClasses | None
+    centre: float
+    spread: PositiveFloat
+
+
+def _stored_classes(stored: _StoredClasses) -> Labels:
+    try:
+        classes = np.array(stored.values, np.str_ if stored.type == "text" else stored.type)
+    except (ValueError, OverflowError):
+        classes = np.zeros(0)
+    if classes.tolist() != list(stored.values) or (classes[1:] <= classes[:-1]).any():
+        raise LabelError(
+            f"the classes {stored.values[:5]!r} are not {stored.type} in sorted order; the file is damaged"
+        )
+    return classes
+
+
+def _class_type(classes: Labels) -> str:
+    name = "text" if classes.dtype.kind == "U" else classes.dtype.name
+    if name not in get_args(ClassType):
+        raise LabelError(f"labels of type {name} cannot be saved; make them numbers, text or true and false")
+    return name
+
 
 def fit_labels(task: Task, labels: Labels, weights: NDArray[np.float64] | None = None) -> LabelEncoding:
-    """The code for these training labels; raises if they do not fit the task."""
+    """The encoding of these training labels; raises if they do not fit the task."""
     if labels.dtype.kind == "O":
         raise LabelError("labels are of mixed types; make them all numbers or all text")
     if task == "regression":

@@ -28,16 +28,18 @@ _WIDEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Scan:
-    """What a file holds but for its features, and the numbers these have in it."""
+    """A file's labels and the range of its feature numbers."""
 
     path: Path
     labels: NDArray[np.generic]
     lowest: int
+    """At most 1, as LIBSVM counts from 1."""
     highest: int
+    """0 where the file has no features."""
 
 
 def scan(path: Path, size: int) -> Scan:
-    """Read through a file, about `size` bytes of text at a time."""
+    """Read a file once, about `size` bytes of text at a time."""
     labels: list[NDArray[np.float64]] = [np.zeros(0)]
     lowest, highest = 1, 0
     for features, part in _pieces(path, size):
@@ -48,22 +50,27 @@ def scan(path: Path, size: int) -> Scan:
     return Scan(path, labels_of("y", pa.array(np.concatenate(labels))), lowest, highest)
 
 
-def matrices_of(scans: Sequence[Scan]) -> list[Matrix]:
-    """Bring the files of one party to one numbering and to the width of the widest.
+def numbering(scans: Sequence[Scan]) -> tuple[int, int]:
+    """The number of the first feature of all files of one party, and how many features the widest has.
 
-    Feature numbers start at 1, as LIBSVM's do; a feature 0 in any of the files
-    makes them start at 0 in all.
+    Feature numbers start at 1, as LIBSVM's do; a feature 0 in any of the files makes them start at 0 in all.
     """
     first = min(each.lowest for each in scans)
-    width = max(each.highest for each in scans) + 1 - first
-    return [
-        Matrix(len(each.labels), width, partial(_numbered, each.path, first, width), labels=each.labels)
-        for each in scans
-    ]
+    return first, max(each.highest for each in scans) + 1 - first
+
+
+def matrix_of(scan: Scan, first: int, width: int) -> Matrix:
+    """The file as a matrix of features `first` to `first + width - 1`; a file with any other is refused."""
+    for number in (scan.lowest, scan.highest):
+        if not first <= number < first + width and scan.highest >= scan.lowest:
+            raise DataError(
+                f"it has a feature {number}, but training had features {first} to {first + width - 1}; leave it out"
+            )
+    return Matrix(len(scan.labels), width, partial(_numbered, scan.path, first, width), labels=scan.labels)
 
 
 def _numbered(path: Path, first: int, width: int, size: int) -> Iterator[Features]:
-    """An entry takes four bytes of text or more, and eight of memory."""
+    """Pieces of about `size` bytes: an entry takes eight bytes of memory and at least four of text."""
     for features, _ in _pieces(path, max(size // 2, 1)):
         csr = sp.csr_array(features)
         yield sp.csr_array((csr.data, csr.indices - first, csr.indptr), shape=(csr.shape[0], width))

@@ -1,4 +1,4 @@
-"""Files without named columns: features by number, and ids, labels and weights beside them."""
+"""Files without named columns: numbered features, and arrays of ids, labels and weights."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SPARSE_ARRAYS = {"format", "shape", "data", "indices", "indptr", "row", "col", "
 
 @dataclass(frozen=True)
 class Matrix:
-    """A file whose features are still to be read; `pieces(size)` gives them, about `size` bytes at a time.
-
-    A piece is float32 and may still hold NaN.
-    """
+    """A file whose features are not read yet."""
 
     count: int
+    """Rows."""
     width: int
+    """Features."""
     pieces: Callable[[int], Iterator[Features]]
+    """`pieces(size)` reads the features about `size` bytes at a time: float32, NaN where one is missing."""
     id_columns: Mapping[str, Column] | None = None
     labels: NDArray[np.generic] | None = None
     weights: NDArray[np.float64] | None = None
@@ -93,7 +93,7 @@ def _sparse(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 class _Csr(NamedTuple):
-    """A CSR matrix as the file has it; scipy's own would copy indices of another type than the pointers'."""
+    """A CSR matrix without a copy: scipy's own copies indices whose type is not that of the pointers."""
 
     data: NDArray[Any]
     indices: NDArray[Any]
@@ -110,7 +110,7 @@ class _Csr(NamedTuple):
 
 
 def _check_places(csr: _Csr) -> None:
-    """An index out of range would crash what comes next."""
+    """Raise unless all indices are in range: the kernels would read memory that is not theirs."""
     if csr.indptr.dtype.kind not in "iu" or csr.indices.dtype.kind not in "iu":
         raise ValueError("its indices are not whole numbers")
     if len(csr.indptr) != csr.shape[0] + 1 or csr.indptr[0] != 0 or (np.diff(csr.indptr) < 0).any():

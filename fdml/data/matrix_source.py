@@ -9,29 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.error_context import errors_about
-from fdml.data.ids import Ids, normalised
-from fdml.data.imputation import impute
+from fdml.data.ids import Ids, unique_ids
 from fdml.data.matrices import Matrix
-from fdml.data.rows import CHUNK_BYTES, Rows, as_rows
+from fdml.data.matrix_encoding import MatrixEncoder
+from fdml.data.rows import CHUNK_BYTES, Rows
 from fdml.settings import IdSettings
 
 
 class MatrixSource:
-    """A file whose missing numbers are filled with `fills`; None refuses them."""
+    """A file of numbered features, encoded as those of training."""
 
-    def __init__(self, path: Path, matrix: Matrix, fills: NDArray[np.float32] | None, spelling: IdSettings) -> None:
+    def __init__(self, path: Path, matrix: Matrix, encoder: MatrixEncoder, id_settings: IdSettings) -> None:
         self.count = matrix.count
-        self.names = tuple(str(number) for number in range(1, matrix.width + 1))
+        self.names = encoder.names
+        self.encoder = encoder
         self._path = path
         self._matrix = matrix
-        self._fills = fills
-        self._spelling = spelling
+        self._id_settings = id_settings
 
     def ids(self) -> Ids | None:
         """The ids, if the file has them."""
         with errors_about(self._path):
             columns = self._matrix.id_columns
-            return None if columns is None else normalised(columns, self._spelling)
+            return None if columns is None else unique_ids(columns, self._id_settings)
 
     def labels(self) -> NDArray[np.generic] | None:
         """The labels, if the file has them."""
@@ -46,5 +46,5 @@ class MatrixSource:
         first = 0
         with errors_about(self._path):
             for piece in self._matrix.pieces(size):
-                yield as_rows(impute(piece, self._fills, first))
+                yield self.encoder.encode(piece, first)
                 first += piece.shape[0]

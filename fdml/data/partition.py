@@ -1,7 +1,7 @@
-"""One table cut into parties by its feature columns.
+"""Partition of one table into parties by feature columns.
 
-A name means the feature of that name; failing that, all features made of the
-column of that name ("city" for "city=Paris", "city#17" or "city<=3").
+A name is that of a feature; if there is none, that of a column, for all features made of it ("city" for "city=Paris",
+"city#17" or "city<=3").
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fdml.data.rows import columns
 from fdml.data.table import Table
 from fdml.errors import DataError
 
-MARKS = "=#<>"
-"""What may stand in a feature's name after the name of the column it was made of."""
+SEPARATORS = "=#<>"
+"""The characters that may follow the column's name in a feature's name."""
 
 
 def partition(table: Table, groups: Sequence[Sequence[int] | range | Sequence[str]]) -> list[Table]:
@@ -98,9 +98,9 @@ def _parse_item(number: int, item: str, names: Sequence[str]) -> list[int]:
 def _named(name: str, names: Sequence[str]) -> list[int]:
     if name in names:
         return [names.index(name)]
-    found = [at for at, known in enumerate(names) if known.startswith(name) and known[len(name)] in MARKS]
+    found = [at for at, known in enumerate(names) if known.startswith(name) and known[len(name)] in SEPARATORS]
     if not found:
-        made_of = dict.fromkeys(re.split(f"[{MARKS}]", known)[0] for known in names)
+        made_of = dict.fromkeys(re.split(f"[{SEPARATORS}]", known)[0] for known in names)
         raise no_such("feature or column", name, list(dict.fromkeys([*made_of, *names])))
     return found
 

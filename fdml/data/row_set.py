@@ -39,7 +39,7 @@ class RowSet:
 
 
 def mean_one(weights: NDArray[np.float64] | None, rows: int) -> NDArray[np.float64]:
-    """Row weights scaled to mean 1, so that they do not change the step size; all 1 where none are given."""
+    """Row weights scaled to mean 1, so that they do not change the step size; all are 1 if none are given."""
     if weights is None:
         return np.ones(rows)
     total = float(weights.sum())

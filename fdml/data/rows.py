@@ -29,14 +29,14 @@ class DenseRows(NamedTuple):
 
 Rows = SparseRows | DenseRows
 
-_STRETCH = 2**16
-"""Rows, or values of them, that are looked at together."""
+_PIECE = 2**16
+"""Rows, or values, per piece where rows on disk are read piece by piece."""
 CHUNK_BYTES = 64 * 2**20
-"""How large a chunk of rows is, roughly, where rows are read or written piece by piece."""
+"""The size of a chunk of rows, roughly, where rows are read or written in chunks."""
 
 
 def as_rows(features: object) -> Rows:
-    """Take over a numpy array or any scipy sparse matrix; copies only where the type differs."""
+    """Rows of a numpy array or any scipy sparse matrix; copied only where the type differs."""
     if sp.issparse(features):
         return _from_scipy(features)
     values = np.ascontiguousarray(features, dtype=np.float32)
@@ -61,9 +61,9 @@ def _from_scipy(matrix: Any) -> SparseRows:
 
 
 def drop_unit_values(rows: Rows) -> Rows:
-    """The same rows; if they are sparse and all their values are 1, one 1 stands for all of them in memory.
+    """The same rows; if they are sparse and all values are 1, memory holds a single 1 for all of them.
 
-    It is repeated by a step of 0 bytes, which the kernels know: they need not read it.
+    The values then have a stride of 0 bytes. The kernels know that and do not read them.
     """
     if isinstance(rows, DenseRows) or not _are_ones(rows.values[rows.indptr[0] : rows.indptr[-1]]):
         return rows
@@ -71,17 +71,17 @@ def drop_unit_values(rows: Rows) -> Rows:
 
 
 def _are_ones(values: NDArray[np.float32]) -> bool:
-    """Piece by piece, as values on disk need not fit into memory and most are settled by the first."""
-    return all(np.all(values[at : at + _STRETCH] == 1.0) for at in range(0, len(values), _STRETCH))
+    """Whether all values are 1. Read piece by piece: they may be on disk, and mostly the first piece decides."""
+    return all(np.all(values[at : at + _PIECE] == 1.0) for at in range(0, len(values), _PIECE))
 
 
 def row_count(rows: Rows) -> int:
-    """How many rows there are."""
+    """The number of rows."""
     return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
 
 
 def width(rows: Rows) -> int:
-    """How many features a row has."""
+    """The number of features."""
     return rows.values.shape[1] if isinstance(rows, DenseRows) else rows.width
 
 
@@ -154,9 +154,9 @@ def _scipy_of(rows: Rows) -> sp.csr_array:
 def mean_square_norm(rows: Rows, weights: NDArray[np.float64]) -> float:
     """The mean of the rows' squared lengths, each row counted with its weight (mean weight 1)."""
     total = 0.0
-    for start in range(0, row_count(rows), _STRETCH):  # so that rows on disk need not fit into memory
-        part = span(rows, start, min(start + _STRETCH, row_count(rows)))
-        total += float(_square_norms(part) @ weights[start : start + _STRETCH])
+    for start in range(0, row_count(rows), _PIECE):  # so that rows on disk need not fit into memory
+        part = span(rows, start, min(start + _PIECE, row_count(rows)))
+        total += float(_square_norms(part) @ weights[start : start + _PIECE])
     return total / float(weights.sum())
 
 

@@ -1,4 +1,4 @@
-"""What a party holds: ids, features, and labels if it has them."""
+"""Tables in memory: a party's ids, features, labels and weights."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from fdml.errors import DataError
 class Table:
     """One party's rows.
 
-    `ids`, `labels` and `weights` have one entry per row. An id is the text that
-    all parties spell alike (`fdml.data.ids`). Labels are as the file
-    has them; a task turns them into numbers later. Without ids the rows of all
-    parties are matched by their position.
+    `ids`, `labels` and `weights` have one entry per row. Ids are normalised (`fdml.data.ids`); without ids, the rows of
+    all parties are matched by position. Labels are those of the file: `label_encoding` makes numbers of them.
     """
 
     rows: Rows
@@ -37,7 +35,7 @@ class Table:
                 raise DataError(f"{len(column)} {what} for {len(self)} rows")
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return row_count(self.rows)
 
     def take(self, index: NDArray[np.int64]) -> Table:
@@ -53,7 +51,7 @@ class Table:
 
 @dataclass(frozen=True)
 class PartyData:
-    """What one party brings to a run; `test` is None where it has no test file."""
+    """One party's data for a run; `test` is None if it has no test file."""
 
     train: Table
     test: Table | None = None

@@ -6,7 +6,6 @@ Who someone is stands in the certificate as `fdml://<run>/<role>/<name>`.
 from __future__ import annotations
 
 import datetime
-import os
 from pathlib import Path
 
 from cryptography import x509
@@ -16,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fdml.errors import SettingsError
 from fdml.protocol.identity import Credentials, Identity, Role, host_name
+from fdml.storage.atomic import PUBLIC, write_file
 
 _DAYS = 825
 _CLOCK_SLACK = datetime.timedelta(days=1)
@@ -91,17 +91,9 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def write_credentials(folder: Path, credentials: Credentials) -> None:
     """Put key, certificate and the authority's certificate into a folder; the key for its owner only."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_secret(folder / "key.pem", credentials.key)
-    (folder / "certificate.pem").write_bytes(credentials.certificate)
-    (folder / "authority.pem").write_bytes(credentials.authority)
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, from its first moment on."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, 0o600)
-        file.write(content)
+    write_file(folder / "key.pem", credentials.key)
+    write_file(folder / "certificate.pem", credentials.certificate, mode=PUBLIC)
+    write_file(folder / "authority.pem", credentials.authority, mode=PUBLIC)
 
 
 def own_credentials(folder: Path, identity: Identity) -> Credentials:

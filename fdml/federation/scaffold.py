@@ -14,9 +14,10 @@ import pyarrow.csv
 
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
-from fdml.federation.certificates import Authority, write_credentials, write_secret
+from fdml.federation.certificates import Authority, write_credentials
 from fdml.protocol.shuffle import permutation
 from fdml.settings import check_parties
+from fdml.storage.atomic import PUBLIC, write_file
 
 _EXAMPLE_ROWS = 4000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -93,15 +94,15 @@ def write_keys(folder: Path, run: str, parties: Sequence[str]) -> None:
     for party in parties:
         write_credentials(folder / party / "keys", authority.issue("party", party))
     (folder / "authority").mkdir(exist_ok=True)
-    write_secret(folder / "authority" / "key.pem", authority.key)
-    (folder / "authority" / "certificate.pem").write_bytes(authority.certificate)
+    write_file(folder / "authority" / "key.pem", authority.key)
+    write_file(folder / "authority" / "certificate.pem", authority.certificate, mode=PUBLIC)
 
 
 def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     check_parties(tuple(parties), parties[0] if parties else "")
     for party in parties:
         if not _NAME.fullmatch(party) or party in ("server", "authority"):
-            raise SettingsError(f"party name {party!r} will not do; use unacknowledged, digits, '-', '_' and '.'")
+            raise SettingsError(f"party name {party!r} will not do; use letters, digits, '-', '_' and '.'")
     if (folder / "run.toml").exists():
         raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
     for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):

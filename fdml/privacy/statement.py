@@ -12,6 +12,7 @@ from fdml.privacy.guard import HELD_OUT
 from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
+from fdml.storage.atomic import write_file
 
 _TRANSPORT = "TLS 1.3 with certificates on both sides"
 
@@ -82,9 +83,7 @@ class Statement:
             ("privacy.md", self.as_text()),
             ("privacy.json", json.dumps(self.as_json(), indent=1) + "\n"),
         ):
-            path = folder / name
-            path.write_text(text, encoding="utf-8")
-            path.chmod(0o600)
+            write_file(folder / name, text.encode())
         return folder / "privacy.md"
 
 

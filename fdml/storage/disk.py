@@ -1,4 +1,4 @@
-"""Files that survive a crash. The simulator brings a disk of its own that loses and tears writes."""
+"""Disks: folders of files that survive a crash. The simulator has a disk of its own that loses and tears writes."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-_MODE = 0o600
+from fdml.storage.atomic import OWNER_ONLY, sync, sync_data, write_all, write_file
 
 
 class Disk(Protocol):
-    """A folder of files. Only what was replaced, or appended and synced, is sure to be there after a crash."""
+    """A folder of files. Every change is durable when its call returns."""
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None if there is none."""
         ...
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file all or not at all; durable on return."""
+        """Write a whole file; after a crash it is the old one or the new one."""
         ...
 
     def append(self, name: str, content: bytes) -> None:
-        """Write at a file's end; durable on return."""
+        """Write at a file's end; after a crash any first part of the content may be there."""
         ...
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut a file; durable on return."""
+        """Cut a file to its first `size` bytes."""
         ...
 
     def remove(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Remove a file, if it is there."""
         ...
 
 
@@ -37,7 +37,7 @@ class FolderDisk:
     """A folder of the real file system. Files can be read by their owner only."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._folder = folder
         self._appending: dict[str, int] = {}
@@ -50,31 +50,22 @@ class FolderDisk:
             return None
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write beside, sync, rename, sync the folder."""
+        """Write a whole file."""
         self._close(name)
-        beside = self._folder / f".{name}.partial"
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
-        try:
-            os.fchmod(handle, _MODE)
-            _write_all(handle, content)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        beside.replace(self._folder / name)
-        self._sync_folder()
+        write_file(self._folder / name, content)
 
     def append(self, name: str, content: bytes) -> None:
         """Write at a file's end and sync it."""
         handle = self._appending.get(name)
         if handle is None:
-            handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE)
+            handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
             self._appending[name] = handle
-            self._sync_folder()
-        _write_all(handle, content)
-        os.fdatasync(handle)
+            sync(self._folder)
+        write_all(handle, content)
+        sync_data(handle)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut a file."""
+        """Cut a file to its first `size` bytes."""
         self._close(name)
         handle = os.open(self._folder / name, os.O_WRONLY)
         try:
@@ -84,25 +75,12 @@ class FolderDisk:
             os.close(handle)
 
     def remove(self, name: str) -> None:
-        """Take a file away, if it is there."""
+        """Remove a file, if it is there."""
         self._close(name)
         (self._folder / name).unlink(missing_ok=True)
-        self._sync_folder()
+        sync(self._folder)
 
     def _close(self, name: str) -> None:
         handle = self._appending.pop(name, None)
         if handle is not None:
             os.close(handle)
-
-    def _sync_folder(self) -> None:
-        handle = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _write_all(handle: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(handle, view) :]

@@ -1,4 +1,4 @@
-"""A log on disk: records in the order in which they were acted on."""
+"""Journal: a log on disk of records in the order in which they were acted on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class Journal:
-    """Groups of records, each group with its checksum. A group is there as a whole or not at all."""
+    """Records in groups, each with a checksum. After a crash a group is there whole or not at all."""
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk = disk
@@ -23,7 +23,7 @@ class Journal:
         self.size = 0
 
     def replay(self) -> Iterator[bytes]:
-        """All records in order. A group that was being written in a crash is cut off: nobody was told of it."""
+        """All records in order. An incomplete last group is cut off: a crash tore it before it was acted on."""
         stored = self._disk.read(self._name) or b""
         at = 0
         while (group := _group_at(stored, at)) is not None:
@@ -41,13 +41,13 @@ class Journal:
         self.size += len(framed)
 
     def restart(self, records: Sequence[bytes]) -> None:
-        """Forget everything and begin with one group, in one go."""
+        """Replace the whole log by one group, in one step."""
         framed = _framed(records, 0)
         self._disk.replace(self._name, framed)
         self.size = len(framed)
 
     def _refuse_damage(self, stored: bytes, at: int) -> None:
-        """A bad group with another behind it was not torn by a crash: something was acted on and is gone."""
+        """Raise if a good group follows the bad one: a crash tears only the last group, so records are lost."""
         behind = stored.find(_MAGIC, at + 1)
         while behind >= 0 and _length_at(stored, behind) is None:
             behind = stored.find(_MAGIC, behind + 1)
@@ -66,12 +66,12 @@ def _framed(records: Sequence[bytes], at: int) -> bytes:
 
 
 def _header_sum(at: int, length: int, checksum: int) -> int:
-    """Says where in the file the group is, so that nothing inside a group can look like one."""
+    """A checksum over the group's position too, so that no content of a group can look like a group."""
     return zlib.crc32(struct.pack("<QII", at, length, checksum))
 
 
 def _length_at(stored: bytes, at: int) -> int | None:
-    """How long the group is that begins here; None if none does."""
+    """The length of the group that begins here; None if none does."""
     if at + _FRAME.size > len(stored):
         return None
     magic, length, checksum, header = _FRAME.unpack_from(stored, at)

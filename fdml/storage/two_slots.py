@@ -1,4 +1,4 @@
-"""A value kept in two generations: if the newer one is damaged, the older one is still there."""
+"""Two slots for one value: if the newer one is damaged, the older one is still there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAGIC = b"fdmlgen1"
 
 
 class TwoSlots:
-    """Saves whole values under one name; `load` gives the newest that is undamaged."""
+    """A value saved in two files by turns; `load` returns the newest undamaged one."""
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk = disk
@@ -21,23 +21,23 @@ class TwoSlots:
         self._newest = max((number for number, _ in self._valid()), default=0)
 
     def save(self, content: bytes) -> None:
-        """Keep a new value over the older of the two; durable on return."""
+        """Write a new value over the older of the two; durable on return."""
         number = self._newest + 1
         header = _HEADER.pack(_MAGIC, number, len(content), _digest(number, content))
         self._disk.replace(self._file(number), header + content)
         self._newest = number
 
     def load(self) -> bytes | None:
-        """The newest undamaged value; None if nothing was ever saved."""
+        """The newest undamaged value; None if none was ever saved."""
         found = self._valid()
         if found:
             return max(found)[1]
         if any(self._disk.read(self._file(number)) is not None for number in (0, 1)):
-            raise StateCorrupt(f"both generations of {self._name!r} are damaged; start over with --fresh")
+            raise StateCorrupt(f"both copies of {self._name!r} are damaged; start over with --fresh")
         return None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove both values."""
         for number in (0, 1):
             self._disk.remove(self._file(number))
         self._newest = 0

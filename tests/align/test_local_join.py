@@ -48,7 +48,7 @@ def test_ids_at_some_parties_only_are_refused():
 
 
 def test_an_id_that_stands_twice_is_refused():
-    with pytest.raises(AlignmentError, match="party 'b' has 1 rows whose id stands there before"):
+    with pytest.raises(AlignmentError, match="party 'b' has 1 rows with a duplicate id"):
         shared_rows({"a": table([1]), "b": table([1, 1])})
 
 
@@ -65,5 +65,5 @@ def test_other_ids_or_another_count_give_another_hash():
 
 
 def test_an_order_of_repeated_ids_is_refused():
-    with pytest.raises(AlignmentError, match="1 rows have an id that stands there before; keep one row per id"):
+    with pytest.raises(AlignmentError, match="1 rows have a duplicate id; keep one row per id"):
         own_order(table(["a", "a"]))

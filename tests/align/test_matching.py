@@ -156,7 +156,7 @@ def test_an_id_that_stands_twice_is_refused_before_anything_is_posted(mode):
     run = run_of(mode, PARTIES[:1])
     line = Hall(run).line("bank")
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
-    with pytest.raises(AlignmentError, match="party 'bank' has 2 rows whose id stands there before"):
+    with pytest.raises(AlignmentError, match="party 'bank' has 2 rows with a duplicate id"):
         align(line, run, "bank", PartyIds(texts(["a", "b", "a", "a"])), KEY, secrets)
     assert line.posted == []
 

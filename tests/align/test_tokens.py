@@ -58,7 +58,7 @@ def test_keys_are_put_in_ascending_order_and_know_their_rows(values):
 
 
 def test_keys_that_stand_twice_are_counted():
-    with pytest.raises(AlignmentError, match="party 'bank' has 1 rows whose id stands there before"):
+    with pytest.raises(AlignmentError, match="party 'bank' has 1 rows with a duplicate id"):
         sort_keys(np.zeros((2, 16), np.uint8), "bank")
 
 

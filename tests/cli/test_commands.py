@@ -124,7 +124,7 @@ BAD_RUNS = {
     ),
     "a party that is not there": ("run.toml", '"bank"]', '"bankk"]', "party 'bankk' of run.toml has no file"),
     "not TOML": ("run.toml", "parties", "parties parties", "not valid TOML"),
-    "ids that repeat": ("bank/party.toml", 'id = "client"', 'id = "city"', "rows whose id stands there before"),
+    "ids that repeat": ("bank/party.toml", 'id = "client"', 'id = "city"', "rows with a duplicate id"),
     "a file that is not there": ("bank/party.toml", '"data.csv"', '"dada.csv"', "there is no file"),
     "diverging": ("run.toml", '"auto"', "9e3", "training has diverged, or a row is far from all others; lower learning_rate"),
 }  # fmt: skip

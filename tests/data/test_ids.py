@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.data.ids import IdCounts, normalised
+from fdml.data.ids import IdCounts, unique_ids
 from fdml.errors import DataError
 from fdml.settings import IdSettings
 
 
 def ids_of(*columns, **settings):
     named = {f"c{number}": pa.array(values) for number, values in enumerate(columns)}
-    return normalised(named, IdSettings(**settings))
+    return unique_ids(named, IdSettings(**settings))
 
 
 def test_ids_without_faults_are_all_kept():
@@ -66,9 +66,7 @@ def test_missing_ids_are_an_error_that_counts_them_and_names_the_way_out():
 
 
 def test_repeated_ids_are_an_error_that_never_shows_them():
-    with pytest.raises(
-        DataError, match=r"it has 2 rows whose id stands there before \(of 4\), .* rows 3, 4;"
-    ) as caught:
+    with pytest.raises(DataError, match=r"it has 2 rows with a duplicate id \(of 4\), .* rows 3, 4;") as caught:
         ids_of(["secret", "b", "secret", "b"])
     assert 'set data.ids.duplicates = "first" or "drop"' in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -95,13 +93,13 @@ def test_ids_are_repeated_where_they_are_spelled_alike():
 
 @pytest.mark.parametrize("values", [[], [None, None], ["a", "a"]])
 def test_no_ids_may_be_left(values):
-    ids = normalised({"c": pa.array(values, pa.string())}, IdSettings(missing="drop", duplicates="drop"))
+    ids = unique_ids({"c": pa.array(values, pa.string())}, IdSettings(missing="drop", duplicates="drop"))
     assert (len(ids.texts), ids.rows.tolist(), ids.counts.dropped) == (0, [], len(values))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d", None, ""])), st.sampled_from(["first", "drop"]))
 def test_the_kept_rows_are_those_a_plain_loop_keeps(values, rule):
-    ids = normalised({"c": pa.array(values, pa.string())}, IdSettings(missing="drop", duplicates=rule))
+    ids = unique_ids({"c": pa.array(values, pa.string())}, IdSettings(missing="drop", duplicates=rule))
     expected = [
         row
         for row, value in enumerate(values)
@@ -116,8 +114,8 @@ def test_the_kept_rows_are_those_a_plain_loop_keeps(values, rule):
 @given(st.lists(st.text(), unique_by=str.strip), st.sampled_from(["keep", "lower"]))
 def test_ids_that_were_normalised_are_not_changed_again(texts, case):
     settings = IdSettings(case=case, duplicates="first", missing="drop")
-    once = normalised({"c": pa.array(texts, pa.string())}, settings)
-    again = normalised({"c": once.texts}, IdSettings(case=case))
+    once = unique_ids({"c": pa.array(texts, pa.string())}, settings)
+    again = unique_ids({"c": once.texts}, IdSettings(case=case))
     assert again.texts.equals(once.texts)
 
 
@@ -125,14 +123,14 @@ def test_many_ids_are_normalised_at_once():
     """A loop over 200,000 values would take longer; a million are meant to take well under 2 seconds."""
     texts = pa.array(np.char.add("user-", np.arange(200_000).astype(str)))
     start = time.process_time()
-    normalised({"c": texts}, IdSettings(numbers="all", case="lower"))
+    unique_ids({"c": texts}, IdSettings(numbers="all", case="lower"))
     assert time.process_time() - start < 1
 
 
 _GROWTH = """
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from fdml.data.ids import normalised
+from fdml.data.ids import unique_ids
 from fdml.settings import IdSettings
 
 def anonymous():
@@ -142,7 +140,7 @@ def anonymous():
 numbers = np.arange(1_000_000)
 columns = {"user": pa.array(numbers), "app": pa.array(numbers % 997)}
 before = anonymous()
-ids = normalised(columns, IdSettings())
+ids = unique_ids(columns, IdSettings())
 print(anonymous() - before)
 """
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import dump_svmlight_file
 
-from fdml.data.libsvm import matrices_of, scan
+from fdml.data.libsvm import matrix_of, numbering, scan
 from fdml.errors import DataError, LabelError
 
 PACKS = pytest.mark.parametrize(
@@ -30,7 +30,8 @@ def save(tmp_path):
 
 
 def opened(*paths, size=10**6):
-    return matrices_of([scan(path, size) for path in paths])
+    scans = [scan(path, size) for path in paths]
+    return [matrix_of(each, *numbering(scans)) for each in scans]
 
 
 def dense(matrix, size=10**6):

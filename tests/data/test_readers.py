@@ -234,7 +234,7 @@ def test_rows_that_are_dropped_by_their_ids_are_dropped_everywhere(write, city):
 
 def test_bad_ids_name_the_file_and_the_way_out(write):
     path = write("user,x\nu1,1\nu1,2\n", "x.csv")
-    with pytest.raises(DataError, match=r"x.csv: it has 1 rows whose id stands .*set data.ids.duplicates"):
+    with pytest.raises(DataError, match=r"x.csv: it has 1 rows with a duplicate id .*set data.ids.duplicates"):
         load(DataSettings(path=path, id="user"))
 
 

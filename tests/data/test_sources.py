@@ -13,10 +13,12 @@ from sklearn.datasets import dump_svmlight_file
 
 from fdml.data import files
 from fdml.data.block_store import open_blocks, write_blocks
-from fdml.data.encoding import fit
+from fdml.data.encoders import encoder_from_json
+from fdml.data.encoding import Encoder, fit
+from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.readers import load
 from fdml.data.rows import DenseRows, SparseRows, row_count, to_dense, vstack
-from fdml.data.sources import open_sources
+from fdml.data.sources import open_encoded, open_sources
 from fdml.errors import DataError
 from fdml.settings import DataSettings
 
@@ -181,7 +183,7 @@ def test_ids_are_read_by_their_settings_and_dropped_rows_stay_in_the_chunks(tmp_
     assert source.ids().counts.dropped == 2
     assert len(source.labels()) == sum(map(row_count, source.chunks())) == source.count == COUNT
     (strict,) = open_sources(DataSettings(path=path, **COLUMNS))
-    with pytest.raises(DataError, match=r"x.csv: it has 2 rows whose id stands there before"):
+    with pytest.raises(DataError, match=r"x.csv: it has 2 rows with a duplicate id"):
         strict.ids()
 
 
@@ -213,3 +215,118 @@ def test_any_table_is_read_in_chunks_as_at_once(tmp_path_factory, values, data):
     found = to_dense(vstack(list(source.chunks(data.draw(st.integers(1, 300))))))
     assert source.names == expected.names
     np.testing.assert_allclose(found, to_dense(expected.encode(frame)), rtol=1e-4, atol=1e-5)
+
+
+def loaded(settings):
+    """The encoder of a party's training file, by way of its JSON text."""
+    return encoder_from_json(open_sources(settings)[0].encoder.to_json())
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+@pytest.mark.parametrize("new", ["new.parquet", "new.csv", "new.csv.gz"])
+def test_new_rows_are_encoded_without_the_training_file(tmp_path, name, new):
+    train = write_frame(FRAME.slice(0, 60), tmp_path / name)
+    encoder = loaded(DataSettings(path=train, **COLUMNS))
+    assert isinstance(encoder, Encoder)
+    train.unlink()
+    path = write_frame(FRAME.slice(60), tmp_path / new)
+    source = open_encoded(DataSettings(path=path, **COLUMNS), encoder)
+    assert source.encoder is encoder
+    assert (source.count, source.names) == (COUNT - 60, encoder.names)
+    found, expected = vstack(list(source.chunks(500))), encoder.encode(FRAME.slice(60))
+    np.testing.assert_allclose(to_dense(found), to_dense(expected), rtol=1e-6)
+    assert source.ids().texts.to_pylist() == FRAME["user"].to_pylist()[60:]
+    assert source.labels().tolist() == FRAME["paid"].to_pylist()[60:]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+def test_a_test_file_and_new_rows_are_encoded_to_the_same_bits(tmp_path, name):
+    train, test = (write_frame(FRAME.slice(*part), tmp_path / f"{part[0]}-{name}") for part in ((0, 60), (60, 37)))
+    settings = DataSettings(path=train, test_path=test, **COLUMNS)
+    _, source = open_sources(settings)
+    new = open_encoded(settings.model_copy(update={"path": test}), loaded(settings))
+    assert to_dense(vstack(list(new.chunks()))).tobytes() == to_dense(vstack(list(source.chunks()))).tobytes()
+
+
+def test_text_that_looks_like_numbers_in_new_rows_stays_text(tmp_path):
+    """In the training file one word says that the column is text; in the new file nothing does."""
+    train = write_frame(pa.table({"size": ["01", "1", "XL"], "n": [1, 2, 3]}), tmp_path / "train.csv")
+    new = tmp_path / "new.csv"
+    new.write_text("size,n\n01,1\n1,2\n")
+    source = open_encoded(DataSettings(path=new), loaded(DataSettings(path=train, scale="none")))
+    assert source.names == ("size=01", "size=1", "size=XL", "n")
+    assert to_dense(vstack(list(source.chunks()))).tolist() == [[1, 0, 0, 1], [0, 1, 0, 2]]
+
+
+def test_codes_that_were_numbers_in_training_are_found_however_new_rows_are_stored(tmp_path):
+    train = write_frame(pa.table({"code": [7, 12]}), tmp_path / "train.parquet")
+    encoder = loaded(DataSettings(path=train, categorical="code"))
+    for name in ("new.csv", "new.parquet"):
+        path = write_frame(pa.table({"code": [12, 99, 7]}), tmp_path / name)
+        source = open_encoded(DataSettings(path=path, categorical="code"), encoder)
+        assert to_dense(vstack(list(source.chunks()))).tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_new_rows_need_neither_labels_nor_weights_nor_columns_that_are_no_features(tmp_path):
+    encoder = loaded(DataSettings(path=write_frame(FRAME, tmp_path / "x.csv"), ignore="height", **COLUMNS))
+    path = write_frame(FRAME.select(["zip", "city", "user", "age"]), tmp_path / "new.csv")
+    source = open_encoded(DataSettings(path=path, **COLUMNS), encoder)
+    assert (source.labels(), source.weights()) == (None, None)
+    assert to_dense(vstack(list(source.chunks()))).shape == (COUNT, 7)
+
+
+@pytest.mark.parametrize(("missing", "message"), [("city", "no column 'city'"), ("user", "no id column 'user'")])
+def test_new_rows_without_a_column_that_is_needed_are_refused(tmp_path, missing, message):
+    encoder = loaded(DataSettings(path=write_frame(FRAME, tmp_path / "x.csv"), **COLUMNS))
+    path = write_frame(FRAME.drop_columns([missing]), tmp_path / "new.csv")
+    with pytest.raises(DataError, match=f"new.csv: there is {message}"):
+        open_encoded(DataSettings(path=path, **COLUMNS), encoder)
+
+
+@pytest.mark.parametrize(("kind", "name"), MATRIX_KINDS.items())
+@pytest.mark.parametrize("rule", ["error", "mean"])
+def test_new_rows_of_a_matrix_are_encoded_without_the_training_file(tmp_path, kind, name, rule):
+    settings = DataSettings(path=write_matrix(tmp_path / name, kind), missing=rule)
+    encoder = loaded(settings)
+    assert isinstance(encoder, MatrixEncoder)
+    assert (encoder.width, encoder.fills is None) == (9, rule == "error")
+    source = open_encoded(settings, encoder)
+    assert (source.names, source.count, source.encoder) == (tuple("123456789"), COUNT, encoder)
+    np.testing.assert_array_equal(to_dense(vstack(list(source.chunks(200)))), MATRIX)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1 1:5\n", [5, 0, 0, 0]), ("1 3:1 4:2\n", [0, 0, 1, 2]), ("1\n", [0, 0, 0, 0])],
+)
+def test_features_of_a_new_libsvm_file_have_the_numbers_of_training(tmp_path, text, expected):
+    """A file alone does not say how wide training was, nor whether it counted from 0."""
+    new = tmp_path / "new.svm"
+    new.write_text(text)
+    source = open_encoded(DataSettings(path=new), MatrixEncoder(4, None))
+    assert to_dense(vstack(list(source.chunks()))).tolist() == [expected]
+    counted_from_0 = open_encoded(DataSettings(path=new), MatrixEncoder(5, None, 0))
+    assert to_dense(vstack(list(counted_from_0.chunks()))).tolist() == [[0, *expected]]
+
+
+@pytest.mark.parametrize(("text", "number"), [("1 0:5\n", 0), ("1 5:1\n", 5)])
+def test_a_feature_that_training_never_saw_is_named(tmp_path, text, number):
+    (tmp_path / "new.svm").write_text(text)
+    with pytest.raises(
+        DataError, match=rf"new.svm: it has a feature {number}, but training had features 1 to 4; leave"
+    ):
+        open_encoded(DataSettings(path=tmp_path / "new.svm"), MatrixEncoder(4, None))
+
+
+def test_a_new_matrix_of_another_width_is_refused(tmp_path):
+    np.save(tmp_path / "new.npy", MATRIX[:, :5])
+    with pytest.raises(DataError, match=r"new.npy: 5 features, but training has 9; give both the same features"):
+        open_encoded(DataSettings(path=tmp_path / "new.npy"), MatrixEncoder(9, None))
+
+
+def test_new_rows_in_a_form_that_the_encoder_does_not_know_are_refused(tmp_path):
+    matrix, table = write_matrix(tmp_path / "x.npy", "npy"), write_frame(FRAME, tmp_path / "x.csv")
+    with pytest.raises(DataError, match=r"x.npy: is numpy, but the model was trained on named columns \(CSV, Parquet"):
+        open_encoded(DataSettings(path=matrix), Encoder(()))
+    with pytest.raises(DataError, match=r"x.csv: is csv, but the model was trained on a matrix \(LIBSVM, numpy\)"):
+        open_encoded(DataSettings(path=table), MatrixEncoder(9, None))

@@ -23,9 +23,10 @@ import numpy as np
 
 from fdml.cli.app import app_for, main
 from fdml.errors import ServerUnreachable
-from fdml.federation.certificates import read_credentials, write_secret
+from fdml.federation.certificates import read_credentials
 from fdml.federation.scaffold import write_keys
 from fdml.protocol.wire_pb2 import PartyStatus, RunStatus
+from fdml.storage.atomic import write_file
 from fdml.transport.grpc_channel import Endpoint, ask_status
 
 app_for([])  # imports all commands, before anything is forked
@@ -259,7 +260,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         if label is not None:
             columns[label] = labels
         write_csv(home / party / "data.csv", columns, chance.permutation(rows))
-        write_secret(home / party / "group.key", b"5a" * 32)
+        write_file(home / party / "group.key", b"5a" * 32)
         (home / party / "party.toml").write_text(
             f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[data]\npath = "data.csv"\nid = "id"\n'
             + ('label = "label"\n' if label else "")

@@ -111,7 +111,7 @@ def test_the_shared_rows_are_those_of_a_plain_join_and_can_be_trained_on(tmp_pat
             assert found["shared_rows"] == shared
             assert found["train"] + found["held_out"] == shared
             assert found["bytes_sent"] > 0
-        assert "5 rows with an id that stands there before (data rows 241, 242, 243, 244, 245)" in said["bob"]
+        assert "5 rows with a duplicate id (data rows 241, 242, 243, 244, 245)" in said["bob"]
         for party in cluster.parties:
             cluster.join(party)
         cluster.finish()

@@ -23,7 +23,7 @@ def test_nothing_is_left_out_in_silence():
     found = IdCounts(rows=20, missing=2, repeated=7, dropped=9, missing_at=(4, 9), repeated_at=(5, 6, 7, 8, 10))
     assert report_of(found, warning="hardly any row is shared").remarks() == [
         "data.path: 2 rows without an id (data rows 4, 9)",
-        "data.path: 7 rows with an id that stands there before (data rows 5, 6, 7, 8, 10, ...)",
+        "data.path: 7 rows with a duplicate id (data rows 5, 6, 7, 8, 10, ...)",
         "data.path: 9 rows were left out for that",
         "warning: hardly any row is shared",
     ]

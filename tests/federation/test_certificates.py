@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
-from fdml.federation.certificates import Authority, read_credentials, write_credentials, write_secret
+from fdml.federation.certificates import Authority, read_credentials, write_credentials
 from fdml.protocol.identity import Identity, host_name, parse_identity
+from fdml.storage.atomic import write_file
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 ODD = ["store", "app store", "a/b", "../..", "ä ö", "日本", "%2f", "fdml://x", "?#&", "x" * 200, "-", "."]
@@ -184,7 +185,7 @@ def test_the_key_is_for_its_owner_only_also_over_an_older_file(tmp_path):
         write_credentials(tmp_path, AUTHORITY.issue("party", "store"))
         assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
         (tmp_path / "key.pem").chmod(0o666)
-        write_secret(tmp_path / "key.pem", b"new")
+        write_file(tmp_path / "key.pem", b"new")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600

@@ -5,12 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.storage import disk as disk_module
 from fdml.storage.disk import FolderDisk
-
-
-class PowerCut(Exception):
-    """The moment at which a test pulls the plug."""
+from tests.storage.system_calls import SystemCalls, crash_at_every_call
 
 
 @pytest.fixture
@@ -20,27 +16,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What is asked of the operating system, in order; `cut` names the call that never returns."""
-
-    class Calls(list):
-        cut = None
-
-    seen = Calls()
-
-    def watch(name):
-        real = getattr(os, name)
-
-        def spy(*args, **kwargs):
-            if name == seen.cut:
-                raise PowerCut(name)
-            seen.append(name)
-            return real(*args, **kwargs)
-
-        monkeypatch.setattr(disk_module.os, name, spy)
-
-    for name in ("write", "fsync", "fdatasync", "rename", "replace", "unlink", "ftruncate"):
-        watch(name)
-    return seen
+    return SystemCalls(monkeypatch)
 
 
 def mode(disk, name):
@@ -65,47 +41,62 @@ def test_a_replaced_file_holds_the_last_content_whole(disk):
     assert os.listdir(disk._folder) == ["state"]
 
 
-@pytest.mark.parametrize("cut", ["write", "fsync", "rename"])
-def test_a_replacement_cut_short_leaves_the_old_content(disk, calls, cut, monkeypatch):
-    disk.replace("state", b"old")
-    if cut == "rename":
-        monkeypatch.setattr(disk_module.Path, "replace", lambda *_: (_ for _ in ()).throw(PowerCut))
-    else:
-        calls.cut = cut
-    with pytest.raises(PowerCut):
-        disk.replace("state", b"new and longer")
-    calls.cut = None
-    monkeypatch.undo()
-    assert disk.read("state") == b"old"
-    disk.replace("state", b"newer")
-    assert disk.read("state") == b"newer"
+def test_a_replacement_cut_short_leaves_the_old_content(tmp_path):
+    def prepare():
+        disk = FolderDisk(tmp_path / "state")
+        disk.replace("state", b"old")
+        return disk
+
+    def check(disk, *, ended):
+        assert disk.read("state") in ([b"new and longer"] if ended else [b"old", b"new and longer"])
+
+    assert crash_at_every_call(lambda disk: disk.replace("state", b"new and longer"), prepare, check) > 6
 
 
-def test_content_is_synced_before_it_gets_its_name_and_the_folder_after(disk, calls, monkeypatch):
-    real = disk_module.Path.replace
+def test_an_append_cut_short_leaves_the_old_content_or_more(tmp_path):
+    def prepare():
+        disk = FolderDisk(tmp_path / "state")
+        disk.replace("log", b"old")
+        return disk
 
-    def rename(self, target):
-        calls.append("rename")
-        return real(self, target)
+    def check(disk, *, ended):
+        assert disk.read("log") in ([b"old and new"] if ended else [b"old", b"old and new"])
 
-    monkeypatch.setattr(disk_module.Path, "replace", rename)
-    disk.replace("state", b"new")
-    assert [call for call in calls if call != "replace"] == ["write", "fsync", "rename", "fsync"]
+    assert crash_at_every_call(lambda disk: disk.append("log", b" and new"), prepare, check) > 3
 
 
 def test_appended_bytes_are_synced_and_a_new_file_is_entered_in_its_folder(disk, calls):
     disk.append("log", b"one")
-    assert sorted(calls) == ["fdatasync", "fsync", "write"]
-    assert calls[-1] == "fdatasync"
+    assert calls == ["open", "open", "fsync", "write", "fdatasync"]
     calls.clear()
     disk.append("log", b"two")
     assert calls == ["write", "fdatasync"]
     assert disk.read("log") == b"onetwo"
 
 
+def test_appended_bytes_are_synced_where_the_system_has_no_fdatasync(disk, calls, monkeypatch):
+    monkeypatch.delattr(os, "fdatasync")
+    disk.append("log", b"one")
+    assert calls == ["open", "open", "fsync", "write", "fsync"]
+
+
+def test_a_cut_is_synced(disk, calls):
+    disk.append("log", b"0123")
+    calls.clear()
+    disk.truncate("log", 2)
+    assert calls == ["open", "ftruncate", "fsync"]
+
+
+def test_a_removal_is_entered_in_the_folder(disk, calls):
+    disk.replace("state", b"1")
+    calls.clear()
+    disk.remove("state")
+    assert calls == ["unlink", "open", "fsync"]
+
+
 def test_writing_goes_on_where_the_system_took_only_a_part(disk, monkeypatch):
     real = os.write
-    monkeypatch.setattr(disk_module.os, "write", lambda handle, content: real(handle, bytes(content)[:3]))
+    monkeypatch.setattr(os, "write", lambda handle, content: real(handle, bytes(content)[:3]))
     disk.append("log", b"0123456789")
     disk.replace("state", b"abcdefghij")
     assert disk.read("log") == b"0123456789"
@@ -140,6 +131,12 @@ def test_appending_goes_on_after_the_file_was_replaced_or_removed(disk):
 
 def test_removing_what_is_not_there_is_no_error(disk):
     disk.remove("nothing")
+
+
+def test_a_folder_that_was_open_to_all_is_closed(tmp_path):
+    (tmp_path / "state").mkdir(mode=0o777)
+    FolderDisk(tmp_path / "state")
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
 def test_files_are_for_their_owner_only(disk):
