@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from benchmarks.registry import BENCHMARKS
 from fdml.cli.app import COMMANDS
-from fdml.settings import PartySettings, RunSettings
+from fdml.errors import SettingsError
+from fdml.settings import RENAMED, PartySettings, RunSettings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -24,6 +25,10 @@ OF_OLD_NAMES = ("CHANGELOG.md", "docs/compatibility.md", "docs/decisions/0001-be
 """Pages that name what is gone, as that is what they are about."""
 CURRENT = [page for page in PAGES if page not in OF_OLD_NAMES]
 DECISIONS = sorted(path.name for path in (ROOT / "docs/decisions").glob("0*.md"))
+
+RUN = RunSettings, {"parties": ["a"], "label_party": "a"}
+PARTY = PartySettings, {"party": "a", "run": "run.toml", "data": {"path": "a.csv"}}
+"""The settings classes, and the least that each needs."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -148,13 +153,14 @@ def test_every_setting_is_documented_and_every_documented_setting_exists():
     assert sorted(known - documented - sections) == []
 
 
-def test_every_renamed_setting_is_listed_with_the_error_it_gets():
+def test_every_renamed_setting_is_refused_with_the_error_that_is_listed():
     page = text_of("docs/compatibility.md")
-    rows = re.findall(r"^\| `(\w+)` in `\[\w+\]` \| `(\w+)` \| `(.+)` \|$", page, re.MULTILINE)
-    assert len(rows) == 4
-    for old, new, error in rows:
-        assert error.endswith(f"setting {old!r} is now called {new!r}; rename it")
-        assert new in {*fields_of(RunSettings), *fields_of(PartySettings)}
+    rows = re.findall(r"^\| `(\w+)` in `\[(\w+)\]` \| `(\w+)` \| `(.+)` \|$", page, re.MULTILINE)
+    assert {old: new for old, _, new, _ in rows} == RENAMED
+    for old, section, _, error in rows:
+        kind, given = PARTY if section == "model" else RUN
+        with pytest.raises(SettingsError, match=re.escape(error)):
+            kind(**given, **{section: {old: 1}})
 
 
 def test_every_promise_about_privacy_names_a_test_that_exists():
