@@ -56,6 +56,8 @@ class Retired:
     words: dict[str, str]
     patterns: dict[re.Pattern[str], str]
     files: frozenset[str]
+    strings: frozenset[str]
+    """Literals that seed random numbers, so that another name would change results."""
     places: frozenset[str]
 
     @classmethod
@@ -64,8 +66,8 @@ class Retired:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         patterns = {re.compile(pattern): instead for pattern, instead in found["patterns"].items()}
         within = tuple((tuple(f"{name}/" for name in each["folders"]), each["names"]) for each in found["within"])
-        files, places = (frozenset(found["allowed"][name]) for name in ("files", "places"))
-        return cls(found["identifiers"], within, found["words"], patterns, files, places)
+        allowed = (frozenset(found["allowed"][name]) for name in ("files", "strings", "places"))
+        return cls(found["identifiers"], within, found["words"], patterns, *allowed)
 
     def in_file(self, path: str, text: str) -> list[Find]:
         """Every retired word of one file, in order of lines, each once a line."""
@@ -97,7 +99,7 @@ class Retired:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NAME:
                 yield from self._in_name(token.string, token.start[0])
-            elif token.type not in (tokenize.OP, tokenize.NUMBER):
+            elif token.type not in (tokenize.OP, tokenize.NUMBER) and token.string not in self.strings:
                 yield from self._in_prose(token.string, token.start[0])
 
     def _in_names(self, text: str) -> Iterator[tuple[int, str, str]]:
