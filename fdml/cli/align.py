@@ -12,13 +12,19 @@ from rich.table import Table
 from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, write_json
 from fdml.federation.alignment import Aligner, AlignmentReport
 from fdml.federation.join import address_of, read_both
+from fdml.monitor.terminal import print_line
 from fdml.privacy.disclosures import DISCLOSURES
+
+_BY_POSITION = ("The rows were matched by position; all learn their number.",)
 
 
 def align(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    server: Annotated[
+        str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
 ) -> None:
     """Find the rows that all parties hold, without showing ids, and put this party's features in their order.
@@ -28,20 +34,20 @@ def align(
     check_writable(json)
     settings, run = read_both(party)
     with resumable(f"fdml align {party}"):
-        aligner = Aligner(party.parent, settings, run, lambda line: stderr.print(line, highlight=False))
+        aligner = Aligner(party.parent, settings, run, lambda line: print_line(stderr, line))
         if fresh:
             aligner.forget()
-        report = aligner.aligned(address_of(party, settings, run, plain=plain)).found.report
-    _print(settings.party, report)
+        report = aligner.aligned(address_of(party, settings, run, plain=plain, server=server)).found.report
+    stdout.print(_table(settings.party, report))
+    for line in _lines(report):
+        echo(line)
     echo("What this showed to whom:")
-    for sentence in (
-        DISCLOSURES[run.align] if report.ids else ("The rows were matched by position; all learn their number.",)
-    ):
+    for sentence in DISCLOSURES[run.align] if report.ids else _BY_POSITION:
         echo(f"- {sentence}")
     write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
 
 
-def _print(party: str, report: AlignmentReport) -> None:
+def _table(party: str, report: AlignmentReport) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("party")
     for heading in ("rows", "shared", "lost"):
@@ -49,8 +55,12 @@ def _print(party: str, report: AlignmentReport) -> None:
     for name, rows in report.rows.items():
         lost = 1 - report.shared / rows if rows else 0.0
         table.add_row(name, f"{rows:,}", f"{report.shared:,}", f"{lost:.1%}", style="bold" if name == party else None)
-    stdout.print(table)
-    echo(f"{report.train:,} rows to train on, {report.held_out:,} held out")
-    for remark in report.remarks():
-        echo(remark)
-    echo(f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received")
+    return table
+
+
+def _lines(report: AlignmentReport) -> list[str]:
+    return [
+        f"{report.train:,} rows to train on, {report.held_out:,} held out",
+        *report.remarks(),
+        f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received",
+    ]

@@ -14,10 +14,9 @@ from fdml.cli.output import check_writable, comparison_json, comparison_table, e
 from fdml.experiments.compare import Contender, compare, workload
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.paper import PAPER, a9a_dataset, contenders, joint_by_processes
-from fdml.federation.scaffold import free_port
 from fdml.monitor.history import EpochRecord, LearningCurve, mean_records
 from fdml.monitor.plots import draw_comparison
-from fdml.monitor.terminal import progress
+from fdml.monitor.terminal import epoch_progress, print_line
 
 
 def demo(
@@ -32,7 +31,7 @@ def demo(
     """
     check_writable(json, plot)
     problem, chosen = a9a_dataset(), contenders()
-    with progress(stderr, workload(problem, chosen, range(seeds)), "training in one process") as listener:
+    with epoch_progress(stderr, workload(problem, chosen, range(seeds)), "training in one process") as listener:
         curves = compare(problem, chosen, range(seeds), listener)
     curves = _joint_by_processes(problem, chosen, curves, range(seeds))
     echo(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
@@ -45,24 +44,19 @@ def demo(
     write_json(json, comparison_json(curves, "auc", {"data": "a9a", "task": "binary", "seeds": seeds}))
     if plot is not None:
         draw_comparison(curves, "auc", plot)
-        stderr.print(f"plots drawn to {plot}", highlight=False)
+        print_line(stderr, f"plots drawn to {plot}")
 
 
 def _joint_by_processes(
     problem: JointDataset, chosen: Sequence[Contender], curves: Sequence[LearningCurve], seeds: Sequence[int]
 ) -> list[LearningCurve]:
-    """Train every joint model in processes; figures and times are theirs."""
+    """The curves with those of joint training replaced: their figures and times are of processes."""
     joint: dict[str, tuple[EpochRecord, ...]] = {}
     for contender in chosen:
         runs = []
         for seed in seeds:
-            stderr.print(f"joint {contender.name}, seed {seed}: server and two parties as processes", highlight=False)
+            print_line(stderr, f"joint {contender.name}, seed {seed}: server and two parties as processes")
             with tempfile.TemporaryDirectory(prefix="fdml-demo-") as folder:
-                address = f"127.0.0.1:{free_port()}"
-                runs.append(joint_by_processes(problem, contender, seed, Path(folder) / "run", address, _unheard))
+                runs.append(joint_by_processes(problem, contender, seed, Path(folder) / "run"))
         joint[contender.name] = mean_records(runs)
     return [replace(each, records=joint[each.model]) if each.scheme == "joint" else each for each in curves]
-
-
-def _unheard(_: str) -> None:
-    """The processes' own lines would drown the table."""

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import echo, resumable, stderr
+from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import join as parties
-from fdml.monitor.terminal import progress
+from fdml.monitor.terminal import run_terminal
 from fdml.settings import read_party, read_run
 
 
@@ -19,18 +19,35 @@ def join(
         bool, typer.Option("--fresh", help="Forget saved state and start over; at every side or none.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    server: Annotated[
+        str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
+    ] = None,
+    log: Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Train one party's model together with the others, and save it.
 
     After a crash the same command goes on from the last saved state, and ends with the same model.
     """
+    check_writable(log, json)
     settings = read_party(party)
     epochs = read_run(settings.run).training.epochs
-    with resumable(f"fdml join {party}"), progress(stderr, epochs, settings.party) as listener:
-        done = parties.join(
-            party, fresh=fresh, plain=plain, listener=listener, say=lambda line: stderr.print(line, highlight=False)
-        )
+    with (
+        resumable(f"fdml join {party}"),
+        run_terminal(stderr, settings.party, epochs) as terminal,
+        logged(terminal, log) as listener,
+    ):
+        result = parties.join(party, fresh=fresh, plain=plain, server=server, on_event=listener)
     echo(
-        f"{settings.party}: trained {done.seconds:.1f} s, waited {done.waited:.1f} s for others in all; "
-        f"model in {done.model_path} (hash {done.model_hash.hex()[:16]})"
+        f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
+        f"model in {result.model_path} (hash {result.model_hash.hex()[:16]})"
     )
+    figures = {
+        "party": settings.party,
+        "seconds": result.seconds,
+        "waited_seconds": result.waited,
+        "resumed_at": result.resumed_at,
+        "model_path": str(result.model_path),
+        "model_hash": result.model_hash.hex(),
+    }
+    write_json(json, figures)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import secrets
@@ -22,13 +21,16 @@ from fdml.data.label_encoding import fit_labels
 from fdml.data.row_set import RowSet, mean_one
 from fdml.data.rows import width
 from fdml.errors import LabelError, ServerUnreachable, SettingsError
-from fdml.events import EpochDone, Event, Listener
+from fdml.events import EpochDone, Evaluated, Event, Finished, Joined, Listener, Stopped
+from fdml.federation.addresses import server_address
 from fdml.federation.alignment import AlignedData, Aligner
 from fdml.federation.certificates import own_credentials
 from fdml.models.archive import write_archive
 from fdml.models.calibration import IDENTITY
 from fdml.models.compiled import State
 from fdml.models.metrics import mean_loss, metric
+from fdml.monitor.history import HistoryFile
+from fdml.monitor.listeners import remarks_of
 from fdml.party.checkpoint import CheckpointStore, SessionProgress, forget_training
 from fdml.party.delivery import Delivery
 from fdml.party.loop import Worker, train
@@ -63,9 +65,11 @@ class PartyResult:
 
 
 def join(
-    path: Path, *, fresh: bool = False, plain: bool = False, listener: Listener, say: Callable[[str], None]
+    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
+
+    `server` is where the server is, if not where party.toml or run.toml says.
 
     Meant for a process of its own: the interpreter is told to switch threads
     often, as the line's thread would else wait for the training's.
@@ -73,7 +77,8 @@ def join(
     sys.setswitchinterval(_SWITCH_SECONDS)
     threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     party, run = read_both(path)
-    address = address_of(path, party, run, plain=plain)
+    address = address_of(path, party, run, plain=plain, server=server)
+    say = remarks_of(party.party, on_event)
     aligner = Aligner(path.parent, party, run, say)
     disk = FolderDisk(path.parent / "state")
     if fresh:
@@ -92,7 +97,7 @@ def join(
     }
     keeper = CheckpointStore(disk, facts, run.training.checkpoint_seconds)
     noise = stored_key(disk)
-    return _Member(path, party, run, aligned, keeper, noise, listener, say).take_part(address, disk)
+    return _Member(path, party, run, aligned, keeper, noise, on_event, say).take_part(address, disk)
 
 
 def read_both(path: Path) -> tuple[PartySettings, RunSettings]:
@@ -104,37 +109,16 @@ def read_both(path: Path) -> tuple[PartySettings, RunSettings]:
     return party, run
 
 
-def address_of(path: Path, party: PartySettings, run: RunSettings, *, plain: bool) -> Endpoint:
+def address_of(
+    path: Path, party: PartySettings, run: RunSettings, *, plain: bool, server: str | None = None
+) -> Endpoint:
     """Where a party reaches the server, and with which keys."""
-    target = party.server or run.server
+    target = server_address(run, party.server, server)
     if plain:
         check_loopback(target)
     identity = Identity(run.name, "party", party.party)
     credentials = None if plain else own_credentials(path.parent / "keys", identity)
     return Endpoint(target, run.name, party.party, credentials)
-
-
-class History:
-    """What the label party has found, epoch by epoch, in a file of its own that survives any crash."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        self._found = {each["epoch"]: Metrics(**each) for each in known}
-
-    @property
-    def last(self) -> Metrics | None:
-        """Of the last epoch that was evaluated."""
-        return self._found[max(self._found)] if self._found else None
-
-    def add(self, found: Metrics) -> None:
-        """Write down one epoch; the file is replaced as a whole."""
-        self._found[found.epoch] = found
-        rows = [asdict(self._found[epoch]) for epoch in sorted(self._found)]
-        beside = self._path.with_name(f".{self._path.name}.partial")
-        beside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        beside.chmod(0o600)
-        beside.replace(self._path)
 
 
 class _Member:
@@ -160,7 +144,7 @@ class _Member:
         self._listener = listener
         self._say = say
         self._diary = SessionProgress()
-        self._history = History(path.parent / _HISTORY)
+        self._history = HistoryFile(path.parent / _HISTORY)
         self._began: float | None = None
         """When this start began to train, less the seconds of earlier starts; the wait for the first total is none."""
         self._reading = IDENTITY
@@ -209,8 +193,7 @@ class _Member:
             )
             worker = self._worker(plan, labels, guard)
             worker.restore(saved)
-            if saved is not None:
-                self._say(f"going on at step {worker.step}")
+            self._listener(Joined(self._party.party, 0 if saved is None else worker.step))
             self._train(worker, guard, line, labels)
             statement = state(
                 self._run,
@@ -222,8 +205,6 @@ class _Member:
                 plain=address.credentials is None,
             )
             self._say(f"what this run showed of this party: {statement.write(self._model_path.parent)}")
-            if (last := self._history.last) is not None:
-                self._say(f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}")
             return self._finish(worker, line, done + 1)
         finally:
             line.close()
@@ -315,7 +296,7 @@ class _Member:
         line.send_again(self._diary.unacknowledged)
         train(worker, line, hear, keep)
         if worker.ended_early:
-            self._say(f"training ended before step {worker.end}: {worker.spent or line.stopped_by}")
+            self._listener(Stopped(self._party.party, worker.end, worker.spent or line.stopped_by))
         if self._leads and not self._private:
             sample = RowSet({}, labels.train, labels.train_weights)
             self._reading = recalibrated(worker, loss_for(self._run.task, self._run.loss), sample)
@@ -352,7 +333,9 @@ class _Member:
                 f"the held-out predictions carry noise of {math.sqrt(variance):.3g} in all: their metrics are those of "
                 f'the noisy sums, worse than the model; guard.evaluation = "exact" would release them as they are'
             )
-        self._history.add(found)
+        evaluated = Evaluated(self._party.party, **asdict(found))
+        self._history(evaluated)
+        self._listener(evaluated)
 
     def _finish(self, worker: Worker, line: GrpcChannel, resumed_at: int) -> PartyResult:
         state = worker.model.state()
@@ -370,6 +353,7 @@ class _Member:
         self._keeper.note_result(model_hash)
         line.finish(model_hash)
         self._keeper.mark_reported(model_hash)
+        self._listener(Finished(self._party.party, self._diary.seconds))
         return PartyResult(self._model_path, model_hash, self._diary.seconds, line.waited, resumed_at)
 
 

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fdml.errors import SettingsError, StateCorrupt
+from fdml.events import Listener
+from fdml.federation.addresses import with_port
 from fdml.federation.certificates import own_credentials
+from fdml.monitor.listeners import remarks_of
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.messages import Metrics
 from fdml.protocol.shuffle import permutation
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import RunSettings, read_run, run_hash
+from fdml.settings import read_run, run_hash
+from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_channel import check_loopback
 from fdml.transport.grpc_server import GrpcServer
@@ -34,12 +38,20 @@ class ServerResult:
 
 
 def serve(
-    path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, say: Callable[[str], None]
+    path: Path,
+    *,
+    fresh: bool = False,
+    plain: bool = False,
+    listen: str | None = None,
+    port_file: Path | None = None,
+    on_event: Listener,
 ) -> ServerResult:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
-    `listen` is for servers that do not stand at the address by which the parties reach them.
+    `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
+    is written to `port_file`.
     """
+    say = remarks_of("server", on_event)
     settings = read_run(path)
     home, address = path.parent / "server", listen or settings.server
     if plain:
@@ -58,15 +70,19 @@ def serve(
             say(f"going on with a run of {host.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
         server = GrpcServer(host, board, settings, plain=plain, say=say)
-        _listen(server, settings, address, credentials, say)
+
+        def ready(port: int) -> None:
+            say(f"serving run {settings.name!r} at {with_port(address, port)}")
+            if port_file is not None:
+                write_file(port_file, f"{port}\n".encode(), mode=0o644)
+
+        _listen(server, address, credentials, ready)
     return ServerResult(host, board, server.traffic)
 
 
-def _listen(
-    server: GrpcServer, settings: RunSettings, address: str, credentials: Credentials | None, say: Callable[[str], None]
-) -> None:
+def _listen(server: GrpcServer, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
     try:
-        asyncio.run(server.run(address, credentials, lambda _: say(f"serving run {settings.name!r} at {address}")))
+        asyncio.run(server.run(address, credentials, ready))
     except RuntimeError as error:
         if "bind" not in str(error):
             raise

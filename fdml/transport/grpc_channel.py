@@ -13,8 +13,8 @@ from typing import TypeVar
 import grpc
 
 from fdml.errors import ExchangeError, MessageRefused, PeerTimeout, Refusal, ServerUnreachable, SettingsError
+from fdml.monitor.status import RunStatus
 from fdml.party.delivery import Delivery
-from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.messages import (
     Checkpointed,
@@ -31,6 +31,7 @@ from fdml.protocol.messages import (
     Total,
 )
 from fdml.protocol.wire import decode_from_server, encode_from_party
+from fdml.transport.status_wire import decode_status
 
 T = TypeVar("T")
 
@@ -137,8 +138,8 @@ def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
     return grpc.secure_channel(address.target, ours, options)
 
 
-def ask_status(address: Endpoint, seconds: float = 5.0) -> pb.RunStatus:
-    """How the run stands, as its server says."""
+def ask_status(address: Endpoint, seconds: float = 5.0) -> RunStatus:
+    """The status of a run, from its server."""
     with open_channel(address, seconds) as channel:
         ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(STATUS)
         try:
@@ -151,7 +152,7 @@ def ask_status(address: Endpoint, seconds: float = 5.0) -> pb.RunStatus:
                 f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
                 f"is `fdml serve` running?"
             ) from None
-    return pb.RunStatus.FromString(raw)
+    return decode_status(raw)
 
 
 def error_text(error: grpc.RpcError) -> str:

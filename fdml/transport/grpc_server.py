@@ -27,6 +27,7 @@ from fdml.server.run_state import RunState
 from fdml.server.status import StatusTracker
 from fdml.settings import RunSettings, run_hash
 from fdml.transport.grpc_channel import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options
+from fdml.transport.status_wire import encode_status
 
 _MOST_UNREAD = 64
 """Messages of one line that may wait to be acted on before it is read no further."""
@@ -385,7 +386,7 @@ class GrpcServer:
 
     async def _status(self, _: bytes, context: Context) -> bytes:
         await self._identify(context, "server")
-        return self._standing.report(self._lines).SerializeToString()
+        return encode_status(self._standing.report(self._lines))
 
 
 def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
