@@ -99,7 +99,7 @@ class BarProgress:
 
     def remark(self, note: str) -> None:
         """Replace the text beside the bar."""
-        self._progress.update(self._task, note=note)
+        self._progress.update(self._task, note=note, refresh=True)
 
 
 @contextmanager
