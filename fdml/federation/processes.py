@@ -114,13 +114,15 @@ class Children:
                     child.process.kill()
                 child.process.wait()
 
-    def start(self, name: str, *words: str) -> None:
+    def start(self, name: str, *words: str) -> ChildProcess:
         """Start `fdml` with these words, in a process group of its own: Ctrl-C reaches it once, through us."""
         log = self._folder / f"{name}.log"
         with log.open("w", encoding="utf-8") as output:
             command = [sys.executable, "-m", "fdml", *words]
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, process_group=0)
-        self._children.append(ChildProcess(name, process, log))
+        child = ChildProcess(name, process, log)
+        self._children.append(child)
+        return child
 
     def are_running(self) -> bool:
         """Whether any process has not ended. Forwards their lines; raises if one has failed."""

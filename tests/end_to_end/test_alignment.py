@@ -243,7 +243,7 @@ def labels_as_numbers(cluster):
         rows = found["train"]
     lines = (cluster.home / "ann" / "data.csv").read_text().splitlines()[1:]
     labels = np.array([float(lines[row].split(",")[3]) for row in rows])
-    numbers = fit_labels("regression", labels).numbers(labels)
+    numbers = fit_labels("regression", labels).transform(labels)
     return [numbers[at : at + 4].astype("<f8").tobytes() for at in (0, 100, 200)]
 
 

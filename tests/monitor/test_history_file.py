@@ -99,7 +99,9 @@ def test_what_was_there_stays_if_the_new_file_cannot_be_written(tmp_path, monkey
     assert [row["epoch"] for row in rows(path)] == [1]
 
 
-@pytest.mark.parametrize("text", ["", "[{]", '[{"epoch": 1}]', "[3]", '[{"epoch": 1, "seconds": 1.0, "test_loss": 0.5}]'])
+@pytest.mark.parametrize(
+    "text", ["", "[{]", '[{"epoch": 1}]', "[3]", '[{"epoch": 1, "seconds": 1.0, "test_loss": 0.5}]']
+)
 def test_a_file_that_is_no_history_is_named(tmp_path, text):
     path = tmp_path / "history.json"
     path.write_text(text)

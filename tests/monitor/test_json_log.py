@@ -45,7 +45,13 @@ def test_the_kind_of_a_refused_message_does_not_hide_the_kind_of_the_event(tmp_p
     with JsonLog(tmp_path / "log", Clock()) as log:
         log(Refused("bob", "gap", "step 4 before step 3"))
     (line,) = lines(tmp_path / "log")
-    assert line == {"kind": "Refused", "time": 100.0, "party": "bob", "refusal": "gap", "reason": "step 4 before step 3"}
+    assert line == {
+        "kind": "Refused",
+        "time": 100.0,
+        "party": "bob",
+        "refusal": "gap",
+        "reason": "step 4 before step 3",
+    }
 
 
 @given(events=st.lists(ANY_EVENT, max_size=8))
@@ -112,5 +118,5 @@ def test_events_after_the_end_are_dropped(tmp_path):
 
 @pytest.mark.parametrize("path", ["no/such/log", "."])
 def test_a_file_that_cannot_be_written_is_named_at_once(tmp_path, path):
-    with pytest.raises(SettingsError, match="cannot write the log .*; choose another file with --log"):
+    with pytest.raises(SettingsError, match=r"cannot write the log .*; choose another file with --log"):
         JsonLog(tmp_path / path)
