@@ -60,6 +60,7 @@ def test_every_party_has_left_its_model(home, finished):
         assert (home / party / "model.npz").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_run_again(home, finished):
     events = []
     again = run_processes(home / "run.toml", fresh=False, plain=False, on_event=events.append)
@@ -67,6 +68,7 @@ def test_a_finished_run_is_not_run_again(home, finished):
     assert "was finished before" in remarks(events, "server")[0]
 
 
+@pytest.mark.slow
 def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {})
     (tmp_path / "run" / "bob" / "data.csv").unlink()
