@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from fdml.cli.options import PlainOption, ServerOption
 from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, write_json
 from fdml.federation.alignment import Aligner, AlignmentReport
 from fdml.federation.join import address_of, read_both
@@ -21,10 +22,8 @@ _BY_POSITION = ("The rows were matched by position; all learn their number.",)
 def align(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
-    server: Annotated[
-        str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
-    ] = None,
+    plain: PlainOption = False,
+    server: ServerOption = None,
     json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
 ) -> None:
     """Find the rows that all parties hold, without showing ids, and put this party's features in their order.

@@ -14,6 +14,7 @@ from rich.table import Table
 from fdml.audit.attacks import chosen, results
 from fdml.audit.load_recording import read_recording
 from fdml.audit.result import AttackResult, Outcome
+from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, stderr, stdout, write_json
 
 _STYLES: dict[Outcome, str] = {"PASS": "green", "FAIL": "bold red", "NOT APPLICABLE": "dim"}
@@ -22,7 +23,7 @@ _STYLES: dict[Outcome, str] = {"PASS": "green", "FAIL": "bold red", "NOT APPLICA
 def audit(
     run: Annotated[Path, typer.Argument(help="The run.toml of a finished run; all parties' folders are beside it.")],
     only: Annotated[str | None, typer.Option(help="Attacks to try, such as A4,A5; all if left out.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    json: JsonOption = None,
 ) -> None:
     """Attack a finished run as a curious server, party or user could.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import ROUND_UP, Context
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 
+from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.errors import SettingsError
 from fdml.privacy.calibrate import sigma_for
@@ -30,7 +30,7 @@ def budget(
     clip: Annotated[float, typer.Option(help="The largest prediction that leaves.")] = 3.0,
     noise: Annotated[str, typer.Option(help="gaussian or laplace.")] = "gaussian",
     parties: Annotated[int, typer.Option(min=1, help="Number of parties that add such noise.")] = 2,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    json: JsonOption = None,
 ) -> None:
     """Show how much noise a privacy budget asks for, by the number of exchanges, and what to write for it."""
     check_writable(json)

@@ -9,6 +9,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+from fdml.cli.options import JsonOption, PlotOption, SeedsOption
 from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
@@ -54,9 +55,9 @@ def compare(
         str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_DATA_FILE)
     ] = None,
     seed: Annotated[int, typer.Option(help="First seed.", rich_help_panel=_DATA_FILE)] = 7,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to take the mean of.")] = 1,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")] = None,
+    seeds: SeedsOption = 1,
+    json: JsonOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
 

@@ -6,10 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from fdml.cli.options import JsonOption, PlotOption, SeedsOption
 from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
 from fdml.experiments.compare import Contender, compare, workload
 from fdml.experiments.dataset import JointDataset
@@ -20,9 +18,9 @@ from fdml.monitor.terminal import epoch_progress, print_line
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to take the mean of.")] = 3,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")] = None,
+    seeds: SeedsOption = 3,
+    json: JsonOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Train the paper's a9a experiment: LR and NN, alone, late fusion, pooled and joint.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption
 from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import join as parties
 from fdml.monitor.terminal import run_terminal
@@ -18,12 +19,10 @@ def join(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Forget saved state and start over; at every side or none.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
-    server: Annotated[
-        str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
-    ] = None,
-    log: Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    plain: PlainOption = False,
+    server: ServerOption = None,
+    log: LogOption = None,
+    json: JsonOption = None,
 ) -> None:
     """Train one party's model together with the others, and save it.
 

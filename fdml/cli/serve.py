@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fdml.cli.options import LogOption, PlainOption
 from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import serve as runs
 from fdml.monitor.terminal import RunTerminal, figures_text, print_line
@@ -19,13 +20,13 @@ def serve(
         bool,
         typer.Option("--fresh", help="Forget what an earlier server stored and start over; at every side or none."),
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    plain: PlainOption = False,
     listen: Annotated[
         str | None,
         typer.Option(help="Listen here, if not where the parties reach the server: '0.0.0.0:7443'; port 0 is any."),
     ] = None,
     port_file: Annotated[Path | None, typer.Option(help="Write the port to this file once the server listens.")] = None,
-    log: Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")] = None,
+    log: LogOption = None,
     json: Annotated[Path | None, typer.Option(help="Write the history of the run to this file.")] = None,
 ) -> None:
     """Run the server: it sums predictions and lets nobody run too far ahead.

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fdml.cli.options import JsonOption, PlainOption
 from fdml.cli.output import check_writable, echo, resumable, stderr, write_json
 from fdml.events import Event, Remark
 from fdml.federation.processes import run_processes
@@ -17,8 +18,8 @@ from fdml.monitor.terminal import print_line
 def simulate(
     run: Annotated[Path, typer.Argument(help="A run.toml with the parties' folders beside it.")],
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget saved state and start over.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    plain: PlainOption = False,
+    json: JsonOption = None,
 ) -> None:
     """Run the server and all parties on this machine, each as a process of its own.
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from fdml.cli.options import JsonOption, ServerOption
 from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.federation import status as runs
 from fdml.monitor.status import PartyStatus, RunStatus
@@ -21,10 +22,8 @@ _HEADINGS = ("party", "state", "step", "waits for", "waited", "sent", "received"
 def status(
     run: Annotated[Path, typer.Argument(help="The run.toml of the run.")],
     plain: Annotated[bool, typer.Option("--plain", help="The run has no TLS.")] = False,
-    server: Annotated[
-        str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    server: ServerOption = None,
+    json: JsonOption = None,
 ) -> None:
     """Show who is at which step, who waits for whom and since when."""
     check_writable(json)

@@ -131,7 +131,7 @@ def epoch_progress(console: Console, total: int, title: str) -> Iterator[Listene
 
 @contextmanager
 def run_terminal(console: Console, party: str, epochs: int) -> Iterator[Listener]:
-    """A listener that shows one party's part in a run of so many epochs."""
+    """A listener that shows one party's part in a run of `epochs` epochs."""
     with progress_display(console, epochs, party) as display:
         yield RunTerminal(console, display)
 
