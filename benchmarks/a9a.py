@@ -30,7 +30,6 @@ from fdml.data.rows import DenseRows, to_scipy
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.paper import PARTIES, a9a_dataset, contenders, write_a9a_run
-from fdml.federation.scaffold import free_port
 from fdml.models.metrics import auc
 from fdml.protocol.shuffle import permutation
 from fdml.settings import TrainingSettings
@@ -66,7 +65,7 @@ def run(progress: Progress, rounds: int = 5) -> Report:
     found, problem = machine(), a9a_dataset()
     with tempfile.TemporaryDirectory(prefix="fdml-a9a-") as folder, one_thread():
         home = Path(folder) / "run"
-        write_a9a_run(home, problem, joint_contender(), 0, f"127.0.0.1:{free_port()}")
+        write_a9a_run(home, problem, joint_contender(), 0, "127.0.0.1:0")
         pooled = problem.pooled()
         train, test = (_dense(sample) for sample in (pooled.train, pooled.test))
         rate = min(_RATES, key=lambda each: train_torch(problem, train, test, each).to_goal)

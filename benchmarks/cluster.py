@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.context import ForkServerProcess
@@ -22,11 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
-from fdml.events import Event
 from fdml.federation.join import join
-from fdml.federation.scaffold import free_port, write_keys
+from fdml.federation.scaffold import write_keys
 from fdml.federation.serve import serve
+from fdml.monitor.listeners import ignore_events
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import read_run, run_hash
 from fdml.storage.disk import FolderDisk
@@ -35,6 +36,8 @@ _DEADLINE = 120.0
 """Seconds a whole run may take."""
 _USAGE = "usage.json"
 _LOOK_SECONDS = 0.3
+Live = Callable[[Path, str, str], None]
+"""What a process of a run does, given the run's folder, "server" or a party's name, and the server's address."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +64,20 @@ class Together(NamedTuple):
 class Cluster:
     """Server and parties of one run, each a process forked from one that has everything imported."""
 
-    def __init__(self, home: Path, seconds: float = _DEADLINE) -> None:
+    def __init__(self, home: Path, port: int, seconds: float = _DEADLINE, live: Live | None = None) -> None:
+        """`live` is what each process does: the server and the parties of the run, if left out."""
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["benchmarks.cluster", "benchmarks.preload"])
         self._home = home
+        self._address = f"127.0.0.1:{port}"
+        self._live = live or run_side
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._members: dict[str, ForkServerProcess] = {}
 
     def start(self, name: str) -> None:
         """Start a process, for the first time or again."""
-        process = self._context.Process(target=_live, args=(self._home, name), daemon=True)
+        process = self._context.Process(target=self._live, args=(self._home, name, self._address), daemon=True)
         process.start()
         self._members[name] = process
 
@@ -82,6 +88,20 @@ class Cluster:
             os.kill(process.pid, signal.SIGKILL)
         process.join(self._left())
         return process.exitcode == -signal.SIGKILL
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process, if it still runs."""
+        process = self._members[name]
+        if process.pid is not None and process.is_alive():
+            os.kill(process.pid, number)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any process has not ended; one that failed is an error."""
+        failed = [name for name, process in self._members.items() if process.exitcode not in (None, 0)]
+        if failed:
+            raise FdmlError(f"{', '.join(failed)} in {self._home} failed with {self._members[failed[0]].exitcode}")
+        return any(process.is_alive() for process in self._members.values())
 
     def await_training(self) -> None:
         """Wait until pushes reach the server's log."""
@@ -144,22 +164,24 @@ def _memory(pid: int | None) -> Together:
 
 @contextmanager
 def running(home: Path, parties: Sequence[str], seconds: float = _DEADLINE) -> Iterator[Cluster]:
-    """All processes of a run, which have so many seconds; whatever still runs at the end is killed."""
-    cluster = Cluster(home, seconds)
-    try:
-        for name in ("server", *parties):
-            cluster.start(name)
-        yield cluster
-    finally:
-        cluster.stop()
+    """All processes of a run, which must end within `seconds`; whatever still runs at the end is killed."""
+    with reserved_port() as port:
+        cluster = Cluster(home, port, seconds)
+        try:
+            for name in ("server", *parties):
+                cluster.start(name)
+            yield cluster
+        finally:
+            cluster.stop()
 
 
-def _live(home: Path, name: str) -> None:
+def run_side(home: Path, name: str, address: str) -> None:
+    """Be the server of a run or one of its parties, to the end."""
     traffic: Mapping[str, tuple[int, int]] = {}
     if name == "server":
-        traffic = serve(home / "run.toml", say=nothing).traffic
+        traffic = serve(home / "run.toml", listen=address, on_event=ignore_events).traffic
     else:
-        join(home / name / "party.toml", listener=ignore, say=nothing)
+        join(home / name / "party.toml", server=address, on_event=ignore_events)
     used = resource.getrusage(resource.RUSAGE_SELF)
     usage = Usage(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, traffic)
     (home / name / _USAGE).write_text(json.dumps(asdict(usage)))
@@ -176,14 +198,6 @@ def finished_host(home: Path) -> RunState:
     return RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
 
 
-def nothing(_: str) -> None:
-    """Nobody listens."""
-
-
-def ignore(_: Event) -> None:
-    """Nobody listens."""
-
-
 def write_run(
     home: Path,
     settings: str,
@@ -195,7 +209,7 @@ def write_run(
     names = [f"p{number}" for number in range(len(parts))]
     home.mkdir(parents=True)
     (home / "run.toml").write_text(
-        f'name = "bench"\nserver = "127.0.0.1:{free_port()}"\nparties = {names!r}\nlabel_party = "p0"\n{settings}\n'
+        f'name = "bench"\nserver = "127.0.0.1:0"\nparties = {names!r}\nlabel_party = "p0"\n{settings}\n'
     )
     write_keys(home, "bench", names)
     for name, part, model in zip(names, parts, models, strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import signal
 import time
@@ -20,13 +19,14 @@ from random import Random
 
 import numpy as np
 
-from benchmarks.cluster import Cluster, nothing, write_run
+from benchmarks.cluster import Cluster, write_run
 from benchmarks.network_profiles import LOOPBACK, NetworkProfile, proxies
+from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
 from fdml.events import EpochDone, Event
 from fdml.federation.join import join
-from fdml.federation.scaffold import free_port
 from fdml.federation.serve import serve
+from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Labels
 
 PARTIES = ("p0", "p1", "p2")
@@ -104,33 +104,10 @@ class RunTrace:
         return next((epoch for epoch in sorted(self.aucs) if self.aucs[epoch] >= auc), None)
 
 
-class _Clocked(Cluster):
-    """A cluster whose parties write down when each of their epochs ended."""
-
-    def start(self, name: str) -> None:
-        """Start a process."""
-        process = self._context.Process(target=_live, args=(self._home, name), daemon=True)
-        process.start()
-        self._members[name] = process
-
-    def signal(self, name: str, what: signal.Signals) -> None:
-        """Send a signal to a process, if it still runs."""
-        process = self._members[name]
-        if process.pid is not None and process.is_alive():
-            os.kill(process.pid, what)
-
-    @property
-    def running(self) -> bool:
-        """Whether any process has not ended; one that failed is an error."""
-        failed = [name for name, process in self._members.items() if process.exitcode not in (None, 0)]
-        if failed:
-            raise FdmlError(f"{', '.join(failed)} in {self._home} failed with {self._members[failed[0]].exitcode}")
-        return any(process.is_alive() for process in self._members.values())
-
-
-def _live(home: Path, name: str) -> None:
+def _run_side_timed(home: Path, name: str, address: str) -> None:
+    """Be the server, or a party that writes down when each of its epochs ended; party.toml says how to reach it."""
     if name == "server":
-        serve(home / "run.toml", say=nothing)
+        serve(home / "run.toml", listen=address, on_event=ignore_events)
         return
 
     def note(event: Event) -> None:
@@ -138,7 +115,7 @@ def _live(home: Path, name: str) -> None:
             with (home / name / "epochs").open("a") as file:
                 file.write(f"{event.epoch} {time.monotonic()}\n")
 
-    join(home / name / "party.toml", listener=note, say=nothing)
+    join(home / name / "party.toml", on_event=note)
 
 
 @dataclass(frozen=True)
@@ -174,10 +151,10 @@ class ProcessBench:
 
         `known` are AUCs by epoch of an earlier run that this one must repeat: they need not be waited for.
         """
-        target, cluster = free_port(), _Clocked(self.home)
         self._clear()
-        with proxies(target, line, len(PARTIES)) as ports:
-            self._write(setting, target, ports)
+        with reserved_port() as target, proxies(target, line, len(PARTIES)) as ports:
+            self._write(setting, ports)
+            cluster = Cluster(self.home, target, live=_run_side_timed)
             try:
                 for name in ("server", *PARTIES):
                     cluster.start(name)
@@ -193,23 +170,22 @@ class ProcessBench:
             for left in ("epochs", "history.json", "model.npz"):
                 (self.home / name / left).unlink(missing_ok=True)
 
-    def _write(self, setting: Variant, target: int, ports: Sequence[int]) -> None:
+    def _write(self, setting: Variant, ports: Sequence[int]) -> None:
         (self.home / "run.toml").write_text(
-            f'name = "bench"\nserver = "127.0.0.1:{target}"\nparties = {list(PARTIES)!r}\nlabel_party = "p0"\n'
-            f"{setting.text}"
+            f'name = "bench"\nserver = "127.0.0.1:0"\nparties = {list(PARTIES)!r}\nlabel_party = "p0"\n{setting.text}'
         )
         for name, port in zip(PARTIES, ports, strict=True):
             (self.home / name / "party.toml").write_text(
                 f'party = "{name}"\nrun = "../run.toml"\nserver = "127.0.0.1:{port}"\n[data]\npath = "data.npz"\n'
             )
 
-    def _await_labels(self, cluster: _Clocked) -> float:
+    def _await_labels(self, cluster: Cluster) -> float:
         """Wait until the server has logged the labels; gives the time."""
         log, deadline = self.home / "server" / "state" / "journal", time.monotonic() + _START_SECONDS
         while not log.exists() or log.stat().st_size < Labels.sealed_size("binary", 1, self.rows):
             if time.monotonic() > deadline:
                 raise PeerTimeout(f"the run in {self.home} did not begin within {_START_SECONDS:g} s")
-            if not cluster.running:
+            if not cluster.is_running:
                 raise FdmlError(f"the run in {self.home} ended before it began")
             time.sleep(_LOOK_SECONDS)
         return time.monotonic()
@@ -229,11 +205,11 @@ class ProcessBench:
 
 
 def _attend(
-    cluster: _Clocked, look: Callable[[], RunTrace], goal: float, plan: Sequence[tuple[float, int, signal.Signals]]
+    cluster: Cluster, look: Callable[[], RunTrace], goal: float, plan: Sequence[tuple[float, int, signal.Signals]]
 ) -> RunTrace:
     """Wait until there is nothing more to learn; processes are stopped and woken as planned."""
     due, course = 0, look()
-    while cluster.running and course.spent < LONGEST and course.epoch_of(goal) is None:
+    while cluster.is_running and course.spent < LONGEST and course.epoch_of(goal) is None:
         while due < len(plan) and plan[due][0] <= course.spent:
             cluster.signal(PARTIES[plan[due][1]], plan[due][2])
             due += 1

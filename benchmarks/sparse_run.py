@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fdml.federation.scaffold import free_port, write_keys
+from fdml.federation.scaffold import write_keys
 from fdml.party.checkpoint import forget_training
 from fdml.settings import Kind, Task
 from fdml.storage.disk import FolderDisk
@@ -36,7 +36,7 @@ def write_run(home: Path, data: Data, kind: Kind, task: Task = "binary", **train
     lines = "\n".join(f"{name} = {value}" for name, value in chosen.items())
     home.mkdir(parents=True)
     (home / "run.toml").write_text(
-        f'name = "speed"\nserver = "127.0.0.1:{free_port()}"\nparties = {names!r}\nlabel_party = "p0"\n'
+        f'name = "speed"\nserver = "127.0.0.1:0"\nparties = {names!r}\nlabel_party = "p0"\n'
         f'task = "{task}"\n'
         f"[training]\n{lines}\n[evaluation]\nholdout = {HELD_OUT}\n"
     )

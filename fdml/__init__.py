@@ -4,6 +4,7 @@ The data's way:  data -> align -> party -> privacy -> exchange -> server -> back
 Start reading at `fdml.party.loop`, the loop each party runs.
 """
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from fdml.errors import FdmlError
@@ -11,7 +12,12 @@ from fdml.errors import FdmlError
 if TYPE_CHECKING:
     from fdml.experiments.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
 
-__all__ = ["FdmlError", "FeatureDistributedClassifier", "FeatureDistributedRegressor"]
+__all__ = ["FdmlError", "FeatureDistributedClassifier", "FeatureDistributedRegressor", "__version__"]
+
+try:
+    __version__ = version("fdml")
+except PackageNotFoundError:  # a source tree that was not installed
+    __version__ = "0+unknown"
 
 
 def __getattr__(name: str) -> Any:

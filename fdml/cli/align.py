@@ -9,17 +9,22 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.cli.output import check_writable, echo, remarks_to, resumable, stderr, stdout, write_json
+from fdml.cli.options import PlainOption, ServerOption
+from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, write_json
 from fdml.federation import join as parties
+from fdml.monitor.terminal import RunTerminal
 from fdml.party.alignment import AlignmentReport
 from fdml.privacy.disclosures import DISCLOSURES
 from fdml.settings import read_party, read_run
+
+_BY_POSITION = ("The rows were matched by position; all learn their number.",)
 
 
 def align(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    plain: PlainOption = False,
+    server: ServerOption = None,
     json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
 ) -> None:
     """Find the rows that all parties hold, without showing ids, and put this party's features in their order.
@@ -30,17 +35,18 @@ def align(
     settings = read_party(party)
     run = read_run(settings.run)
     with resumable(f"fdml align {party}"):
-        report = parties.align(party, fresh=fresh, plain=plain, on_event=remarks_to(stderr)).report
-    _print(settings.party, report)
+        listener = RunTerminal(stderr)
+        report = parties.align(party, fresh=fresh, plain=plain, server=server, on_event=listener).report
+    stdout.print(_table(settings.party, report))
+    for line in _lines(report):
+        echo(line)
     echo("What this showed to whom:")
-    for sentence in (
-        DISCLOSURES[run.align] if report.ids else ("The rows were matched by position; all learn their number.",)
-    ):
+    for sentence in DISCLOSURES[run.align] if report.ids else _BY_POSITION:
         echo(f"- {sentence}")
     write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
 
 
-def _print(party: str, report: AlignmentReport) -> None:
+def _table(party: str, report: AlignmentReport) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("party")
     for heading in ("rows", "shared", "lost"):
@@ -48,8 +54,12 @@ def _print(party: str, report: AlignmentReport) -> None:
     for name, rows in report.rows.items():
         lost = 1 - report.shared / rows if rows else 0.0
         table.add_row(name, f"{rows:,}", f"{report.shared:,}", f"{lost:.1%}", style="bold" if name == party else None)
-    stdout.print(table)
-    echo(f"{report.train:,} rows to train on, {report.held_out:,} held out")
-    for remark in report.remarks():
-        echo(remark)
-    echo(f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received")
+    return table
+
+
+def _lines(report: AlignmentReport) -> list[str]:
+    return [
+        f"{report.train:,} rows to train on, {report.held_out:,} held out",
+        *report.remarks(),
+        f"{report.mode}: {report.seconds:.1f} s, {report.bytes_sent:,} bytes sent, {report.bytes_received:,} received",
+    ]

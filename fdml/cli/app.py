@@ -7,9 +7,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import Annotated
 
 import typer
 
+from fdml import __version__
 from fdml.errors import FdmlError
 
 COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
@@ -17,22 +19,37 @@ COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "sta
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The command line for these words. Only the command asked for is imported: each start of a party waits for it."""
+    """The command line for these words. Only the wanted command is imported: every start of a party waits for it."""
     app = typer.Typer(
         name="fdml",
         help="Train one model over features that several parties keep to themselves.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        callback=lambda: None,  # also a single command is called by its name
+        callback=_options,
     )
-    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
+    wanted = () if "--version" in words[:1] else words[:1] if words and words[0] in COMMANDS else COMMANDS
+    for name in wanted:
         app.command(name)(getattr(importlib.import_module(f"fdml.cli.{name}"), name))
     return app
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fdml {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options before the command; with them, also a single command is called by its name."""
+
+
 def main() -> None:
-    """Run the command; what fdml can explain becomes one line and exit code 1. Ctrl-C ends with exit code 130."""
+    """Run the command. An `FdmlError` becomes one line and exit code 1; Ctrl-C ends with exit code 130."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's shell starts what it puts in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

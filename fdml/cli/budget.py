@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import ROUND_UP, Context
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 
+from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.errors import SettingsError
 from fdml.privacy.calibrate import sigma_for
@@ -29,12 +29,12 @@ def budget(
     delta: Annotated[float, typer.Option(help="The chance that epsilon does not hold; well below 1 / rows.")] = _DELTA,
     clip: Annotated[float, typer.Option(help="The largest prediction that leaves.")] = 3.0,
     noise: Annotated[str, typer.Option(help="gaussian or laplace.")] = "gaussian",
-    parties: Annotated[int, typer.Option(min=1, help="How many parties add such noise.")] = 2,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    parties: Annotated[int, typer.Option(min=1, help="Number of parties that add such noise.")] = 2,
+    json: JsonOption = None,
 ) -> None:
     """Show how much noise a privacy budget asks for, by the number of exchanges, and what to write for it."""
     check_writable(json)
-    kind = _noise(noise)
+    kind = _checked_noise(noise)
     rows = [_row(kind, epsilon, delta, clip, exchanges) for exchanges in EXCHANGES]
     echo(
         f"{noise} noise that keeps each row within epsilon {epsilon:g} at delta {delta:g}; predictions clip at {clip:g}"
@@ -49,14 +49,14 @@ def budget(
     write_json(json, {**facts, "rows": rows})
 
 
-def _noise(text: str) -> Noise:
+def _checked_noise(text: str) -> Noise:
     if text not in _NOISES:
         raise SettingsError(f"--noise is {text!r}; it takes {', '.join(_NOISES)}")
     return cast(Noise, text)
 
 
 def _row(noise: Noise, epsilon: float, delta: float, clip: float, exchanges: int) -> dict[str, Any]:
-    """The figures for so many exchanges, of a sigma as short as it is stdout: rounded up, so epsilon stays within."""
+    """Figures for a number of exchanges. The printed sigma is rounded up, so epsilon stays within the budget."""
     sigma = float(_ROUND_UP.create_decimal_from_float(sigma_for(noise, epsilon, delta, clip, exchanges)))
     guard = {"clip": clip, "noise": f'"{noise}"', "sigma": sigma, "epsilon": epsilon}
     if delta != _DELTA:

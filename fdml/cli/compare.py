@@ -9,6 +9,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+from fdml.cli.options import JsonOption, PlotOption, SeedsOption
 from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
@@ -16,80 +17,85 @@ from fdml.experiments.compare import workload
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.monitor.history import METRIC_OF
 from fdml.monitor.plots import draw_comparison
-from fdml.monitor.terminal import progress
+from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
 from fdml.settings import DataSettings, Kind, Task, TrainingSettings
 
-_RUN = "For a data file"
+_DATA_FILE = "For a data file"
 
 
 def compare(
     source: Annotated[Path, typer.Argument(help="A run.toml, or a data file: CSV, Parquet, LIBSVM, .npy or .npz.")],
-    label: Annotated[str | None, typer.Option(help="Label column.", rich_help_panel=_RUN)] = None,
+    label: Annotated[str | None, typer.Option(help="Label column.", rich_help_panel=_DATA_FILE)] = None,
     groups: Annotated[
         str | None,
         typer.Option(
             help="Columns of each party: 'age,sex; city' or '1-67; 68-123'. The first holds the labels; "
             "without it the columns are cut in two.",
-            rich_help_panel=_RUN,
+            rich_help_panel=_DATA_FILE,
         ),
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Test rows; else some are held out.", rich_help_panel=_RUN)] = None,
-    holdout: Annotated[float, typer.Option(help="Share of rows to hold out.", rich_help_panel=_RUN)] = 0.2,
+    test: Annotated[
+        Path | None, typer.Option(help="Test rows; else some are held out.", rich_help_panel=_DATA_FILE)
+    ] = None,
+    holdout: Annotated[float, typer.Option(help="Share of rows to hold out.", rich_help_panel=_DATA_FILE)] = 0.2,
     task: Annotated[
-        str | None, typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_RUN)
+        str | None,
+        typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
     ] = None,
-    models: Annotated[str, typer.Option(help="Any of linear, fm, mlp.", rich_help_panel=_RUN)] = "linear,mlp",
-    epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_RUN)] = 20,
-    batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_RUN)] = 100,
-    learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_RUN)] = "auto",
-    l2: Annotated[float, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=_RUN)] = 1e-4,
-    missing: Annotated[str, typer.Option(help="Missing numbers: error, mean or zero.", rich_help_panel=_RUN)] = "error",
+    models: Annotated[str, typer.Option(help="Any of linear, fm, mlp.", rich_help_panel=_DATA_FILE)] = "linear,mlp",
+    epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_DATA_FILE)] = 20,
+    batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_DATA_FILE)] = 100,
+    learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
+    l2: Annotated[float, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=_DATA_FILE)] = 1e-4,
+    missing: Annotated[
+        str, typer.Option(help="Missing numbers: error, mean or zero.", rich_help_panel=_DATA_FILE)
+    ] = "error",
     ignore: Annotated[
-        str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_RUN)
+        str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_DATA_FILE)
     ] = None,
-    seed: Annotated[int, typer.Option(help="First seed.", rich_help_panel=_RUN)] = 7,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to take the mean of.")] = 1,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")] = None,
+    seed: Annotated[int, typer.Option(help="First seed.", rich_help_panel=_DATA_FILE)] = 7,
+    seeds: SeedsOption = 1,
+    json: JsonOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
 
     Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
-    passes each party's guard, and the epsilon that a run of it would spend is printed.
+    passes each party's guard, and the epsilon that such a run would spend is printed.
     """
     check_writable(json, plot)
     if source.suffix == ".toml":
         problem, chosen, first = from_run_file(source)
     else:
-        data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_listed(ignore))
-        problem = from_data_file(data, groups, _task(task), holdout, seed)
+        data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_split_list(ignore))
+        problem = from_data_file(data, groups, _checked_task(task), holdout, seed)
         training = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-        chosen = contenders(_kinds(models), list(problem.train.parts), training, l2)
+        chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed
-    some = range(first, first + seeds)
+    all_seeds = range(first, first + seeds)
     metric = METRIC_OF[problem.encoding.task]
     ledgers: list[Mapping[str, Ledger]] = []
-    with progress(stderr, workload(problem, chosen, some), "training") as listener:
-        curves = schemes.compare(problem, chosen, some, listener, lambda outcome: ledgers.append(outcome.ledgers))
+    with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
+        curves = schemes.compare(problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers))
     echo(
         f"{source}: {problem.encoding.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}"
     )
     stdout.print(comparison_table(curves, metric))
     if any(each.guards for each in chosen):
-        for line in _spent(ledgers):
+        for line in _epsilon_lines(ledgers):
             echo(line)
     write_json(
         json, comparison_json(curves, metric, {"data": str(source), "task": problem.encoding.task, "seeds": seeds})
     )
     if plot is not None:
         draw_comparison(curves, metric, plot)
-        stderr.print(f"plots drawn to {plot}", highlight=False)
+        print_line(stderr, f"plots drawn to {plot}")
 
 
-def _spent(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:
-    """What each party spends in one run; where the runs differ, in the worst."""
+def _epsilon_lines(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:
+    """The epsilon that each party spends in one run; the largest where the runs differ."""
     for party in runs[0]:
         ledger = max((ledgers[party] for ledgers in runs), key=lambda each: each.worst()[1])
         epsilon = ledger.worst()[1]
@@ -99,19 +105,19 @@ def _spent(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:
             yield f"{party} spends epsilon {epsilon:.2f} at delta {ledger.delta:g} in a run; it covers {ledger.scope}"
 
 
-def _listed(text: str | None) -> tuple[str, ...]:
+def _split_list(text: str | None) -> tuple[str, ...]:
     return () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _task(text: str | None) -> Task | None:
+def _checked_task(text: str | None) -> Task | None:
     if text is not None and text not in get_args(Task):
         raise SettingsError(f"--task is {text!r}; it takes {', '.join(get_args(Task))}")
     return cast(Task | None, text)
 
 
-def _kinds(text: str) -> list[Kind]:
+def _model_kinds(text: str) -> list[Kind]:
     offered = [kind for kind in get_args(Kind) if kind != "torch"]
-    kinds = _listed(text)
+    kinds = _split_list(text)
     for kind in kinds:
         if kind not in offered:
             raise SettingsError(f"--models has {kind!r}; it takes {', '.join(offered)}")

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from fdml.cli.output import echo, stderr
 from fdml.data.samples.app_store.dataset import PARTIES, AppStore
 from fdml.data.samples.app_store.settings import NAME, write_settings
 from fdml.errors import SettingsError
 from fdml.federation.scaffold import write_keys
+from fdml.monitor.terminal import progress_display
 from fdml.storage.atomic import new_folder
 
 KINDS = ("app-store",)
-_LINES = 10
-"""How many plain lines of progress a whole job prints."""
 
 
 def data(
     kind: Annotated[str, typer.Argument(help=f"What to make: {', '.join(KINDS)}.")],
     out: Annotated[Path, typer.Option(help="A folder that is not there yet, or empty.")],
-    rows: Annotated[int, typer.Option(help="How many rows all parties share; each has 2 % of its own.")] = 5_000_000,
+    rows: Annotated[int, typer.Option(help="Rows that all parties share; each has 2 % more of its own.")] = 5_000_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same data.")] = 7,
-    test_share: Annotated[float, typer.Option(help="Which share of the rows is for testing.")] = 0.1,
+    test_share: Annotated[float, typer.Option(help="Share of the rows for testing.")] = 0.1,
 ) -> None:
     """Make data to train on, with settings and keys: a run that works as it is.
 
@@ -37,8 +36,9 @@ def data(
     if kind not in KINDS:
         raise SettingsError(f"there is no data {kind!r} to make; it can be {' or '.join(KINDS)}")
     store = AppStore(rows, seed, test_share)
-    with _whole(out) as folder, _shown(store.steps) as advance:
-        store.write(folder, advance)
+    with _complete_folder(out) as folder, progress_display(stderr, store.steps, "making rows", "chunks") as display:
+        done = itertools.count(1)
+        store.write(folder, lambda: display.move_to(next(done)))
         write_settings(folder)
         write_keys(folder, NAME, PARTIES)
     echo(f"wrote {out}: {rows:,} rows that {', '.join(PARTIES)} share. To train on them, all on this machine:")
@@ -46,8 +46,8 @@ def data(
 
 
 @contextmanager
-def _whole(out: Path) -> Iterator[Path]:
-    """A folder to write into that becomes `out` once all is written, and else leaves nothing."""
+def _complete_folder(out: Path) -> Iterator[Path]:
+    """A folder to write into that becomes `out` at the end; an error or Ctrl-C leaves nothing behind."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SettingsError(f"--out is {str(out)!r}, which is not empty; choose a new folder, or empty it first")
     if out.resolve() == Path.cwd():
@@ -57,22 +57,3 @@ def _whole(out: Path) -> Iterator[Path]:
             yield folder
     except OSError as error:
         raise SettingsError(f"cannot write {str(out)!r}: {error}; choose another folder with --out") from None
-
-
-@contextmanager
-def _shown(total: int) -> Iterator[Callable[[], None]]:
-    """Show how much is done: a bar on a terminal, plain lines elsewhere."""
-    if stderr.is_terminal:
-        with Progress(console=stderr, transient=True) as progress:
-            task = progress.add_task("making rows", total=total)
-            yield lambda: progress.advance(task)
-        return
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if done * _LINES // total > (done - 1) * _LINES // total:
-            stderr.print(f"making rows: {100 * done // total} %", highlight=False)
-
-    yield advance

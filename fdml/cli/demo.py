@@ -6,24 +6,21 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from fdml.cli.options import JsonOption, PlotOption, SeedsOption
 from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
 from fdml.experiments.compare import Contender, compare, workload
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.paper import PAPER, a9a_dataset, contenders, joint_by_processes
-from fdml.federation.scaffold import free_port
 from fdml.monitor.history import EpochRecord, LearningCurve, mean_records
 from fdml.monitor.plots import draw_comparison
-from fdml.monitor.terminal import progress
+from fdml.monitor.terminal import epoch_progress, print_line
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to take the mean of.")] = 3,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")] = None,
+    seeds: SeedsOption = 3,
+    json: JsonOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Train the paper's a9a experiment: LR and NN, alone, late fusion, pooled and joint.
 
@@ -32,7 +29,7 @@ def demo(
     """
     check_writable(json, plot)
     problem, chosen = a9a_dataset(), contenders()
-    with progress(stderr, workload(problem, chosen, range(seeds)), "training in one process") as listener:
+    with epoch_progress(stderr, workload(problem, chosen, range(seeds)), "training in one process") as listener:
         curves = compare(problem, chosen, range(seeds), listener)
     curves = _joint_by_processes(problem, chosen, curves, range(seeds))
     echo(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
@@ -45,24 +42,19 @@ def demo(
     write_json(json, comparison_json(curves, "auc", {"data": "a9a", "task": "binary", "seeds": seeds}))
     if plot is not None:
         draw_comparison(curves, "auc", plot)
-        stderr.print(f"plots drawn to {plot}", highlight=False)
+        print_line(stderr, f"plots drawn to {plot}")
 
 
 def _joint_by_processes(
     problem: JointDataset, chosen: Sequence[Contender], curves: Sequence[LearningCurve], seeds: Sequence[int]
 ) -> list[LearningCurve]:
-    """Train every joint model in processes; figures and times are theirs."""
+    """The curves with those of joint training replaced: their figures and times are of processes."""
     joint: dict[str, tuple[EpochRecord, ...]] = {}
     for contender in chosen:
         runs = []
         for seed in seeds:
-            stderr.print(f"joint {contender.name}, seed {seed}: server and two parties as processes", highlight=False)
+            print_line(stderr, f"joint {contender.name}, seed {seed}: server and two parties as processes")
             with tempfile.TemporaryDirectory(prefix="fdml-demo-") as folder:
-                address = f"127.0.0.1:{free_port()}"
-                runs.append(joint_by_processes(problem, contender, seed, Path(folder) / "run", address, _unheard))
+                runs.append(joint_by_processes(problem, contender, seed, Path(folder) / "run"))
         joint[contender.name] = mean_records(runs)
     return [replace(each, records=joint[each.model]) if each.scheme == "joint" else each for each in curves]
-
-
-def _unheard(_: str) -> None:
-    """The processes' own lines would drown the table."""

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.output import echo, remarks_to, resumable, stderr
+from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption
+from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import join as parties
-from fdml.monitor.listeners import all_of
-from fdml.monitor.terminal import progress
+from fdml.monitor.terminal import run_terminal
 from fdml.settings import read_party, read_run
 
 
@@ -19,17 +19,34 @@ def join(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Forget saved state and start over; at every side or none.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")] = False,
+    plain: PlainOption = False,
+    server: ServerOption = None,
+    log: LogOption = None,
+    json: JsonOption = None,
 ) -> None:
     """Train one party's model together with the others, and save it.
 
     After a crash the same command goes on from the last saved state, and ends with the same model.
     """
+    check_writable(log, json)
     settings = read_party(party)
     epochs = read_run(settings.run).training.epochs
-    with resumable(f"fdml join {party}"), progress(stderr, epochs, settings.party) as listener:
-        done = parties.join(party, fresh=fresh, plain=plain, on_event=all_of(listener, remarks_to(stderr)))
+    with (
+        resumable(f"fdml join {party}"),
+        run_terminal(stderr, settings.party, epochs) as terminal,
+        logged(terminal, log) as listener,
+    ):
+        result = parties.join(party, fresh=fresh, plain=plain, server=server, on_event=listener)
     echo(
-        f"{settings.party}: trained {done.seconds:.1f} s, waited {done.waited:.1f} s for others in all; "
-        f"model in {done.bundle} (hash {done.model_hash.hex()[:16]})"
+        f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
+        f"model in {result.bundle} (hash {result.model_hash.hex()[:16]})"
     )
+    figures = {
+        "party": settings.party,
+        "seconds": result.seconds,
+        "waited_seconds": result.waited,
+        "resumed_at": result.resumed_at,
+        "model_path": str(result.bundle),
+        "model_hash": result.model_hash.hex(),
+    }
+    write_json(json, figures)

@@ -1,4 +1,4 @@
-"""How commands show and write their figures."""
+"""What the commands share: the two outputs, tables, JSON files, and how a command is stopped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fdml.errors import SettingsError
-from fdml.events import Event, Listener, Refused, Remark, Waiting
+from fdml.events import Listener
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
-from fdml.storage.atomic import PUBLIC, write_file
+from fdml.monitor.json_log import JsonLog
+from fdml.monitor.listeners import all_of
+from fdml.monitor.terminal import print_line
 
-NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
+METRIC_TITLES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
 _WIDE = 120
 """Columns where there is no terminal to fit into."""
@@ -29,20 +31,14 @@ def _console(*, stderr: bool) -> Console:
 
 
 stdout = _console(stderr=False)
+"""For figures."""
 stderr = _console(stderr=True)
-"""For progress and remarks, so that figures alone go to standard output."""
+"""For progress and remarks, so that only figures go to standard output."""
 
 
 def echo(line: str) -> None:
-    """A line of plain text, however long."""
-    stdout.print(line, highlight=False, soft_wrap=True, markup=False)
-
-
-def figures(loss: float | None, metric: float | None) -> str:
-    """What was found of the held-out rows, as far as it is told here."""
-    if loss is None or metric is None:
-        return "what was found of private labels is told to the label party alone"
-    return f"test loss {loss:.4f}, test metric {metric:.4f}"
+    """Print a line of plain text to standard output, however long."""
+    print_line(stdout, line)
 
 
 @contextmanager
@@ -51,8 +47,18 @@ def resumable(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        stderr.print(f"fdml: stopped; `{command}` goes on from here", highlight=False, markup=False, soft_wrap=True)
+        print_line(stderr, f"fdml: stopped; `{command}` goes on from here")
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def logged(listener: Listener, path: Path | None) -> Iterator[Listener]:
+    """The listener, and a log of all events beside it if a file was asked for."""
+    if path is None:
+        yield listener
+        return
+    with JsonLog(path) as log:
+        yield all_of(log, listener)
 
 
 def comparison_table(
@@ -62,10 +68,10 @@ def comparison_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     table.add_column("scheme")
-    for heading in ("train objective", "test loss", f"test {NAMES[metric]}", "seconds"):
+    for heading in ("train objective", "test loss", f"test {METRIC_TITLES[metric]}", "seconds"):
         table.add_column(heading, justify="right")
     if paper is not None:
-        for heading in ("paper: loss", NAMES[metric], "seconds"):
+        for heading in ("paper: loss", METRIC_TITLES[metric], "seconds"):
             table.add_column(heading, justify="right", style="dim")
     for curve in curves:
         last = curve.last
@@ -76,11 +82,11 @@ def comparison_table(
             f"{last.seconds:.2f}",
         ]
         if paper is not None:
-            theirs = paper.get((curve.model, curve.scheme))
+            published = paper.get((curve.model, curve.scheme))
             cells += (
                 ["-"] * 3
-                if theirs is None
-                else [f"{theirs.test_loss:.4f}", f"{theirs.test_metric:.4f}", f"{theirs.seconds:.0f}"]
+                if published is None
+                else [f"{published.test_loss:.4f}", f"{published.test_metric:.4f}", f"{published.seconds:.0f}"]
             )
         table.add_row(curve.model, curve.scheme, *cells, style="bold" if curve.scheme == "joint" else None)
     return table
@@ -109,29 +115,16 @@ def _figures(record: EpochRecord, metric: str) -> dict[str, float]:
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Raise now, not after the work, if a file or folder could not be written."""
+    """Raise now, not after the work, if a file could not be written."""
     for path in paths:
         if path is not None and not path.parent.is_dir():
-            raise SettingsError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+            raise SettingsError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
+        if path is not None and path.is_dir():
+            raise SettingsError(f"cannot write {str(path)!r}: it is a folder; name a file")
 
 
 def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
     """Write the figures, if a file was asked for."""
     if path is not None:
-        write_file(path, (json.dumps(content, indent=1) + "\n").encode(), mode=PUBLIC)
-        stderr.print(f"figures written to {path}", highlight=False)
-
-
-def remarks_to(console: Console) -> Listener:
-    """A listener that prints remarks, refusals and whom a party waits for, one line each."""
-
-    def listen(event: Event) -> None:
-        match event:
-            case Remark(_, text):
-                console.print(text, highlight=False)
-            case Refused(_, _, reason):
-                console.print(f"refused: {reason}", highlight=False)
-            case Waiting(_, names):
-                console.print(f"waiting for {', '.join(names)}", highlight=False)
-
-    return listen
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        print_line(stderr, f"figures written to {path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fdml.data.rows import DenseRows, take, to_scipy
 from fdml.data.samples.adult import a9a
 from fdml.data.table import PartyData
 from fdml.errors import FdmlError
+from fdml.events import Listener
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.evaluate import learning_curve
@@ -24,6 +25,7 @@ from fdml.federation.processes import run_processes
 from fdml.federation.scaffold import write_keys
 from fdml.models.archive import read_archive
 from fdml.monitor.history import EpochRecord, Scheme
+from fdml.monitor.listeners import ignore_events
 from fdml.party.alignment_store import aligned_train_rows
 from fdml.party.plan import Plan
 from fdml.protocol.shuffle import permutation
@@ -80,15 +82,15 @@ def _toml(settings: Mapping[str, Any]) -> str:
 
 
 def joint_by_processes(
-    problem: JointDataset, contender: Contender, seed: int, folder: Path, server: str, say: Callable[[str], None]
+    problem: JointDataset, contender: Contender, seed: int, folder: Path, on_event: Listener = ignore_events
 ) -> list[EpochRecord]:
     """Train the joint model as server and parties in processes over mutual TLS, which first find their shared rows.
 
     The models must be those that the same training in one process gives, to the bit;
     the figures are of that twin, the seconds are the processes'.
     """
-    write_a9a_run(folder, problem, contender, seed, server)
-    found = run_processes(folder / "run.toml", fresh=False, plain=False, say=say)
+    write_a9a_run(folder, problem, contender, seed, "127.0.0.1:0")
+    found = run_processes(folder / "run.toml", fresh=False, plain=False, on_event=on_event)
     ordered = replace(problem, train=problem.train.take(_order_found(folder, len(problem.train), seed)))
     training = contender.training.model_copy(update={"seed": seed})
     plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.outputs)

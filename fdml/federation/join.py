@@ -27,16 +27,19 @@ from fdml.transport.grpc_endpoint import Endpoint
 _SWITCH_SECONDS = 0.0005
 
 
-def join(path: Path, *, fresh: bool = False, plain: bool = False, on_event: Listener) -> PartyResult:
+def join(
+    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
+) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
+    `server` is where the server is, if not where party.toml or run.toml says.
     Meant for a process of its own: the interpreter is told to switch threads
     often, as the channel's thread would else wait for the training's.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain)
+    endpoint = folder.endpoint(plain=plain, server=server)
     if fresh:
         folder.clear()
     listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
@@ -45,10 +48,12 @@ def join(path: Path, *, fresh: bool = False, plain: bool = False, on_event: List
         return run_session(session, channel, folder, listener)
 
 
-def align(path: Path, *, fresh: bool = False, plain: bool = False, on_event: Listener) -> SharedRows:
+def align(
+    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
+) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain)
+    endpoint = folder.endpoint(plain=plain, server=server)
     if fresh:
         folder.clear(alignment_only=True)
     session = PartySession(folder.member(endpoint), SavedState(), time.monotonic)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fdml.align.party_secrets import Secrets
 from fdml.errors import SettingsError
+from fdml.federation.addresses import server_address
 from fdml.federation.certificates import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.models.archive import write_archive
@@ -40,9 +41,9 @@ class PartyFolder(DiskStore):
         disk = FolderDisk(self.path / "state")
         super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
 
-    def endpoint(self, *, plain: bool) -> Endpoint:
+    def endpoint(self, *, plain: bool, server: str | None = None) -> Endpoint:
         """Where this party reaches the server, and with which keys."""
-        target = self.settings.server or self.run.server
+        target = server_address(self.run, self.settings.server, server)
         if plain:
             check_loopback(target)
         identity = Identity(self.run.name, "party", self.settings.party)

@@ -2,109 +2,136 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fdml.errors import PartyFailed
+from fdml.errors import PartyFailed, PeerTimeout
+from fdml.events import Listener, Remark
+from fdml.federation.addresses import takes_any_port, with_port
 from fdml.settings import RunSettings, read_run
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0
+"""Time that processes get to end by themselves once they are asked to."""
+_LISTEN_SECONDS = 120.0
+"""Time that the server gets until it listens."""
 
 
-@dataclass(frozen=True)
+def run_processes(path: Path, *, fresh: bool, plain: bool, on_event: Listener) -> dict[str, Any]:
+    """Run server and parties to their end; returns the history that the server wrote.
+
+    What a process prints becomes remarks of its side. Where run.toml leaves the port open (port 0), the server
+    takes a free one and the parties are started once it is known.
+    """
+    settings = read_run(path)
+    options = [*(["--fresh"] if fresh else []), *(["--plain"] if plain else [])]
+    with tempfile.TemporaryDirectory(prefix="fdml-") as name, Children(Path(name), on_event) as children:
+        history, port_file = Path(name) / "history.json", Path(name) / "port"
+        children.start("server", "serve", str(path), "--json", str(history), "--port-file", str(port_file), *options)
+        found = [] if not takes_any_port(settings.server) else _await_port(children, settings, port_file)
+        if found is not None:
+            for party in settings.parties:
+                children.start(party, "join", str(path.parent / party / "party.toml"), *found, *options)
+        while children.are_running():
+            time.sleep(_POLL_SECONDS)
+        written: dict[str, Any] = json.loads(history.read_text(encoding="utf-8"))
+    return written
+
+
+def _await_port(children: Children, settings: RunSettings, port_file: Path) -> list[str] | None:
+    """The parties' option for the server's address; None if the run was finished before, so that nobody listens."""
+    deadline = time.monotonic() + _LISTEN_SECONDS
+    while not port_file.exists():
+        if not children.are_running():
+            return None
+        if time.monotonic() > deadline:
+            raise PeerTimeout(f"the server did not listen within {_LISTEN_SECONDS:g} s; run the same command again")
+        time.sleep(_POLL_SECONDS)
+    return ["--server", with_port(settings.server, int(port_file.read_text(encoding="utf-8")))]
+
+
+@dataclass
 class ChildProcess:
-    """One process of a run."""
+    """One process of a run; its output goes to a file."""
 
     name: str
     process: subprocess.Popen[str]
     log: Path
+    forwarded: int = 0
+    """Characters of the log that were forwarded."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def new_lines(self) -> list[str]:
+        """The complete lines since the last call."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        begin, self.forwarded = self.forwarded, text.rfind("\n") + 1
+        return text[begin : self.forwarded].splitlines()
+
+    def failure(self) -> str:
+        """Why it failed, in its own words."""
+        code = self.process.returncode
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}; run the same command again, it goes on where it stopped"
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        errors = [line for line in lines if line.startswith("fdml: ")] or lines[-1:]
+        return errors[-1].removeprefix("fdml: ") if errors else f"exit code {code}, no message"
 
 
-def run_processes(path: Path, *, fresh: bool, plain: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """Start server and parties, wait for their end, and return the history the server wrote."""
-    settings = read_run(path)
-    with (
-        tempfile.TemporaryDirectory(prefix="fdml-") as folder,
-        _started(path, settings, Path(folder), fresh, plain) as all_,
-    ):
-        told: dict[str, int] = {}
-        running = True
-        while running:
-            running = any(member.process.poll() is None for member in all_)
-            _forward(all_, told, say)
-            for member in all_:
-                if member.process.poll() not in (None, 0):
-                    raise PartyFailed(f"{member.name} stopped: {_reason(member)}")
-            time.sleep(_POLL_SECONDS)
-        found: dict[str, Any] = json.loads((Path(folder) / "history.json").read_text(encoding="utf-8"))
-    return found
+class Children:
+    """The processes of a run; leaving the block ends those that still run."""
 
+    def __init__(self, folder: Path, on_event: Listener) -> None:
+        self._folder = folder
+        self._on_event = on_event
+        self._children: list[ChildProcess] = []
 
-@contextlib.contextmanager
-def _started(path: Path, settings: RunSettings, folder: Path, fresh: bool, plain: bool) -> Iterator[list[ChildProcess]]:
-    words = [*(["--fresh"] if fresh else []), *(["--plain"] if plain else [])]
-    members: list[ChildProcess] = []
-    try:
-        members.append(_start("server", folder, "serve", str(path), "--json", str(folder / "history.json"), *words))
-        for party in settings.parties:
-            members.append(_start(party, folder, "join", str(path.parent / party / "party.toml"), *words))
-        yield members
-    finally:
-        _stop(members)
+    def __enter__(self) -> Children:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        """Interrupt what still runs, then kill what is left, whatever happens meanwhile."""
+        try:
+            for child in self._children:
+                if child.is_running:
+                    child.process.send_signal(signal.SIGINT)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while any(child.is_running for child in self._children) and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+        finally:
+            for child in self._children:
+                if child.is_running:
+                    child.process.kill()
+                child.process.wait()
 
-def _start(name: str, folder: Path, *words: str) -> ChildProcess:
-    """Start one process, in a group of its own: Ctrl-C reaches it through us, once."""
-    log = folder / f"{name}.log"
-    with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fdml", *words], stdout=output, stderr=subprocess.STDOUT, text=True, process_group=0
-        )
-    return ChildProcess(name, process, log)
+    def start(self, name: str, *words: str) -> ChildProcess:
+        """Start `fdml` with these words, in a process group of its own: Ctrl-C reaches it once, through us."""
+        log = self._folder / f"{name}.log"
+        with log.open("w", encoding="utf-8") as output:
+            command = [sys.executable, "-m", "fdml", *words]
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, process_group=0)
+        child = ChildProcess(name, process, log)
+        self._children.append(child)
+        return child
 
-
-def _stop(members: list[ChildProcess]) -> None:
-    """End what still runs: with a word first, and whatever happens meanwhile, with force in the end."""
-    try:
-        for member in members:
-            if member.process.poll() is None:
-                member.process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while any(member.process.poll() is None for member in members) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-    finally:
-        for member in members:
-            if member.process.poll() is None:
-                member.process.kill()
-            member.process.wait()
-
-
-def _forward(members: list[ChildProcess], told: dict[str, int], say: Callable[[str], None]) -> None:
-    for member in members:
-        text = member.log.read_text(encoding="utf-8", errors="replace")
-        complete = text.rfind("\n") + 1
-        for line in text[told.get(member.name, 0) : complete].splitlines():
-            if "figures written to" in line:
-                continue  # a file of ours, gone in a moment
-            say(f"[{member.name}] {line.removeprefix(f'{member.name}: ')}")
-        told[member.name] = complete
-
-
-def _reason(member: ChildProcess) -> str:
-    """What a process that failed has said of it."""
-    code = member.process.returncode
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}; run the same command again, it goes on where it stopped"
-    lines = member.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    said = [line for line in lines if line.startswith("fdml: ")] or lines[-1:]
-    return said[-1].removeprefix("fdml: ") if said else f"exit code {code}, no message"
+    def are_running(self) -> bool:
+        """Whether any process has not ended. Forwards their lines; raises if one has failed."""
+        running = any(child.is_running for child in self._children)
+        for child in self._children:
+            for line in child.new_lines():
+                if "figures written to" not in line:  # a temporary file
+                    self._on_event(Remark(child.name, line.removeprefix(f"{child.name}: ")))
+        for child in self._children:
+            if child.process.poll() not in (None, 0):
+                raise PartyFailed(f"{child.name} stopped: {child.failure()}")
+        return running

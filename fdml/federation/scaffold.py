@@ -1,9 +1,8 @@
-"""A new run that works as it is: settings, keys, and example data to be replaced."""
+"""A new run that works as it is: settings, keys, and example data to replace."""
 
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ _EXAMPLE_ROWS = 4000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r'[^\s"\\]+:[0-9]{1,5}')
 _QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
-"""What a name in a TOML file cannot hold as it is."""
+"""Characters that a TOML string cannot hold without escapes."""
 _PARTS = ("party.toml", "data.csv", "keys")
 
 _RUN = """# Agreed by all parties; every side needs the same file.
@@ -60,7 +59,7 @@ id = "user_id"
 kind = "linear"              # or "fm", "mlp"
 l2 = 1e-4
 
-# What leaves this party is protected only if you say so; `fdml budget --epsilon 5` does the sums.
+# What leaves this party is protected only with a guard; `fdml budget --epsilon 5` says what to write.
 # [guard]
 # clip = 3.0
 # noise = "gaussian"
@@ -70,7 +69,7 @@ l2 = 1e-4
 
 
 def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None = None) -> None:
-    """Write a run for these parties; the first holds the labels. Nothing that is there is overwritten."""
+    """Write a run for these parties; the first holds the labels. No existing file is overwritten."""
     _check(folder, parties, server)
     run = _QUOTED.sub("-", name or folder.resolve().name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +87,7 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
 
 
 def write_keys(folder: Path, run: str, parties: Sequence[str]) -> None:
-    """An authority of the run's own, and a key and certificate for the server and for every party."""
+    """Write an authority for the run, and a key and certificate for the server and for every party."""
     authority = Authority(run)
     write_credentials(folder / "server" / "keys", authority.issue("server", "server"))
     for party in parties:
@@ -102,29 +101,21 @@ def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     check_parties(tuple(parties), parties[0] if parties else "")
     for party in parties:
         if not _NAME.fullmatch(party) or party in ("server", "authority"):
-            raise SettingsError(f"party name {party!r} will not do; use letters, digits, '-', '_' and '.'")
+            raise SettingsError(f"party name {party!r} cannot name a folder; use letters, digits, '-', '_' and '.'")
     if (folder / "run.toml").exists():
         raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
     for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):
         if (folder / name).exists():
             raise SettingsError(f"{str(folder / name)!r} would be overwritten; move it away, or choose another folder")
     if not _ADDRESS.fullmatch(server):
-        raise SettingsError(f"the server's address {server!r} will not do; write it as host:port, like 127.0.0.1:7443")
+        raise SettingsError(f"the server's address is {server!r}; write it as host:port, like 127.0.0.1:7443")
 
 
 def _example(frame: Any, number: int, parties: int) -> Any:
-    """One party's columns, in an order of its own, with ids that match the other parties'."""
+    """One party's columns with ids that all parties share, the rows in an order of its own."""
     features = [column for column in frame.column_names if column not in ("income", "fnlwgt")]
     mine = list(np.array_split(features, parties)[number])
     order = permutation(len(frame), "example", number)
     table = frame.select([*mine, *(["income"] if number == 0 else [])])
     ids = pa.array([f"user-{row:05d}" for row in range(len(frame))])
     return table.add_column(0, "user_id", ids).take(order)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fdml.errors import SettingsError, StateCorrupt
-from fdml.events import Listener, Remark
+from fdml.events import Listener
+from fdml.federation.addresses import with_port
 from fdml.federation.certificates import own_credentials
+from fdml.monitor.listeners import remarks_of
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.messages import Metrics
 from fdml.protocol.shuffle import permutation
@@ -22,6 +24,7 @@ from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import read_run, run_hash
+from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
@@ -38,21 +41,25 @@ class ServerResult:
 
 
 def serve(
-    path: Path, *, fresh: bool = False, plain: bool = False, listen: str | None = None, on_event: Listener
+    path: Path,
+    *,
+    fresh: bool = False,
+    plain: bool = False,
+    listen: str | None = None,
+    port_file: Path | None = None,
+    on_event: Listener,
 ) -> ServerResult:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
-    `listen` is the address to bind where it is not the one by which the parties reach the server.
+    `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
+    is written to `port_file`.
     """
+    remark = remarks_of("server", on_event)
     settings = read_run(path)
     home, address = path.parent / "server", listen or settings.server
     if plain:
         check_loopback(address)
     credentials = None if plain else own_credentials(home / "keys", Identity(settings.name, "server", "server"))
-
-    def remark(text: str) -> None:
-        on_event(Remark("server", text))
-
     with _exclusive_lock(home / "state"):
         disk = FolderDisk(home / "state")
         definition = RunDefinition(settings, run_hash(settings))
@@ -68,13 +75,19 @@ def serve(
         alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, time.monotonic)
         session = ServerSession(state, alignment, settings, time.monotonic)
         server = GrpcServer(session, settings, plain=plain, on_event=on_event)
-        _listen(server, address, credentials, lambda: remark(f"serving run {settings.name!r} at {address}"))
+
+        def ready(port: int) -> None:
+            remark(f"serving run {settings.name!r} at {with_port(address, port)}")
+            if port_file is not None:
+                write_file(port_file, f"{port}\n".encode(), mode=0o644)
+
+        _listen(server, address, credentials, ready)
     return ServerResult(state, bulletin, session.status.traffic)
 
 
-def _listen(server: GrpcServer, address: str, credentials: Credentials | None, ready: Callable[[], None]) -> None:
+def _listen(server: GrpcServer, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
     try:
-        asyncio.run(server.run(address, credentials, lambda _: ready()))
+        asyncio.run(server.run(address, credentials, ready))
     except RuntimeError as error:
         if "bind" not in str(error):
             raise

@@ -1,33 +1,38 @@
-"""Asking a running server how things stand."""
+"""The status of a run, asked of its server."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from fdml.errors import SettingsError
+from fdml.federation.addresses import server_address
 from fdml.federation.certificates import read_credentials
-from fdml.protocol.wire_pb2 import RunStatus
-from fdml.settings import RunSettings, read_party, read_run
+from fdml.monitor.status import RunStatus
+from fdml.settings import read_party, read_run
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_status import ask_status
 
 
-def status(path: Path, *, plain: bool) -> RunStatus:
-    """The state of a run, asked for with the keys of the server or of any party whose folder stands beside run.toml."""
+def status(path: Path, *, plain: bool, server: str | None = None) -> RunStatus:
+    """Ask with the keys of the server, or of any party, whose folder is beside run.toml.
+
+    `server` is where the server is, if not where party.toml or run.toml says.
+    """
     settings = read_run(path)
     if plain:
-        check_loopback(settings.server)
-        return ask_status(Endpoint(settings.server, settings.name, settings.parties[0], None))
+        target = server_address(settings, None, server)
+        check_loopback(target)
+        return ask_status(Endpoint(target, settings.name, settings.parties[0], None))
     for name in ("server", *settings.parties):
-        if (path.parent / name / "keys").is_dir():
-            credentials = read_credentials(path.parent / name / "keys")
-            return ask_status(Endpoint(_target(path.parent / name, settings), settings.name, name, credentials))
+        folder = path.parent / name
+        if (folder / "keys").is_dir():
+            target = server_address(settings, _party_server(folder), server)
+            return ask_status(Endpoint(target, settings.name, name, read_credentials(folder / "keys")))
     raise SettingsError(
-        f"neither the server's folder nor a party's stands beside {path}; ask from a machine of one of them"
+        f"there is neither the server's folder nor a party's beside {str(path)!r}; ask on a machine of one of them"
     )
 
 
-def _target(folder: Path, settings: RunSettings) -> str:
-    """Where the server is, seen from here."""
+def _party_server(folder: Path) -> str | None:
     own = folder / "party.toml"
-    return (read_party(own).server if own.is_file() else None) or settings.server
+    return read_party(own).server if own.is_file() else None

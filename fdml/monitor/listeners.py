@@ -1,15 +1,26 @@
-"""Listeners put together."""
+"""Listeners put together. A listener takes every kind of event, in any order, from any thread."""
 
 from __future__ import annotations
 
-from fdml.events import Event, Listener
+from collections.abc import Callable
+
+from fdml.events import Event, Listener, Remark
 
 
 def all_of(*listeners: Listener) -> Listener:
-    """One listener that passes every event on to these, in their order."""
+    """One listener that hands every event to each of these, in their order."""
 
     def listen(event: Event) -> None:
         for listener in listeners:
             listener(event)
 
     return listen
+
+
+def ignore_events(_: Event) -> None:
+    """A listener for callers that want no events."""
+
+
+def remarks_of(party: str, listener: Listener) -> Callable[[str], None]:
+    """A function that hands sentences to a listener as remarks of this party."""
+    return lambda text: listener(Remark(party, text))

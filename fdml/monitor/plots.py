@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 
-_LOOK: dict[Scheme, tuple[str, str]] = {
+_STYLES: dict[Scheme, tuple[str, str]] = {
     "alone": ("#8c8c8c", "--"),
     "late fusion": ("#d98c21", "-."),
     "pooled": ("#2b6cb0", "-"),
     "joint": ("#c53030", "-"),
 }
 _METRIC_NAME = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
-_FEW = 4
-"""A curve of fewer points than these has them marked, or nobody would see it."""
+_MARKED_BELOW = 4
+"""A curve of fewer points has them marked: a line through one point cannot be seen."""
 Measure = Callable[[EpochRecord], float]
 
 
@@ -47,14 +47,14 @@ def _seconds(record: EpochRecord) -> float:
 
 def _draw(axes: Axes, curves: Sequence[LearningCurve], title: str, across: str, x: Measure, y: Measure) -> None:
     for curve in curves:
-        colour, line = _LOOK[curve.scheme]
+        colour, line = _STYLES[curve.scheme]
         axes.plot(
             [x(record) for record in curve.records],
             [y(record) for record in curve.records],
             line,
             color=colour,
             label=curve.scheme,
-            marker="o" if len(curve.records) < _FEW else None,
+            marker="o" if len(curve.records) < _MARKED_BELOW else None,
             markersize=4,
         )
     axes.set_title(title)

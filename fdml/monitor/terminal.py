@@ -1,50 +1,229 @@
-"""Progress for a person: a bar on a terminal, plain lines elsewhere."""
+"""A run for a person: a progress bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fdml.events import EpochDone, Event, Listener
+from fdml.events import (
+    Aligned,
+    EpochDone,
+    Evaluated,
+    Event,
+    Finished,
+    Joined,
+    Listener,
+    Refused,
+    Released,
+    Remark,
+    StepDone,
+    Stopped,
+    Waiting,
+)
 
-_LINES = 10
-"""How many plain lines a whole job prints at most."""
+_PROGRESS_LINES = 10
+"""Plain lines of progress that a whole job prints at most."""
+_LONG_WAIT_SECONDS = 5.0
+"""A shorter wait gets no plain line: every step has some."""
+_MOST_REFUSALS = 100
+"""Different refusals that are printed."""
+
+
+def figures_text(test_loss: float | None, test_metric: float | None) -> str:
+    """The figures of held-out rows in words. Those of private labels are None away from the label party."""
+    if test_loss is None or test_metric is None:
+        return "figures over private labels stay with the label party"
+    return f"test loss {test_loss:.4f}, test metric {test_metric:.4f}"
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print a line of plain text as it is, however long."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class ProgressDisplay(Protocol):
+    """How far a job is."""
+
+    def move_to(self, done: int, note: str = "") -> None:
+        """Show that `done` units are done; `note` goes beside the count."""
+        ...
+
+    def remark(self, note: str) -> None:
+        """Show a note that lasts until the next one."""
+        ...
+
+
+class PlainProgress:
+    """Lines for a log file, spread evenly over the job."""
+
+    def __init__(
+        self, console: Console, total: int, title: str, unit: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console
+        self._total = total
+        self._title = title
+        self._unit = unit
+        self._clock = clock
+        self._started = clock()
+        self._done = 0
+
+    def move_to(self, done: int, note: str = "") -> None:
+        """Print a line if another tenth of the job is done."""
+        before, self._done = self._done, done
+        if done * _PROGRESS_LINES // self._total > before * _PROGRESS_LINES // self._total:
+            seconds = self._clock() - self._started
+            more = f", {note}" if note else ""
+            print_line(self._console, f"{self._title}: {done} of {self._total} {self._unit}, {seconds:.0f} s{more}")
+
+    def remark(self, note: str) -> None:
+        """Print nothing: a log keeps what has long passed."""
+
+
+class BarProgress:
+    """A bar at the bottom of a terminal."""
+
+    def __init__(self, progress: Progress, total: int, title: str) -> None:
+        self._progress = progress
+        self._task: TaskID = progress.add_task(title, total=total, note="")
+
+    def move_to(self, done: int, note: str = "") -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=done, note=note)
+
+    def remark(self, note: str) -> None:
+        """Replace the text beside the bar."""
+        self._progress.update(self._task, note=note, refresh=True)
 
 
 @contextmanager
-def progress(console: Console, total: int, what: str) -> Iterator[Listener]:
-    """Show how many of `total` epochs are done while the block runs."""
+def progress_display(console: Console, total: int, title: str, unit: str = "epochs") -> Iterator[ProgressDisplay]:
+    """A display for a job of `total` units, for as long as the block runs."""
     if not console.is_terminal:
-        yield _counted(_PlainLines(console, total, what).advance)
+        yield PlainProgress(console, total, title, unit)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield _counted(lambda: progress.advance(task))
+    with Progress(*columns, TextColumn("{task.fields[note]}", markup=False), console=console, transient=True) as bars:
+        yield BarProgress(bars, total, title)
 
 
-def _counted(advance: Callable[[], None]) -> Listener:
-    def hear(event: Event) -> None:
-        if isinstance(event, EpochDone):
-            advance()
+@contextmanager
+def epoch_progress(console: Console, total: int, title: str) -> Iterator[Listener]:
+    """A listener that counts the epochs of several trainings, `total` of them."""
+    done, lock = 0, threading.Lock()
+    with progress_display(console, total, title) as display:
 
-    return hear
+        def listen(event: Event) -> None:
+            nonlocal done
+            if isinstance(event, EpochDone):
+                with lock:
+                    done += 1
+                    display.move_to(done)
+
+        yield listen
 
 
-class _PlainLines:
-    def __init__(self, console: Console, total: int, what: str) -> None:
+@contextmanager
+def run_terminal(console: Console, party: str, epochs: int) -> Iterator[Listener]:
+    """A listener that shows one party's part in a run of `epochs` epochs."""
+    with progress_display(console, epochs, party) as display:
+        yield RunTerminal(console, display)
+
+
+@dataclass
+class _Wait:
+    since: float
+    printed_for: tuple[str, ...] = ()
+
+
+class RunTerminal:
+    """Prints what happens at one side of a run; progress only where there is a display for it.
+
+    Steps and releases print nothing. The same refusal is printed once. A wait is printed once it is long.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        display: ProgressDisplay | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._console = console
-        self._total = total
-        self._what = what
-        self._done = 0
-        self._started = time.monotonic()
+        self._display = display
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waits: dict[str, _Wait] = {}
+        self._refusals: set[str] = set()
+        self._evaluated: dict[str, Evaluated] = {}
 
-    def advance(self) -> None:
-        self._done += 1
-        if self._done * _LINES // self._total > (self._done - 1) * _LINES // self._total:
-            seconds = time.monotonic() - self._started
-            self._console.print(f"{self._what}: {self._done} of {self._total} epochs, {seconds:.0f} s", highlight=False)
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        with self._lock:
+            if not isinstance(event, Waiting | Released | Refused | Remark):
+                self._end_wait(event.party)
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
+        match event:
+            case StepDone() | Released():
+                pass
+            case EpochDone():
+                self._show_epoch(event)
+            case Evaluated():
+                self._evaluated[event.party] = event
+            case Waiting():
+                self._show_wait(event)
+            case Refused():
+                self._show_refusal(event.reason)
+            case Remark():
+                self._print(event.text)
+            case Aligned():
+                self._print(f"{event.shared:,} rows are shared by all, {event.train:,} of them to train on")
+            case Joined():
+                more = f"going on at step {event.resumed_at}" if event.resumed_at else "joined"
+                self._print(f"{event.party}: {more}")
+            case Stopped():
+                self._print(f"training ended before step {event.step}: {event.reason}")
+            case Finished():
+                self._show_end(event)
+
+    def _show_epoch(self, event: EpochDone) -> None:
+        if self._display is not None:
+            evaluated = self._evaluated.get(event.party)
+            self._display.move_to(event.epoch, "" if evaluated is None else _epoch_text(evaluated))
+
+    def _show_wait(self, event: Waiting) -> None:
+        wait = self._waits.setdefault(event.party, _Wait(self._clock()))
+        seconds, names = self._clock() - wait.since, ", ".join(event.waits_for)
+        if self._display is not None:
+            self._display.remark(f"waits for {names}")
+        if seconds >= _LONG_WAIT_SECONDS and wait.printed_for != event.waits_for:
+            wait.printed_for = event.waits_for
+            self._print(f"{event.party}: waits for {names}, {seconds:.0f} s up to now")
+
+    def _end_wait(self, party: str) -> None:
+        if self._waits.pop(party, None) is not None and self._display is not None:
+            self._display.remark("")
+
+    def _show_refusal(self, reason: str) -> None:
+        if reason not in self._refusals and len(self._refusals) < _MOST_REFUSALS:
+            self._refusals.add(reason)
+            self._print(f"refused: {reason}")
+
+    def _show_end(self, event: Finished) -> None:
+        evaluated = self._evaluated.get(event.party)
+        more = "" if evaluated is None else f"; {_epoch_text(evaluated)}"
+        self._print(f"{event.party}: finished after {event.seconds:.1f} s{more}")
+
+    def _print(self, text: str) -> None:
+        print_line(self._console, text)
+
+
+def _epoch_text(event: Evaluated) -> str:
+    return f"epoch {event.epoch}: {figures_text(event.test_loss, event.test_metric)}"

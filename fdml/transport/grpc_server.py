@@ -20,6 +20,7 @@ from fdml.server.limits import CEILING
 from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
 from fdml.settings import RunSettings
 from fdml.transport.grpc_endpoint import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options
+from fdml.transport.status_wire import encode_status
 
 _MOST_UNREAD = 64
 """Messages of one stream that may wait to be acted on before it is read no further."""
@@ -253,7 +254,7 @@ class GrpcServer:
 
     async def _status(self, _: bytes, context: Context) -> bytes:
         await self._identify(context, "server")
-        return self._session.status.report(self._session.joined).SerializeToString()
+        return encode_status(self._session.status.report(self._session.joined))
 
 
 def _listen(server: Any, address: str, credentials: Credentials | None) -> int:

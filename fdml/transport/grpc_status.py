@@ -5,12 +5,13 @@ from __future__ import annotations
 import grpc
 
 from fdml.errors import MessageRefused, ServerUnreachable
-from fdml.protocol import wire_pb2 as pb
+from fdml.monitor.status import RunStatus
 from fdml.transport.grpc_endpoint import REFUSAL_OF, STATUS, Endpoint, call_metadata, open_channel
+from fdml.transport.status_wire import decode_status
 
 
-def ask_status(address: Endpoint, seconds: float = 5.0) -> pb.RunStatus:
-    """How the run stands, as its server says."""
+def ask_status(address: Endpoint, seconds: float = 5.0) -> RunStatus:
+    """The status of a run, from its server."""
     with open_channel(address, seconds) as channel:
         ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(STATUS)
         try:
@@ -23,4 +24,4 @@ def ask_status(address: Endpoint, seconds: float = 5.0) -> pb.RunStatus:
                 f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
                 f"is `fdml serve` running?"
             ) from None
-    return pb.RunStatus.FromString(raw)
+    return decode_status(raw)

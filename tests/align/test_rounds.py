@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from simulator.world import Crashed, VirtualDisk
 
 from fdml.align.party_secrets import Secrets
 from fdml.align.split import shuffled_rows, split_rows
@@ -12,7 +13,6 @@ from fdml.errors import DataError, MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.alignment_messages import BlindedIds
 from fdml.protocol.alignment_wire import decode_alignment
 from fdml.server.bulletin import BulletinStore
-from simulator.world import Crashed, VirtualDisk
 from tests.align.bulletins import Hall, Stopped, all_together, take_part
 from tests.align.test_matching import MODES, PARTIES, SHARED, TEXTS, ids_of, named, run_of
 from tests.storage.memory_disk import MemoryDisk, PowerCut
@@ -30,7 +30,9 @@ def posts_of(run, ids):
 
 def test_every_set_goes_once_round_and_ends_at_the_server():
     posts = posts_of(run_of("ecdh"), ids_of(TEXTS))
-    sent = {(party, to, about) for party, posted in posts.items() for kind, to, about, _ in posted if kind == "blinded_ids"}
+    sent = {
+        (party, to, about) for party, posted in posts.items() for kind, to, about, _ in posted if kind == "blinded_ids"
+    }
     bank, shop, clinic = PARTIES
     assert sent == {
         (bank, shop, bank),

@@ -189,22 +189,3 @@ def test_demo_writes_the_table_its_json_and_the_plots(tmp_path):
     rows = json.loads((tmp_path / "demo.json").read_text())["rows"]
     assert len(rows) == 8
     assert (tmp_path / "demo.png").stat().st_size > 50_000
-
-
-def test_an_unknown_benchmark_lists_the_known_ones(tmp_path):
-    run = fdml("bench", "colonels", cwd=tmp_path)
-    assert run.returncode == 1
-    assert "kernels" in run.stderr
-
-
-def test_one_seed_of_the_protocol_can_be_run_again(tmp_path):
-    run = fdml("bench", "protocol", "--first", 4711, "--seeds", 1, "--json", "seed.json", cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert "4711" in run.stdout
-    assert json.loads((tmp_path / "seed.json").read_text())["results"][0]["contender"] == "seeds"
-
-
-def test_an_option_of_another_benchmark_is_refused(tmp_path):
-    run = fdml("bench", "kernels", "--seeds", 1, cwd=tmp_path)
-    assert run.returncode == 1
-    assert "'kernels' takes no --seeds" in run.stderr

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from fdml.data.column_types import labels_of, missing, weights_of
-from fdml.protocol.key_sets import repeated
 from fdml.errors import DataError, LabelError
+from fdml.protocol.key_sets import repeated
 
 
 def test_missing_is_null_or_nan_or_empty_text():

@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.ports import reserved_port
 from fdml.cli.app import app_for, main
 from fdml.errors import ServerUnreachable
 from fdml.federation.certificates import read_credentials
 from fdml.federation.scaffold import write_keys
-from fdml.protocol.wire_pb2 import PartyStatus, RunStatus
+from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.storage.atomic import write_file
 from fdml.transport.grpc_channel import Endpoint, ask_status
 
@@ -134,10 +134,15 @@ class Cluster:
     ) -> None:
         self.home = home
         self.parties = tuple(parties)
-        self.port = free_port()
         self.members: dict[str, Started] = {}
         self._all: list[Started] = []
-        write_run(home, self.port, parties, rows, training)
+        self._held = contextlib.ExitStack()
+        self.port = self._held.enter_context(reserved_port())
+        self.write(rows, training)
+
+    def write(self, rows: int, training: dict[str, object]) -> None:
+        """Write the run's files."""
+        write_run(self.home, self.port, self.parties, rows, training)
 
     def serve(self, *words: str, kind: type[Started] = Started) -> Started:
         """Start the server."""
@@ -173,6 +178,7 @@ class Cluster:
         for member in self._all:
             if member.code is None:
                 member.kill()
+        self._held.close()
 
     def through(self, party: str, port: int) -> None:
         """Let a party reach the server at another port."""
@@ -231,20 +237,19 @@ def until(true: Callable[[], bool], what: str, seconds: float = _DEADLINE) -> fl
         time.sleep(0.02)
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens at now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training: dict[str, object]) -> None:
     """A run whose parties hold two columns each of the same rows, every one in an order of its own.
 
     They have a key file, so that two runs put the rows in the same order and end with the same models.
     """
     home.mkdir(parents=True)
-    chosen = {"epochs": 3, "batch_size": 20, "batches_per_block": 1, "checkpoint_seconds": 0.2, "peer_timeout": 30.0}
+    chosen = {
+        "epochs": 3,
+        "batch_size": 20,
+        "batches_per_block": 1,
+        "checkpoint_seconds": 0.2,
+        "peer_timeout_seconds": 30.0,
+    }
     lines = [f"{key} = {value}" for key, value in (chosen | training).items()]
     (home / "run.toml").write_text(
         f'name = "e2e"\nserver = "127.0.0.1:{port}"\nparties = {list(parties)!r}\nlabel_party = "{parties[0]}"\n'

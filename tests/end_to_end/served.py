@@ -15,10 +15,10 @@ import numpy as np
 
 from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_messages import RowCounts, Tokens
-from fdml.protocol.key_sets import position_digest
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.identity import Credentials, host_name
+from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.protocol.wire import decode_from_server, encode_from_party
 from fdml.server.bulletin import BulletinStore

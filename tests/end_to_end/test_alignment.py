@@ -13,7 +13,7 @@ import pytest
 from benchmarks.proxy import Proxy
 from fdml.data.label_encoding import fit_labels
 from fdml.federation.scaffold import write_keys
-from tests.end_to_end.cluster import Cluster, Started, free_port, running, until
+from tests.end_to_end.cluster import Cluster, Started, running, until
 
 pytestmark = pytest.mark.slow
 PEOPLE, DAY = 300, datetime.date(2026, 1, 1)
@@ -25,8 +25,10 @@ class Firms(Cluster):
     """Three firms that know overlapping people under other names and types of id, each in an order of its own."""
 
     def __init__(self, home, align):
-        self.home, self.parties, self.port = home, ("ann", "bob", "cyd"), free_port()
-        self.members, self._all = {}, []
+        super().__init__(home, ("ann", "bob", "cyd"), align=align)
+
+    def write(self, rows, training):
+        home, align = self.home, training["align"]
         home.mkdir(parents=True)
         (home / "run.toml").write_text(
             f'name = "e2e"\nserver = "127.0.0.1:{self.port}"\nparties = ["ann", "bob", "cyd"]\nlabel_party = "ann"\n'
@@ -241,7 +243,7 @@ def labels_as_numbers(cluster):
         rows = found["train"]
     lines = (cluster.home / "ann" / "data.csv").read_text().splitlines()[1:]
     labels = np.array([float(lines[row].split(",")[3]) for row in rows])
-    numbers = fit_labels("regression", labels).numbers(labels)
+    numbers = fit_labels("regression", labels).transform(labels)
     return [numbers[at : at + 4].astype("<f8").tobytes() for at in (0, 100, 200)]
 
 

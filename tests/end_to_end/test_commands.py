@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import reserved_port
 from fdml.errors import ServerUnreachable
 from fdml.federation.certificates import Authority, write_credentials
-from tests.end_to_end.cluster import FDML, Cluster, Started, Terminal, free_port, running, until
+from tests.end_to_end.cluster import FDML, Cluster, Started, Terminal, running, until
 
 pytestmark = pytest.mark.slow
 EPOCHS = 40
@@ -194,8 +195,7 @@ def test_status_can_be_asked_for_from_the_server_s_machine_or_a_party_s(tmp_path
 
 def test_a_new_run_has_keys_for_their_owner_only_and_nothing_is_overwritten(tmp_path):
     folder = tmp_path / "shop"
-    address = f"127.0.0.1:{free_port()}"
-    words = ("new", folder, "--parties", "store,browser", "--server", address)
+    words = ("new", folder, "--parties", "store,browser")
     command(tmp_path, *words).expect(0, f"fdml serve {folder}/run.toml", "fdml simulate")
     keys = sorted(folder.rglob("key.pem"))
     assert [str(key.relative_to(folder).parent) for key in keys] == [
@@ -225,8 +225,7 @@ def test_plain_lines_are_for_loopback_only(tmp_path):
 
 
 def test_a_server_may_listen_elsewhere_than_where_the_parties_reach_it(tmp_path):
-    with running(tmp_path / "run") as cluster:
-        port = free_port()
+    with running(tmp_path / "run") as cluster, reserved_port() as port:
         for party in cluster.parties:
             cluster.through(party, port)
             cluster.join(party)

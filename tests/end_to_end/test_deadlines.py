@@ -16,7 +16,7 @@ LATE = 60.0
 
 @contextlib.contextmanager
 def waiting(home, parties=("ann", "bob", "cyd"), **training):
-    cluster = Cluster(home, parties, **{"peer_timeout": PATIENCE, **training})
+    cluster = Cluster(home, parties, **{"peer_timeout_seconds": PATIENCE, **training})
     try:
         yield cluster
     finally:

@@ -5,7 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.end_to_end.cluster import Started, Terminal, free_port, until, write_csv
+from benchmarks.ports import reserved_port
+from tests.end_to_end.cluster import Started, Terminal, until, write_csv
 
 pytestmark = pytest.mark.slow
 EPOCHS = 150
@@ -36,7 +37,11 @@ def say_in(path, old, new):
 def shop(tmp_path_factory):
     """A run made by `fdml new`, with the companies' own files in place of the examples."""
     home = tmp_path_factory.mktemp("user") / "shop"
-    address = f"127.0.0.1:{free_port()}"
+    with reserved_port() as port:
+        yield made(home, f"127.0.0.1:{port}")
+
+
+def made(home, address):
     new = Terminal(home.parent / "new.log", "new", home, "--parties", "store,browser", "--server", address)
     said = new.expect(0, "every one in a terminal of its own")
     for command in (f"serve {home}/run.toml", f"join {home}/store/party.toml", f"join {home}/browser/party.toml"):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from fdml.federation.alignment import AlignmentReport, PartyFiles, found_rows
 
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, DataError, LabelError
-from fdml.federation.alignment import AlignmentReport, PartyFiles, found_rows
 from fdml.settings import DataSettings, PartySettings, RunSettings
 
 RUN = RunSettings(parties=("ann", "bob"), label_party="ann")

@@ -1,3 +1,4 @@
+import stat
 import tomllib
 
 import pytest
@@ -58,4 +59,49 @@ def test_an_address_without_host_or_port_is_refused(tmp_path, address):
 def test_names_that_cannot_be_folders_are_refused(tmp_path, party):
     with pytest.raises(SettingsError):
         scaffold(tmp_path / "run", ["one", party], ADDRESS)
+    assert not (tmp_path / "run").exists()
+
+
+def columns(path):
+    return path.read_text().splitlines()[0].replace('"', "").split(",")
+
+
+def test_the_example_has_the_same_ids_at_every_party_and_no_feature_twice(tmp_path):
+    scaffold(tmp_path / "run", ["one", "two", "three"], ADDRESS)
+    files = [tmp_path / "run" / party / "data.csv" for party in ("one", "two", "three")]
+    ids = [[line.split(",")[0] for line in path.read_text().splitlines()[1:]] for path in files]
+    assert len(set(ids[0])) == len(ids[0]) == 4000
+    assert sorted(ids[0]) == sorted(ids[1]) == sorted(ids[2])
+    assert ids[0] != ids[1] != ids[2], "every party has an order of its own"
+    features = [set(columns(path)) - {"user_id"} for path in files]
+    assert not features[0] & features[1]
+    assert not features[1] & features[2]
+    assert not features[0] & features[2]
+
+
+def test_the_first_party_alone_has_the_labels(tmp_path):
+    scaffold(tmp_path / "run", ["one", "two"], ADDRESS)
+    assert "income" in columns(tmp_path / "run" / "one" / "data.csv")
+    assert "income" not in columns(tmp_path / "run" / "two" / "data.csv")
+    assert read_party(tmp_path / "run" / "one" / "party.toml").data.label == "income"
+    assert read_party(tmp_path / "run" / "two" / "party.toml").data.label is None
+
+
+def test_private_keys_are_for_their_owner_only(tmp_path):
+    scaffold(tmp_path / "run", ["one", "two"], ADDRESS)
+    keys = list((tmp_path / "run").rglob("key.pem"))
+    assert len(keys) == 4
+    assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+
+
+def test_a_run_may_have_another_name_than_its_folder_and_leave_the_port_open(tmp_path):
+    scaffold(tmp_path / "run", ["one", "two"], "127.0.0.1:0", "sales")
+    run = read_run(tmp_path / "run" / "run.toml")
+    assert (run.name, run.server) == ("sales", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize("parties", [[], ["one", "one"]])
+def test_parties_must_be_named_once(tmp_path, parties):
+    with pytest.raises(SettingsError):
+        scaffold(tmp_path / "run", parties, ADDRESS)
     assert not (tmp_path / "run").exists()

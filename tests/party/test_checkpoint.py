@@ -2,13 +2,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from simulator.world import VirtualDisk
 
 from fdml.errors import StateCorrupt
 from fdml.party.checkpoint import CheckpointStore, SessionProgress, forget_training
 from fdml.protocol.messages import HeldOutPredictions, Metrics, Release, Total
 from fdml.settings import RunSettings, TrainingSettings
 from simulator.scenarios import Scenario
-from simulator.world import VirtualDisk
 
 FACTS = {"run.toml": "abc", "data": "def"}
 

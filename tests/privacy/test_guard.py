@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from mypy import api as mypy
+from simulator.world import Crashed, VirtualDisk
 
 import fdml
 from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal, SettingsError, TrainingDiverged
@@ -25,7 +26,6 @@ from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import LARGEST, decode, encode
 from fdml.protocol.messages import Gradient, HeldOutTotal, Release, Total
 from fdml.protocol.wire import encode_from_party
-from simulator.world import Crashed, VirtualDisk
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 PARTIES = ("store", "browser")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulator.world import Crashed, VirtualDisk
 
 from fdml.errors import StateCorrupt
 from fdml.privacy.ledger import Ledger, Mechanism
@@ -13,7 +14,6 @@ from fdml.privacy.releases import ReleaseStore, name_of
 from fdml.protocol.messages import Checkpointed, HeldOutPredictions, Push, Release
 from fdml.protocol.wire import encode_from_party
 from fdml.storage.journal import Journal
-from simulator.world import Crashed, VirtualDisk
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 NOISY = Mechanism("gaussian", 1.0, 2.0)

@@ -6,9 +6,18 @@ from hypothesis.extra.numpy import arrays
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.alignment_messages import KINDS, BlindedIds, KeyCheck, KeyGrant, KeyOffer, RowCounts, SharedRowIndex, Tokens
-from fdml.protocol.key_sets import ascending, is_ascending, position_digest, repeated, shared_digest
+from fdml.protocol.alignment_messages import (
+    KINDS,
+    BlindedIds,
+    KeyCheck,
+    KeyGrant,
+    KeyOffer,
+    RowCounts,
+    SharedRowIndex,
+    Tokens,
+)
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
+from fdml.protocol.key_sets import ascending, is_ascending, position_digest, repeated, shared_digest
 from tests.protocol.test_wire import plain
 
 hashes = st.binary(min_size=32, max_size=32)

@@ -171,7 +171,10 @@ def envelope(**content):
 BAD = {
     "nothing": (b"", "a message without content"),
     "an unknown kind": (b"\x7a\x00", "a message without content"),
-    "an unknown field": (envelope(checkpointed=pb.Checkpointed(step=3)) + b"\x78\x01", "a kept message with unknown fields"),
+    "an unknown field": (
+        envelope(checkpointed=pb.Checkpointed(step=3)) + b"\x78\x01",
+        "a kept message with unknown fields",
+    ),
     "an unknown field inside": (b"\x22\x04\x08\x03\x78\x01", "a kept message with unknown fields"),
     "a field twice": (b"\x22\x04\x08\x03\x08\x04", "a kept message with unknown fields or trailing bytes"),
     "a number longer than need be": (b"\x22\x03\x08\x83\x00", "a kept message with"),

@@ -2,15 +2,15 @@ import asyncio
 import time
 
 import pytest
+from fdml.server.bulletin_service import BulletinService
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import KeyOffer, RowCounts, Tokens
-from fdml.protocol.key_sets import position_digest
 from fdml.protocol.alignment_wire import encode_alignment
+from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import PROTOCOL
 from fdml.server.bulletin import BulletinStore
-from fdml.server.bulletin_service import BulletinService
 from tests.server.run_states import PARTIES, RUN_HASH
 from tests.storage.memory_disk import MemoryDisk
 

@@ -1,64 +1,129 @@
 import pytest
+from fdml.server.bulletin_service import BulletinService
 
 from fdml.protocol.messages import Finished
 from fdml.server.bulletin import BulletinStore
-from fdml.server.bulletin_service import BulletinService
 from fdml.server.status import StatusTracker, WaitTimer
+from tests.monitor.sample_events import Clock
 from tests.server.run_states import PARTIES, RUN_HASH, STEPS, charter_of, hello, labels, new_host, play, push, script_of
 from tests.storage.memory_disk import MemoryDisk
 
 
-def standing_of(host):
+def tracker_of(state, **options):
     settings = charter_of().settings
-    desk = BulletinService(BulletinStore(settings.parties, settings.align, MemoryDisk()), settings.parties, RUN_HASH)
-    return StatusTracker(host, desk, settings)
+    board = BulletinStore(settings.parties, settings.align, MemoryDisk())
+    return StatusTracker(state, BulletinService(board, settings.parties, RUN_HASH), settings, **options)
 
 
-def waits(standing, joined=PARTIES):
-    return {party: standing.waits_for(party) for party in PARTIES if standing.is_waiting(party, joined)}
+def training_state():
+    """A run in which all have joined and the labels are known."""
+    state = new_host()
+    play(state, [(party, hello()) for party in PARTIES] + [("store", labels())])
+    return state
+
+
+def waits(tracker, connected=PARTIES):
+    return {party: tracker.waits_for(party) for party in PARTIES if tracker.is_waiting(party, connected)}
 
 
 def test_before_the_labels_whoever_has_joined_waits_for_the_label_party():
-    host = new_host()
-    standing = standing_of(host)
-    assert waits(standing, joined=()) == {}
-    host.take("guard", hello())
-    assert waits(standing, joined=("guard",)) == {"guard": ["store"]}
-    host.take("store", hello())
-    assert waits(standing, joined=("guard", "store")) == {"guard": ["store"]}
+    state = new_host()
+    tracker = tracker_of(state)
+    assert waits(tracker, connected=()) == {}
+    state.take("guard", hello())
+    assert waits(tracker, connected=("guard",)) == {"guard": ["store"]}
+    state.take("store", hello())
+    assert waits(tracker, connected=("guard", "store")) == {"guard": ["store"]}
 
 
 def test_who_has_pushed_waits_for_those_who_have_not():
-    host = new_host()
-    play(host, [(party, hello()) for party in PARTIES] + [("store", labels())])
-    standing = standing_of(host)
-    assert waits(standing) == {}
-    host.take("store", push(host, "store", 0))
-    assert waits(standing) == {"store": ["browser", "guard"]}
+    state = training_state()
+    tracker = tracker_of(state)
+    assert waits(tracker) == {}
+    state.take("store", push(state, "store", 0))
+    assert waits(tracker) == {"store": ["browser", "guard"]}
 
 
 def test_a_label_party_that_has_trained_to_the_end_waits_for_those_who_have_not():
-    host = new_host()
-    play(host, [(party, message) for party, message in script_of() if not isinstance(message, Finished)])
-    standing = standing_of(host)
-    assert host.coordinator.served("store") == STEPS - 1
-    assert waits(standing) == {"store": ["browser", "guard"]}
-    host.take("browser", Finished(b"b" * 32))
-    assert waits(standing) == {"store": ["guard"]}
-    host.take("store", Finished(b"s" * 32))
-    assert waits(standing) == {}
+    state = new_host()
+    play(state, [(party, message) for party, message in script_of() if not isinstance(message, Finished)])
+    tracker = tracker_of(state)
+    assert state.coordinator.served("store") == STEPS - 1
+    assert waits(tracker) == {"store": ["browser", "guard"]}
+    state.take("browser", Finished(b"b" * 32))
+    assert waits(tracker) == {"store": ["guard"]}
+    state.take("store", Finished(b"s" * 32))
+    assert waits(tracker) == {}
 
 
 def test_a_wait_is_counted_from_its_beginning_to_its_end():
-    waits = WaitTimer()
+    timer = WaitTimer()
     for waiting, now in ((False, 1.0), (True, 2.0), (True, 3.0), (False, 4.5), (True, 5.0)):
-        waits.note(waiting, now)
-    assert waits.total == pytest.approx(2.5)
-    assert waits.since == 5.0
+        timer.note(waiting, now)
+    assert timer.total == pytest.approx(2.5)
+    assert timer.since == 5.0
+    assert timer.present(7.0) == 2.0
 
 
 def test_a_report_names_all_parties_also_before_anyone_has_come():
-    report = standing_of(new_host()).report(())
+    report = tracker_of(new_host()).report(())
     assert [party.name for party in report.parties] == list(PARTIES)
     assert {(party.pushed, party.served, party.connected) for party in report.parties} == {(-1, -1, False)}
     assert report.steps == 0
+    assert report.history == ()
+    assert report.refused == {}
+
+
+def test_a_wait_that_goes_on_is_reported_with_its_length_and_whom_it_is_for():
+    state, clock = training_state(), Clock()
+    tracker = tracker_of(state, clock=clock)
+    state.take("store", push(state, "store", 0))
+    tracker.note_waits(PARTIES)
+    clock.now += 2.5
+    store, browser, _ = tracker.report(PARTIES).parties
+    assert (store.waits_for, store.waiting_seconds, store.waited_seconds) == (("browser", "guard"), 2.5, 2.5)
+    assert store.state == "waiting"
+    assert (browser.waits_for, browser.waiting_seconds, browser.waited_seconds) == ((), 0.0, 0.0)
+    assert browser.state == "training"
+
+
+def test_a_wait_that_is_over_counts_on_among_all_waits():
+    state, clock = training_state(), Clock()
+    tracker = tracker_of(state, clock=clock)
+    state.take("store", push(state, "store", 0))
+    tracker.note_waits(PARTIES)
+    clock.now += 2.5
+    for party in ("browser", "guard"):
+        state.take(party, push(state, party, 0))
+    tracker.note_waits(PARTIES)
+    clock.now += 10.0
+    store = tracker.report(PARTIES).parties[0]
+    assert (store.waits_for, store.waiting_seconds, store.waited_seconds) == ((), 0.0, 2.5)
+
+
+def test_a_report_has_steps_starts_and_the_end_of_every_party():
+    state = new_host()
+    play(state, script_of())
+    report = tracker_of(state).report(())
+    assert report.steps == STEPS
+    assert {(party.pushed, party.served) for party in report.parties} == {(STEPS - 1, STEPS - 1)}
+    assert {(party.incarnation, party.state) for party in report.parties} == {(1, "finished")}
+    assert report.history == tuple(state.history.values())
+    assert report.history
+
+
+def test_bytes_and_refusals_are_counted_by_party_and_reason():
+    tracker = tracker_of(training_state())
+    tracker.bytes_in["store"] += 70
+    tracker.bytes_out["guard"] += 30
+    tracker.refused["gap"] += 2
+    report = tracker.report(PARTIES)
+    assert [(party.bytes_in, party.bytes_out) for party in report.parties] == [(70, 0), (0, 0), (0, 30)]
+    assert report.refused == {"gap": 2}
+    tracker.refused["gap"] += 1
+    assert report.refused == {"gap": 2}, "a report is of one moment"
+
+
+def test_a_party_without_a_stream_is_away():
+    store, browser, guard = tracker_of(training_state()).report(("browser",)).parties
+    assert (store.state, browser.state, guard.state) == ("away", "training", "away")

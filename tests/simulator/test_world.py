@@ -1,7 +1,6 @@
 from random import Random
 
 import pytest
-
 from simulator.world import Crashed, EventQueue, Link, VirtualDisk
 
 

@@ -1,0 +1,17 @@
+"""Options that several commands have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PlainOption = Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")]
+ServerOption = Annotated[
+    str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
+]
+JsonOption = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
+LogOption = Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")]
+PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]
+SeedsOption = Annotated[int, typer.Option(min=1, help="Number of seeds to take the mean of.")]

@@ -1,0 +1,27 @@
+"""Addresses of a run's server, written host:port."""
+
+from __future__ import annotations
+
+from fdml.errors import SettingsError
+from fdml.settings import RunSettings
+
+
+def server_address(run: RunSettings, party_server: str | None = None, chosen: str | None = None) -> str:
+    """Where the server is reached: as chosen by option, else as party.toml says, else as run.toml does."""
+    address = chosen or party_server or run.server
+    if takes_any_port(address):
+        raise SettingsError(
+            f"the server's address {address!r} leaves the port open; "
+            f"give the one that `fdml serve` prints with --server HOST:PORT"
+        )
+    return address
+
+
+def takes_any_port(address: str) -> bool:
+    """Whether the server may choose its port: port 0."""
+    return address.rpartition(":")[2] == "0"
+
+
+def with_port(address: str, port: int) -> str:
+    """The same host with another port."""
+    return f"{address.rpartition(':')[0]}:{port}"

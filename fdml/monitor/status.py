@@ -1,0 +1,63 @@
+"""The status of a run as its server sees it: who is where, who waits for whom and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fdml.protocol.messages import Metrics
+
+
+@dataclass(frozen=True)
+class PartyStatus:
+    """One party of a run."""
+
+    name: str
+    connected: bool = False
+    pushed: int = -1
+    """The last step that the party has pushed predictions for; -1 before the first."""
+    served: int = -1
+    """The last step that the party was sent the total of; -1 before the first."""
+    waits_for: tuple[str, ...] = ()
+    """The parties that this one is blocked on; empty if it is not."""
+    waiting_seconds: float = 0.0
+    """Length of the present wait."""
+    waited_seconds: float = 0.0
+    """Length of all waits together, the present one included."""
+    bytes_in: int = 0
+    """Bytes from the party since the server was started."""
+    bytes_out: int = 0
+    incarnation: int = 0
+    """Number of the party's present start, counted from 1; 0 before it has joined."""
+    finished: bool = False
+    aligning: bool = False
+    """Connected for alignment, not for training yet."""
+    aligned: bool = False
+    """The shared rows are known to the server."""
+
+    @property
+    def state(self) -> str:
+        """What the party does, in words."""
+        if self.finished:
+            return "finished"
+        if self.aligning:
+            return "aligned" if self.aligned and not self.waits_for else "aligning"
+        if not self.connected:
+            if self.incarnation:
+                return "away"
+            return "aligned, not joined yet" if self.aligned else "not here yet"
+        return "waiting" if self.waits_for else "training"
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run and its parties, at one moment."""
+
+    run: str
+    steps: int = 0
+    """Steps of the whole run; 0 until the labels are known."""
+    parties: tuple[PartyStatus, ...] = ()
+    history: tuple[Metrics, ...] = ()
+    """Figures of every evaluated epoch, as far as the label party shows them."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Number of refused messages by reason."""

@@ -1,0 +1,52 @@
+"""A run's status as bytes on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+
+from google.protobuf.message import DecodeError
+
+from fdml.errors import ExchangeError
+from fdml.monitor.status import PartyStatus, RunStatus
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.messages import Metrics
+
+_PARTY_FIELDS = tuple(each.name for each in fields(PartyStatus))
+_FIGURES = ("train_loss", "test_loss", "test_metric")
+
+
+def encode_status(status: RunStatus) -> bytes:
+    """The bytes of a status."""
+    message = pb.RunStatus(run=status.run, steps=status.steps, refused=status.refused)
+    for party in status.parties:
+        message.parties.add(**asdict(party))
+    for metrics in status.history:
+        message.history.add(**asdict(metrics))
+    return message.SerializeToString()
+
+
+def decode_status(raw: bytes) -> RunStatus:
+    """The status in these bytes."""
+    try:
+        message = pb.RunStatus.FromString(raw)
+    except DecodeError as error:
+        raise ExchangeError(
+            f"the server's status of {len(raw)} bytes cannot be read ({error}); use the server's version of fdml"
+        ) from None
+    return RunStatus(
+        message.run,
+        message.steps,
+        tuple(_party(each) for each in message.parties),
+        tuple(_metrics(each) for each in message.history),
+        dict(message.refused),
+    )
+
+
+def _party(message: pb.PartyStatus) -> PartyStatus:
+    values = {name: getattr(message, name) for name in _PARTY_FIELDS}
+    return PartyStatus(**{**values, "waits_for": tuple(message.waits_for)})
+
+
+def _metrics(message: pb.Metrics) -> Metrics:
+    figures = {name: getattr(message, name) if message.HasField(name) else None for name in _FIGURES}
+    return Metrics(message.epoch, message.seconds, **figures)

@@ -1,0 +1,69 @@
+import importlib
+import inspect
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import fdml
+from fdml.cli.app import COMMANDS, main
+from tests.cli.commands import call, succeed
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert fdml.__version__ == version("fdml")
+    assert succeed("--version") == f"fdml {fdml.__version__}\n"
+
+
+def test_the_version_is_shown_without_loading_a_command():
+    code = (
+        "import sys; from fdml.cli.app import main; sys.argv = ['fdml', '--version']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'grpc', 'numba', 'pyarrow'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.splitlines() == [f"fdml {fdml.__version__}", "[]"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_text_and_a_help_for_every_argument(name):
+    command = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
+    assert inspect.getdoc(command)
+    text = " ".join(succeed(name, "--help").split())
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        assert parameter.annotation.__metadata__[0].help, parameter.name
+    assert inspect.getdoc(command).split(".")[0][:30] in text
+
+
+FIGURES = [name for name in COMMANDS if name not in ("new", "data")]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_command_that_ends_in_figures_can_write_them_to_a_file(name):
+    command = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
+    assert "json" in inspect.signature(command).parameters
+
+
+@pytest.mark.parametrize("name", ["join", "serve"])
+def test_both_sides_of_a_run_can_log_their_events(name):
+    command = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
+    assert "log" in inspect.signature(command).parameters
+
+
+def test_help_lists_all_commands():
+    text = succeed("--help")
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [("plan",), ("no-such-command",), ("status", "--no-such-option"), ("join",)])
+def test_wrong_usage_exits_with_2(words):
+    assert call(*words).exit_code == 2
+
+
+def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fdml", "status", str(tmp_path / "run.toml")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value).startswith("fdml: ")
+    assert "run.toml" in str(ended.value)

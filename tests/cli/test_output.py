@@ -1,0 +1,90 @@
+import json
+
+import pytest
+import typer
+
+from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, logged, resumable, write_json
+from fdml.errors import SettingsError
+from fdml.events import Remark
+from fdml.monitor.history import EpochRecord, LearningCurve
+from tests.monitor.sample_events import SAMPLES
+
+CURVES = [
+    LearningCurve("LR", "alone", (EpochRecord(1, 0.5, 0.7, 0.6, 0.8),)),
+    LearningCurve("LR", "joint", (EpochRecord(1, 0.5, 0.6, 0.5, 0.85), EpochRecord(2, 1.0, 0.5, 0.4, 0.9))),
+]
+
+
+def cells(table):
+    return [list(column.cells) for column in table.columns]
+
+
+def test_the_table_has_the_last_epoch_of_every_curve():
+    columns = cells(comparison_table(CURVES, "auc"))
+    assert columns == [
+        ["LR", "LR"], ["alone", "joint"], ["0.7000", "0.5000"], ["0.6000", "0.4000"], ["0.8000", "0.9000"],
+        ["0.50", "1.00"],
+    ]  # fmt: skip
+
+
+def test_the_paper_s_figures_are_beside_ours_where_it_has_some():
+    paper = {("LR", "joint"): EpochRecord(1, 38.0, 0.0, 0.4512, 0.9026)}
+    assert cells(comparison_table(CURVES, "auc", paper))[6:] == [["-", "0.4512"], ["-", "0.9026"], ["-", "38"]]
+
+
+def test_the_json_has_the_last_epochs_as_rows_and_all_as_history():
+    found = comparison_json(CURVES, "accuracy", {"seeds": 1})
+    assert found["seeds"] == 1
+    assert found["rows"][1] == {
+        "model": "LR", "scheme": "joint", "train_objective": 0.5, "test_loss": 0.4, "test_accuracy": 0.9, "seconds": 1.0,
+    }  # fmt: skip
+    assert [(row["scheme"], row["epoch"]) for row in found["history"]] == [("alone", 1), ("joint", 1), ("joint", 2)]
+
+
+def test_ctrl_c_ends_a_command_with_130_and_one_line_says_how_to_go_on(capsys):
+    with pytest.raises(typer.Exit) as ended, resumable("fdml join [ann]/party.toml"):
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "fdml: stopped; `fdml join [ann]/party.toml` goes on from here\n"
+
+
+def test_other_errors_pass_through():
+    with pytest.raises(SettingsError), resumable("fdml join"):
+        raise SettingsError("no")
+
+
+def test_a_line_is_printed_as_it_is(capsys):
+    text = "[guard] " + "x" * 300
+    echo(text)
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_a_file_that_cannot_be_written_is_named_before_the_work(tmp_path):
+    check_writable(None, tmp_path / "figures.json")
+    with pytest.raises(SettingsError, match=r"there is no folder .*missing'; make it first"):
+        check_writable(tmp_path / "missing" / "figures.json")
+    with pytest.raises(SettingsError, match="it is a folder; name a file"):
+        check_writable(tmp_path)
+
+
+def test_figures_are_written_where_asked_and_nowhere_else(tmp_path, capsys):
+    write_json(None, {"a": 1})
+    assert capsys.readouterr().err == ""
+    write_json(tmp_path / "figures.json", {"a": 1})
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"a": 1}
+    assert capsys.readouterr().err == f"figures written to {tmp_path / 'figures.json'}\n"
+
+
+def test_without_a_log_the_listener_is_the_same():
+    events = []
+    with logged(events.append, None) as listener:
+        listener(SAMPLES[0])
+    assert events == [SAMPLES[0]]
+
+
+def test_with_a_log_events_go_to_both(tmp_path):
+    events = []
+    with logged(events.append, tmp_path / "log") as listener:
+        listener(Remark("ann", "hello"))
+    assert events == [Remark("ann", "hello")]
+    assert json.loads((tmp_path / "log").read_text())["text"] == "hello"

@@ -1,0 +1,62 @@
+"""Events for tests: one of every kind, and consoles to print them on."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import strategies as st
+from rich.console import Console
+
+from fdml.events import (
+    Aligned,
+    EpochDone,
+    Evaluated,
+    Event,
+    Finished,
+    Joined,
+    Refused,
+    Released,
+    Remark,
+    StepDone,
+    Stopped,
+    Waiting,
+)
+
+SAMPLES: tuple[Event, ...] = (
+    Aligned("ann", 4000, 3200, 800),
+    Joined("ann", 0),
+    Joined("bob", 17),
+    Waiting("ann", ("bob", "cyd")),
+    Released("ann", "push", 3),
+    StepDone("ann", 3, 1),
+    EpochDone("ann", 1),
+    Evaluated("ann", 1, 2.5, 0.6, 0.5, 0.9),
+    Evaluated("ann", 2, 3.5),
+    Refused("bob", "push", "party 'bob' pushed step 4 before step 3"),
+    Stopped("ann", 80, "the privacy budget of party 'bob' is spent"),
+    Remark("server", "serving run 'shop' at 127.0.0.1:7443"),
+    Finished("ann", 12.25),
+)
+ANY_EVENT = st.from_type(Event)
+
+
+def plain_console() -> tuple[Console, io.StringIO]:
+    """A console that is no terminal, and what it prints."""
+    output = io.StringIO()
+    return Console(file=output, width=60), output
+
+
+def terminal_console() -> tuple[Console, io.StringIO]:
+    """A console that takes itself for a terminal, and what it prints."""
+    output = io.StringIO()
+    return Console(file=output, width=120, force_terminal=True, legacy_windows=False), output
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now

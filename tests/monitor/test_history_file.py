@@ -1,0 +1,110 @@
+import json
+import math
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdml.errors import StateCorrupt
+from fdml.events import Evaluated
+from fdml.monitor.history import HistoryFile
+from tests.monitor.sample_events import SAMPLES
+
+
+def evaluated(epoch, metric=0.9):
+    return Evaluated("ann", epoch, 1.5 * epoch, 0.6, 0.5, metric)
+
+
+def rows(path):
+    return json.loads(path.read_text())
+
+
+def test_a_row_has_the_figures_of_an_epoch(tmp_path):
+    HistoryFile(tmp_path / "history.json")(evaluated(1))
+    assert rows(tmp_path / "history.json") == [
+        {"party": "ann", "epoch": 1, "seconds": 1.5, "train_loss": 0.6, "test_loss": 0.5, "test_metric": 0.9}
+    ]
+
+
+def test_there_is_no_file_until_something_is_evaluated(tmp_path):
+    history = HistoryFile(tmp_path / "history.json")
+    for event in SAMPLES:
+        if not isinstance(event, Evaluated):
+            history(event)
+    assert history.last is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(epochs=st.lists(st.integers(1, 20), min_size=1, max_size=8))
+def test_rows_are_in_the_order_of_epochs_and_the_last_evaluation_of_each_counts(tmp_path_factory, epochs):
+    path = tmp_path_factory.mktemp("history") / "history.json"
+    history = HistoryFile(path)
+    for number, epoch in enumerate(epochs):
+        history(evaluated(epoch, metric=float(number)))
+    newest = {epoch: float(number) for number, epoch in enumerate(epochs)}
+    assert [(row["epoch"], row["test_metric"]) for row in rows(path)] == sorted(newest.items())
+    assert history.last == evaluated(max(epochs), newest[max(epochs)])
+
+
+def test_a_later_start_goes_on_from_the_file(tmp_path):
+    path = tmp_path / "history.json"
+    first = HistoryFile(path)
+    first(evaluated(1))
+    first(evaluated(2))
+    second = HistoryFile(path)
+    assert second.last == evaluated(2)
+    second(evaluated(3))
+    assert [row["epoch"] for row in rows(path)] == [1, 2, 3]
+
+
+def test_figures_that_are_no_numbers_come_back(tmp_path):
+    HistoryFile(tmp_path / "history.json")(evaluated(1, metric=math.nan))
+    last = HistoryFile(tmp_path / "history.json").last
+    assert last is not None
+    assert math.isnan(last.test_metric)
+
+
+def test_only_the_owner_may_read_it_from_the_first_byte(tmp_path, monkeypatch):
+    modes = []
+    replace = os.replace
+
+    def note_mode(source, target):
+        modes.append(stat.S_IMODE(os.stat(source).st_mode))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "rename", note_mode)
+    monkeypatch.setattr(os, "replace", note_mode)
+    before = os.umask(0)
+    try:
+        HistoryFile(tmp_path / "history.json")(evaluated(1))
+    finally:
+        os.umask(before)
+    assert set(modes) == {0o600}
+    assert stat.S_IMODE((tmp_path / "history.json").stat().st_mode) == 0o600
+
+
+def test_what_was_there_stays_if_the_new_file_cannot_be_written(tmp_path, monkeypatch):
+    path = tmp_path / "history.json"
+    history = HistoryFile(path)
+    history(evaluated(1))
+
+    def fail(_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no room"):
+        history(evaluated(2))
+    assert [row["epoch"] for row in rows(path)] == [1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[{]", '[{"epoch": 1}]', "[3]", '[{"epoch": 1, "seconds": 1.0, "test_loss": 0.5}]']
+)
+def test_a_file_that_is_no_history_is_named(tmp_path, text):
+    path = tmp_path / "history.json"
+    path.write_text(text)
+    with pytest.raises(StateCorrupt, match=r"history\.json' is not a history that fdml wrote .* move it away"):
+        HistoryFile(path)
+    assert path.read_text() == text

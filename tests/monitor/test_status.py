@@ -1,0 +1,51 @@
+import json
+from dataclasses import FrozenInstanceError, asdict, replace
+
+import pytest
+
+from fdml.monitor.status import PartyStatus, RunStatus
+from fdml.protocol.messages import Metrics
+
+TRAINING = PartyStatus("ann", connected=True, pushed=4, served=3, incarnation=1, aligned=True)
+
+
+@pytest.mark.parametrize(
+    ("party", "state"),
+    [
+        (PartyStatus("ann"), "not here yet"),
+        (PartyStatus("ann", aligned=True), "aligned, not joined yet"),
+        (PartyStatus("ann", connected=True, aligning=True), "aligning"),
+        (PartyStatus("ann", connected=True, aligning=True, waits_for=("bob",)), "aligning"),
+        (PartyStatus("ann", connected=True, aligning=True, aligned=True), "aligned"),
+        (PartyStatus("ann", connected=True, aligning=True, aligned=True, waits_for=("bob",)), "aligning"),
+        (TRAINING, "training"),
+        (replace(TRAINING, waits_for=("bob",)), "waiting"),
+        (replace(TRAINING, connected=False), "away"),
+        (replace(TRAINING, connected=False, waits_for=("bob",)), "away"),
+        (replace(TRAINING, finished=True), "finished"),
+        (replace(TRAINING, finished=True, connected=False, waits_for=("bob",)), "finished"),
+    ],
+)
+def test_the_state_of_a_party_in_words(party, state):
+    assert party.state == state
+
+
+def test_a_party_that_nobody_has_seen_has_done_no_step():
+    party = PartyStatus("ann")
+    assert (party.pushed, party.served, party.incarnation) == (-1, -1, 0)
+    assert not party.connected
+
+
+def test_a_status_is_plain_values_that_json_can_hold():
+    status = RunStatus("shop", 10, (TRAINING,), (Metrics(1, 2.0, 0.5, 0.4, 0.9),), {"gap": 2})
+    found = json.loads(json.dumps(asdict(status)))
+    assert found["parties"][0]["served"] == 3
+    assert found["history"] == [{"epoch": 1, "seconds": 2.0, "train_loss": 0.5, "test_loss": 0.4, "test_metric": 0.9}]
+    assert found["refused"] == {"gap": 2}
+
+
+def test_a_status_does_not_change():
+    with pytest.raises(FrozenInstanceError):
+        TRAINING.served = 5
+    with pytest.raises(FrozenInstanceError):
+        RunStatus("shop").steps = 5

@@ -1,0 +1,225 @@
+import pytest
+
+from fdml.events import (
+    Aligned,
+    EpochDone,
+    Evaluated,
+    Finished,
+    Joined,
+    Refused,
+    Released,
+    Remark,
+    StepDone,
+    Stopped,
+    Waiting,
+)
+from fdml.monitor.terminal import (
+    PlainProgress,
+    RunTerminal,
+    epoch_progress,
+    figures_text,
+    print_line,
+    progress_display,
+    run_terminal,
+)
+from tests.monitor.sample_events import Clock, plain_console, terminal_console
+
+ERASE_LINE = "\x1b[2K"
+
+
+def lines_of(*events):
+    """The plain lines that a side without progress prints of these events."""
+    console, output = plain_console()
+    terminal = RunTerminal(console)
+    for event in events:
+        terminal(event)
+    return output.getvalue().splitlines()
+
+
+# Lines.
+
+
+def test_a_remark_is_printed_as_it_is_however_long_and_whatever_it_holds():
+    text = "check [data.ids] and [bold]this[/bold] " + 20 * "word "
+    assert lines_of(Remark("ann", text)) == [text]
+
+
+def test_a_refusal_is_printed_once_with_its_reason():
+    refused = Refused("bob", "gap", "step 4 before step 3")
+    assert lines_of(refused, refused, Refused("bob", "gap", "step 9")) == [
+        "refused: step 4 before step 3", "refused: step 9",
+    ]  # fmt: skip
+
+
+def test_a_flood_of_different_refusals_ends():
+    assert len(lines_of(*(Refused("bob", "gap", f"step {step}") for step in range(500)))) == 100
+
+
+def test_the_shared_rows_are_counted():
+    assert lines_of(Aligned("ann", 4000, 3200, 800)) == ["4,000 rows are shared by all, 3,200 of them to train on"]
+
+
+def test_who_joined_and_from_where_it_goes_on():
+    assert lines_of(Joined("ann", 0), Joined("bob", 17)) == ["ann: joined", "bob: going on at step 17"]
+
+
+def test_an_early_end_has_its_step_and_its_reason():
+    assert lines_of(Stopped("ann", 80, "the privacy budget of party 'bob' is spent")) == [
+        "training ended before step 80: the privacy budget of party 'bob' is spent"
+    ]
+
+
+def test_steps_and_releases_are_not_printed():
+    assert lines_of(StepDone("ann", 3, 0), Released("ann", "push", 3)) == []
+
+
+def test_the_end_shows_the_figures_of_the_last_epoch():
+    events = [Evaluated("ann", 1, 1.0, 0.7, 0.6, 0.8), Evaluated("ann", 2, 2.0, 0.6, 0.5, 0.9), Finished("ann", 2.25)]
+    assert lines_of(*events) == ["ann: finished after 2.2 s; epoch 2: test loss 0.5000, test metric 0.9000"]
+    assert lines_of(Finished("bob", 2.25)) == ["bob: finished after 2.2 s"]
+
+
+def test_figures_over_private_labels_are_not_printed_as_numbers():
+    assert figures_text(None, None) == "figures over private labels stay with the label party"
+    assert figures_text(0.25, 0.75) == "test loss 0.2500, test metric 0.7500"
+    assert lines_of(Evaluated("ann", 3, 1.0), Finished("ann", 1.0)) == [
+        "ann: finished after 1.0 s; epoch 3: figures over private labels stay with the label party"
+    ]
+
+
+def test_a_line_is_not_wrapped_where_there_is_no_terminal():
+    console, output = plain_console()
+    print_line(console, "x" * 500)
+    assert output.getvalue() == "x" * 500 + "\n"
+
+
+# Waits.
+
+
+@pytest.fixture
+def waiting():
+    """A terminal on which bob and its clock can be looked at: waits(seconds, names) is one notice of a wait."""
+    console, output = plain_console()
+    clock = Clock()
+    terminal = RunTerminal(console, clock=clock)
+
+    def wait(seconds, *names):
+        clock.now += seconds
+        terminal(Waiting("ann", names))
+        return output.getvalue().splitlines()
+
+    wait.terminal = terminal
+    return wait
+
+
+def test_a_short_wait_is_not_printed(waiting):
+    assert waiting(0, "bob") == []
+    assert waiting(4.9, "bob") == []
+
+
+def test_a_long_wait_is_printed_once_with_whom_it_is_for(waiting):
+    waiting(0, "bob")
+    assert waiting(6, "bob") == ["ann: waits for bob, 6 s up to now"]
+    assert len(waiting(60, "bob")) == 1
+
+
+def test_a_long_wait_for_someone_else_is_printed_again(waiting):
+    waiting(0, "bob", "cyd")
+    waiting(5, "bob", "cyd")
+    assert waiting(1, "cyd") == ["ann: waits for bob, cyd, 5 s up to now", "ann: waits for cyd, 6 s up to now"]
+
+
+@pytest.mark.parametrize(
+    "event", [StepDone("ann", 3, 0), EpochDone("ann", 1), Joined("ann", 4), Evaluated("ann", 1, 1.0)]
+)
+def test_progress_ends_a_wait(waiting, event):
+    waiting(0, "bob")
+    waiting.terminal(event)
+    assert "waits" not in "".join(waiting(6, "bob"))
+
+
+@pytest.mark.parametrize("event", [StepDone("bob", 3, 0), Remark("ann", "hello"), Released("ann", "push", 4)])
+def test_what_is_no_progress_of_the_party_does_not_end_its_wait(waiting, event):
+    waiting(0, "bob")
+    waiting.terminal(event)
+    assert "ann: waits for bob, 6 s up to now" in waiting(6, "bob")
+
+
+# Progress.
+
+
+def test_plain_progress_is_ten_lines_at_most():
+    console, output = plain_console()
+    clock = Clock()
+    progress = PlainProgress(console, 40, "training", "epochs", clock)
+    for done in range(1, 41):
+        clock.now += 0.5
+        progress.move_to(done)
+    lines = output.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[0] == "training: 4 of 40 epochs, 2 s"
+    assert lines[-1] == "training: 40 of 40 epochs, 20 s"
+
+
+def test_a_short_job_has_a_line_for_every_unit():
+    console, output = plain_console()
+    with progress_display(console, 3, "making rows", "chunks") as display:
+        for done in (1, 2, 3):
+            display.move_to(done)
+    assert [line.rpartition(",")[0] for line in output.getvalue().splitlines()] == [
+        f"making rows: {done} of 3 chunks" for done in (1, 2, 3)
+    ]
+
+
+def test_the_epochs_of_all_trainings_are_counted_together():
+    console, output = plain_console()
+    with epoch_progress(console, 4, "training") as listener:
+        for event in (EpochDone("ann", 1), StepDone("ann", 1, 0), EpochDone("bob", 1), EpochDone("ann", 2)):
+            listener(event)
+    assert [line.split(" of ")[0] for line in output.getvalue().splitlines()] == [
+        f"training: {done}" for done in (1, 2, 3)
+    ]
+
+
+def test_a_party_that_goes_on_counts_from_where_it_was():
+    console, output = plain_console()
+    with run_terminal(console, "ann", 10) as listener:
+        listener(EpochDone("ann", 8))
+    assert output.getvalue().startswith("ann: 8 of 10 epochs")
+
+
+def test_a_line_of_progress_has_the_newest_figures():
+    console, output = plain_console()
+    with run_terminal(console, "ann", 10) as listener:
+        listener(EpochDone("ann", 1))
+        listener(Evaluated("ann", 1, 1.0, 0.6, 0.5, 0.9))
+        listener(EpochDone("ann", 2))
+    first, second = output.getvalue().splitlines()
+    assert "test loss" not in first
+    assert second.endswith("epoch 1: test loss 0.5000, test metric 0.9000")
+
+
+def test_a_terminal_has_a_bar_that_leaves_no_trace_and_keeps_the_lines():
+    console, output = terminal_console()
+    with run_terminal(console, "ann", 10) as listener:
+        listener(EpochDone("ann", 3))
+        listener(Waiting("ann", ("bob [x]",)))
+        listener(Remark("ann", "a remark"))
+        listener(Finished("ann", 1.0))
+    text = output.getvalue()
+    assert "a remark\n" in text
+    assert "waits for bob [x]" in text
+    assert "3/10" in text
+    assert text.endswith(ERASE_LINE)
+    assert "of 10 epochs" not in text
+
+
+def test_a_bar_forgets_the_wait_once_it_is_over():
+    console, output = terminal_console()
+    with progress_display(console, 10, "ann") as display:
+        terminal = RunTerminal(console, display)
+        terminal(Waiting("ann", ("bob",)))
+        terminal(Remark("ann", "between"))
+        terminal(StepDone("ann", 1, 0))
+        terminal(Remark("ann", "after"))
+    assert "waits for bob" not in output.getvalue().rpartition("after")[2]
