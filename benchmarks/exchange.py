@@ -94,7 +94,7 @@ def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], training: Tra
     rows = round(_ROWS * (1 - _HELD_OUT))
     parts = {f"p{at}": as_rows(part[:rows]) for at, part in enumerate(_parts(X))}
     sample = RowSet(parts, labels[:rows].astype(np.float64), np.ones(rows))
-    plan = Plan(training, dict.fromkeys(parts, ModelSettings()), "p0", "logistic", 1)
+    plan = Plan(training, dict.fromkeys(parts, ModelSettings()), "p0", "logistic", 2)
     kept = simulate(plan, sample, keep_epochs=True).snapshots
     return kept[-1].seconds - kept[0].seconds
 

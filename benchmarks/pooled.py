@@ -29,9 +29,9 @@ class PooledTrainer:
         (self._party,) = plan.models
         self._task = training_task(plan, sample, self._party)
         self.model = plan.model(self._party, width(sample.parts[self._party]))
-        self._outputs = plan.outputs
+        self._width = plan.objective.width
         self._epoch = 0
-        warm_up(self.model, self._task.rows, plan.outputs)
+        warm_up(self.model, self._task.rows, plan.objective.width)
 
     def epoch(self) -> float:
         """Train one epoch more; gives its seconds."""
@@ -46,21 +46,30 @@ class PooledTrainer:
         mine = self._task
         visit = mine.schedule.visit(step)
         batch_bounds = mine.schedule.batch_bounds(visit)
-        nothing = np.zeros((visit.size, self._outputs), self.model.dtype)
+        nothing = np.zeros((visit.size, self._width), self.model.dtype)
         rates = mine.rate.of(mine.schedule.first_update(step), len(batch_bounds) - 1)
         labels, weights = mine.labels[visit.start : visit.stop], mine.weights[visit.start : visit.stop]
         order = mine.schedule.order(visit, 0)
         self.model.learn(
             mine.rows,
             BlockUpdate(
-                visit.start, order, batch_bounds, rates, nothing, nothing, 1.0, labels, weights, mine.loss.code
+                visit.start,
+                order,
+                batch_bounds,
+                rates,
+                nothing,
+                nothing,
+                1.0,
+                labels,
+                weights,
+                mine.objective.loss.code,
             ),
         )
 
 
 def train_pooled(problem: JointDataset, model: ModelSettings, training: TrainingSettings) -> Iterator[EpochRecord]:
     """The figures of every epoch of training a problem that one party holds; its seconds are of training alone."""
-    plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.outputs)
+    plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.class_count)
     solo = PooledTrainer(plan, problem.train)
     seconds = 0.0
     for epoch in range(1, training.epochs + 1):

@@ -155,7 +155,7 @@ def least_losses(sample: RowSet) -> Figures:
 
 def follow(training: TrainingSettings, sample: RowSet, least: Figures) -> RegretTrace:
     """One run, and the regret of each of its steps."""
-    plan = Plan(training, dict.fromkeys(PARTIES, ModelSettings(l2=0.0)), PARTIES[0], "logistic", 1)
+    plan = Plan(training, dict.fromkeys(PARTIES, ModelSettings(l2=0.0)), PARTIES[0], "logistic", 2)
     schedule = plan.schedule(len(sample))
     coordinator = Coordinator(PARTIES, schedule, 1, training.staleness)
     workers = {name: _worker(plan, sample, name) for name in PARTIES}

@@ -184,7 +184,7 @@ def pooled_for(pooled: RowSet, kind: Kind) -> PooledTrainer:
     training = TrainingSettings(
         epochs=_MANY, batches_per_block=PER_BLOCK[kind], learning_rate=RATE, lr_decay="constant"
     )
-    return PooledTrainer(Plan(training, {"pooled": ModelSettings(kind=kind, l2=L2)}, "pooled", "logistic", 1), pooled)
+    return PooledTrainer(Plan(training, {"pooled": ModelSettings(kind=kind, l2=L2)}, "pooled", "logistic", 2), pooled)
 
 
 def rivals_for(pooled: RowSet) -> dict[str, Callable[[], float]]:

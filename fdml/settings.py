@@ -242,7 +242,7 @@ class GuardSettings(Settings):
     """What a party's predictions must pass before they leave; each party chooses for itself."""
 
     clip: PositiveFloat | None = None
-    """The largest prediction that leaves; of several outputs the longest vector (L2; L1 with Laplace noise)."""
+    """The largest prediction that leaves; of several floats the longest vector (L2; L1 with Laplace noise)."""
     noise: Noise = "none"
     sigma: PositiveFloat | Literal["auto"] | None = None
     """Standard deviation of Gaussian noise, scale of Laplace noise; "auto" is the least that `epsilon` allows."""

@@ -16,7 +16,7 @@ from fdml.data.rows import DenseRows, Rows
 from fdml.models.compiled import State
 from fdml.models.kernels import BlockUpdate, Floats
 from fdml.models.learning_rate import LearningRate
-from fdml.models.losses import LOSSES
+from fdml.models.objective import Objective, objective_for
 from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
@@ -150,9 +150,13 @@ class Scenario:
     def labels(self) -> Labels:
         """The label party's; what would be sealed begins with the numbers themselves."""
         if self.gradient_party is not None:
-            return Labels(1)
-        size = Labels.sealed_size(self.settings.task, 1, self.rows + self.held_out)
-        return Labels(1, self._numbers.tobytes().ljust(size))
+            return Labels(self._objective.classes)
+        size = Labels.sealed_size(self.settings.task, self._objective.classes, self.rows + self.held_out)
+        return Labels(self._objective.classes, self._numbers.tobytes().ljust(size))
+
+    @property
+    def _objective(self) -> Objective:
+        return objective_for("squared", 0) if self.gradient_party is None else objective_for("logistic", 2)
 
     @property
     def _numbers(self) -> NDArray[np.float64]:
@@ -195,7 +199,7 @@ class Scenario:
             numbers,
             np.ones(self.rows),
             self.schedule,
-            LOSSES["squared" if self.gradient_party is None else "logistic"],
+            self._objective,
             LearningRate(0.5, "linear", self.schedule.updates),
             float(len(self.settings.parties)),
             training.lookahead,

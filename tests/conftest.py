@@ -51,7 +51,9 @@ def train_on(problem: JointDataset, model: ModelSettings, **training: object) ->
     """Train the same kind of model at every party."""
     models = dict.fromkeys(problem.train.parts, model)
     chosen = TrainingSettings(**training)
-    return simulate(Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.outputs), problem.train)
+    return simulate(
+        Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.class_count), problem.train
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -45,20 +45,20 @@ def read_recording(run_toml: Path) -> Recording:
         tape.take(sender, message)
     problem = dataset_of(run, folders)
     plan = plan_of(run, folders, problem)
-    train, outputs = problem.train, problem.encoding.outputs
+    train = problem.train
     schedule = plan.schedule(len(train))
     disk = FolderDisk(lead.folder / "state")
     truth = GroundTruth(
         features=train.parts,
         labels=train.labels,
-        shown_labels=_shown(run.privacy, train.labels, outputs, lambda: stored_key(disk)),
+        shown_labels=_shown(run.privacy, train.labels, plan.classes, lambda: stored_key(disk)),
         held_out=problem.test.parts,
         held_out_labels=problem.test.labels,
         models={name: load_model(plan, home) for name, home in folders.items()},
         weights=train.weights,
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return tape.recording(schedule, outputs, plan.echo, mechanisms, truth, plan.models)
+    return tape.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)
 
 
 def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
@@ -76,12 +76,12 @@ def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
 
 
 def _shown(
-    privacy: PrivacySettings, labels: NDArray[np.float64], outputs: int, key: Callable[[], NoiseKey]
+    privacy: PrivacySettings, labels: NDArray[np.float64], classes: int, key: Callable[[], NoiseKey]
 ) -> NDArray[np.float64]:
     """What training used: private labels are randomised once, unless that is switched off."""
     if privacy.labels == "shared" or privacy.label_epsilon == "off":
         return labels
-    return randomised(labels, max(outputs, 2), privacy.label_epsilon, key())
+    return randomised(labels, classes, privacy.label_epsilon, key())
 
 
 def record_in_process(
@@ -105,7 +105,7 @@ def record_in_process(
         training=plan.training,
         privacy=privacy or PrivacySettings(),
     )
-    shown = _shown(run.privacy, sample.labels, plan.outputs, lambda: seeded_key(plan.training.seed, plan.label_party))
+    shown = _shown(run.privacy, sample.labels, plan.classes, lambda: seeded_key(plan.training.seed, plan.label_party))
     tape = MessageLog(run, any_masks(_SECRET, parties))
     schedule = plan.schedule(len(sample))
     stage = _Stage(plan, run, RowSet(sample.parts, shown, sample.weights), held_out, tape)
@@ -120,7 +120,7 @@ def record_in_process(
         weights=sample.weights,
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in parties}
-    return tape.recording(schedule, plan.outputs, plan.echo, mechanisms, truth, plan.models)
+    return tape.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)
 
 
 class _Stage:
@@ -133,7 +133,7 @@ class _Stage:
         private, blind = run.privacy.labels == "private", run.privacy.server == "blind"
         lead = run.label_party if private else None
         self._coordinator = Coordinator(
-            run.parties, self._schedule, plan.outputs, plan.training.staleness, blind=blind, gradient_party=lead
+            run.parties, self._schedule, plan.objective.width, plan.training.staleness, blind=blind, gradient_party=lead
         )
         self._inbox: dict[str, deque[Total | Gradient]] = {name: deque() for name in run.parties}
         self._end = self._schedule.steps
@@ -144,7 +144,7 @@ class _Stage:
             masks = Masks(_SECRET, run.parties, name, number)
             guard = guard_for(plan.guard(name), self._schedule, key, masks=masks, blind=blind)
             model = plan.model(name, width(sample.parts[name]), dp_sgd_for(plan.guard(name), key))
-            warm_up(model, sample.parts[name], plan.outputs)
+            warm_up(model, sample.parts[name], plan.objective.width)
             self._guards[name] = guard
             self.workers[name] = Worker(model, training_task(plan, sample, name, gradient_party=lead), guard)
 

@@ -29,9 +29,9 @@ class LabelEncoding:
     spread: float = 1.0
 
     @property
-    def outputs(self) -> int:
-        """How many scores a row has."""
-        return len(self.classes) if self.task == "multiclass" and self.classes is not None else 1
+    def class_count(self) -> int:
+        """How many classes there are; 0 for regression."""
+        return 0 if self.classes is None else len(self.classes)
 
     def transform(self, labels: Labels) -> NDArray[np.float64]:
         """Class numbers, or scaled targets."""

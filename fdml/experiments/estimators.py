@@ -28,6 +28,7 @@ from fdml.models.archive import read_archive, write_archive
 from fdml.models.build import ModuleFactory
 from fdml.models.compiled import Model, State
 from fdml.models.losses import LOSSES, Floats, Logistic, Softmax
+from fdml.models.objective import objective_for
 from fdml.party.plan import Plan, joint_score
 from fdml.settings import LossName, ModelSettings, Task, TrainingSettings, loss_for
 
@@ -157,7 +158,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
             settings[name] = ModelSettings(**values, precision=self.precision_)
         training = TrainingSettings(**{key: getattr(self, key) for key in _TRAINING}, seed=seed)
         loss = loss_for(self.code_.task, self.loss)
-        return Plan(training, settings, next(iter(choices)), loss, self.code_.outputs, modules)
+        return Plan(training, settings, next(iter(choices)), loss, self.code_.class_count, modules)
 
     def _choices(self) -> dict[str, ModelChoice]:
         names = [f"party {number}" for number in range(len(self.groups_))]
@@ -217,7 +218,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
     def _score(self, X: Any) -> Floats:
         check_is_fitted(self)
         checked = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return joint_score(self.models_, self._parts(checked))
+        objective = objective_for(loss_for(self.code_.task, self.loss), self.code_.class_count)
+        return joint_score(self.models_, self._parts(checked), objective)
 
 
 def _gives_probabilities(estimator: FeatureDistributed) -> bool:

@@ -32,8 +32,8 @@ def record_of(
     problem: JointDataset, models: Mapping[str, Model], reading: Calibration, epoch: int, seconds: float
 ) -> EpochRecord:
     """The figures of these models as they are."""
-    trained = reading.apply(joint_score(models, problem.train.parts))
-    tested = reading.apply(joint_score(models, problem.test.parts))
+    trained = reading.apply(joint_score(models, problem.train.parts, problem.objective))
+    tested = reading.apply(joint_score(models, problem.test.parts, problem.objective))
     return EpochRecord(
         epoch,
         seconds,

@@ -15,6 +15,7 @@ from fdml.events import EpochDone, Event, Listener, StepDone
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.compiled import Model, State
 from fdml.models.losses import Floats
+from fdml.models.objective import Objective
 from fdml.party.loop import Worker, train
 from fdml.party.plan import Plan, joint_score, recalibrated, training_task, warm_up
 from fdml.privacy.build_guard import dp_sgd_for, guard_for, seeded_key
@@ -43,14 +44,15 @@ class TrainingResult:
     lags: Mapping[str, list[int]]
     """For every party the true lag of each total it used, step by step."""
     coordinator: Coordinator
+    objective: Objective
     calibration: Calibration = IDENTITY
     """How the sum of the last models' predictions is to be read."""
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     """What each party has released."""
 
     def score(self, parts: Mapping[str, Rows]) -> Floats:
-        """The sum of all parties' predictions, as it is to be read."""
-        return self.calibration.apply(joint_score(self.models, parts))
+        """The joint score of rows, as it is to be read."""
+        return self.calibration.apply(joint_score(self.models, parts, self.objective))
 
 
 def simulate(
@@ -74,13 +76,13 @@ def simulate(
         models[name].restore(state)
     schedule = plan.schedule(len(sample))
     grid = FIXED_POINTS[plan.training.value_bits]
-    coordinator = Coordinator(list(models), schedule, plan.outputs, plan.training.staleness, grid=grid)
+    coordinator = Coordinator(list(models), schedule, plan.objective.width, plan.training.staleness, grid=grid)
     exchange = InProcessExchange(
         list(models), coordinator.handle, coordinator.waits_for, plan.training.peer_timeout_seconds
     )
     task = {name: training_task(plan, sample, name) for name in models}
     for name, model in models.items():
-        warm_up(model, task[name].rows, plan.outputs)
+        warm_up(model, task[name].rows, plan.objective.width)
     recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
     workers: dict[str, Worker] = {}
 
@@ -99,7 +101,7 @@ def simulate(
     leader = workers.get(plan.label_party)
     calibration = IDENTITY if leader is None else recalibrated(leader, plan.loss, sample)
     ledgers = {name: worker.ledger for name, worker in workers.items()}
-    return TrainingResult(models, recorder.snapshots, recorder.lags, coordinator, calibration, ledgers)
+    return TrainingResult(models, recorder.snapshots, recorder.lags, coordinator, plan.objective, calibration, ledgers)
 
 
 def _run_together(parties: list[str], take_part: Callable[[str], None], exchange: InProcessExchange) -> None:

@@ -90,7 +90,7 @@ def joint_by_processes(
     found = run_processes(folder / "run.toml", fresh=False, plain=False, say=say)
     ordered = replace(problem, train=problem.train.take(_order_found(folder, len(problem.train), seed)))
     training = contender.training.model_copy(update={"seed": seed})
-    plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.outputs)
+    plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.class_count)
     twin = simulate(plan, ordered.train, keep_epochs=True)
     for name, model in twin.models.items():
         saved = read_archive(folder / name / "model.npz")[1][name]

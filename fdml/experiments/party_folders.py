@@ -71,7 +71,7 @@ def plan_of(run: RunSettings, folders: Mapping[str, PartyFolder], problem: Joint
         {name: home.settings.model for name, home in folders.items()},
         run.label_party,
         problem.loss,
-        problem.encoding.outputs,
+        problem.encoding.class_count,
         guards={name: home.settings.guard for name, home in folders.items()},
     )
 

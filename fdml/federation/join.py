@@ -41,7 +41,7 @@ from fdml.privacy.randomised_response import randomised
 from fdml.privacy.statement import state
 from fdml.protocol.fixed_point import FIXED_POINTS, decode
 from fdml.protocol.identity import Identity
-from fdml.protocol.messages import HeldOutTotal, Hello, Labels, Metrics
+from fdml.protocol.messages import HeldOutTotal, Hello, Labels, Metrics, prediction_width
 from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read_run, run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_channel import Endpoint, GrpcChannel, check_loopback
@@ -242,12 +242,12 @@ class _Member:
         if not self._leads:
             given, task = line.await_labels(), self._run.task
             if self._private:
-                return _no_labels(given.outputs, len(found.train), len(found.held_out))
+                return _no_labels(given.classes, len(found.train), len(found.held_out))
             return open_labels(found.key, given, len(found.train), len(found.held_out), task, self._run.label_party)
         (train, held_out), (train_weights, weights) = self._aligned.labels(), self._aligned.weights()
         encoding = fit_labels(self._run.task, train, train_weights)
         labels = LabelSet(
-            encoding.outputs,
+            encoding.class_count,
             encoding.transform(train),
             encoding.transform(held_out),
             mean_one(train_weights, len(train)),
@@ -258,7 +258,7 @@ class _Member:
             return labels
         if train_weights is not None:
             raise LabelError("weights could disclose private labels; leave data.weight out")
-        line.give_labels(Labels(labels.outputs))
+        line.give_labels(Labels(labels.classes))
         return self._shown(labels)
 
     def _shown(self, labels: LabelSet) -> LabelSet:
@@ -270,7 +270,7 @@ class _Member:
                 "other parties"
             )
             return labels
-        shown = randomised(labels.train, max(labels.outputs, 2), epsilon, self._noise)
+        shown = randomised(labels.train, labels.classes, epsilon, self._noise)
         return replace(labels, train=shown)
 
     def _plan(self, labels: LabelSet) -> Plan:
@@ -279,7 +279,7 @@ class _Member:
             {self._party.party: self._party.model},
             self._run.label_party,
             loss_for(self._run.task, self._run.loss),
-            labels.outputs,
+            labels.classes,
             parties=len(self._run.parties),
         )
 
@@ -289,7 +289,7 @@ class _Member:
         gradient_party = self._run.label_party if self._private else None
         task = training_task(plan, sample, name, watch_loss=self._leads, gradient_party=gradient_party)
         model = plan.model(name, width(rows), dp_sgd_for(self._party.guard, self._noise))
-        warm_up(model, task.rows, labels.outputs)
+        warm_up(model, task.rows, plan.objective.width)
         model.predict(rows, 0, 0)  # held-out rows are of this type
         wanted = self._party.threads
         return Worker(model, task, guard, (os.cpu_count() or 1) if wanted == "auto" else wanted)
@@ -337,9 +337,10 @@ class _Member:
     def _judge(self, verdicts: list[HeldOutTotal], guard: Guard, line: GrpcChannel, labels: LabelSet) -> None:
         """Turn sums of held-out predictions into metrics; only the label party is sent them."""
         sample = RowSet({}, labels.held_out, labels.held_out_weights)
+        width = prediction_width(self._run.task, labels.classes)
         for verdict in verdicts:
             seconds, train_loss = self._diary.pending.pop(verdict.epoch)
-            score = self._reading.apply(decode(guard.open_held_out(verdict)).reshape(-1, labels.outputs))
+            score = self._reading.apply(decode(guard.open_held_out(verdict)).reshape(-1, width))
             loss = mean_loss(loss_for(self._run.task, self._run.loss), score, sample)
             found = Metrics(verdict.epoch, seconds, train_loss, loss, metric(self._run.task, score, sample))
             self._note(found, verdict.variance)
@@ -383,9 +384,9 @@ def new_masks(key: GroupKey, run: RunSettings, party: str) -> Masks:
     return Masks(key.derive("masks"), run.parties, party, secrets.randbits(63) + 1)
 
 
-def _no_labels(outputs: int, rows: int, held_out: int) -> LabelSet:
+def _no_labels(classes: int, rows: int, held_out: int) -> LabelSet:
     """What a party has of private labels."""
-    return LabelSet(outputs, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
+    return LabelSet(classes, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
 
 
 def hash_state(state: State) -> bytes:

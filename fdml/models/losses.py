@@ -1,7 +1,7 @@
 """Losses of a score: value, gradient and prediction, in plain numpy.
 
 The kernels carry their own gradients for speed and answer to these in the
-tests. Scores are `(rows, outputs)`. Labels are one float per row: 0 or 1 for
+tests. Scores are `(rows, scores)`. Labels are one float per row: 0 or 1 for
 binary tasks, the number of the class for softmax, the target for squared.
 """
 
@@ -30,12 +30,16 @@ class Loss(Protocol):
     has_odds: ClassVar[bool]
     """Whether scores are log-odds."""
 
+    def scores(self, classes: int) -> int:
+        """How many scores a row has where labels have so many classes; 0 classes are a regression."""
+        ...
+
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The loss of each row."""
         ...
 
     def gradient(self, score: Floats, labels: Floats) -> Floats:
-        """dLoss/dscore, `(rows, outputs)`."""
+        """dLoss/dscore, `(rows, scores)`."""
         ...
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
@@ -49,6 +53,10 @@ class Logistic:
     code: ClassVar[int] = 0
     curvature: ClassVar[float] = 0.25
     has_odds: ClassVar[bool] = True
+
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row, in the precision of the score; log1p would take six times as long as log."""
@@ -77,6 +85,10 @@ class Hinge:
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
 
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
+
     def value(self, score: Floats, labels: Floats) -> Floats:
         """How far each row is from the right side of the margin."""
         return np.maximum(0.0, 1.0 - (2.0 * labels - 1.0) * score[:, 0])
@@ -98,6 +110,10 @@ class Squared:
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
 
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
+
     def value(self, score: Floats, labels: Floats) -> Floats:
         """Half the squared error of each row."""
         return 0.5 * np.square(score[:, 0].astype(np.float64) - labels)
@@ -117,6 +133,10 @@ class Softmax:
     code: ClassVar[int] = 3
     curvature: ClassVar[float] = 0.5
     has_odds: ClassVar[bool] = True
+
+    def scores(self, classes: int) -> int:
+        """One for each class."""
+        return classes
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row."""

@@ -26,7 +26,7 @@ Values = NDArray[np.float64]
 
 
 class Denoised(NamedTuple):
-    """The others' predictions as expected, `(rows, outputs)`, and how far they are off: a variance."""
+    """The others' predictions as expected, `(rows, width)`, and how far they are off: a variance."""
 
     values: Values
     variance: float
@@ -60,7 +60,7 @@ def _read_column(noisy: Values, variance: float, known: _Features) -> Denoised:
 
 @dataclass(frozen=True)
 class _Features:
-    """A party's features as ridge regression needs them: once for all outputs."""
+    """A party's features as ridge regression needs them: once for all columns."""
 
     values: Any
     """`(rows, features)`, dense or sparse as they are stored."""

@@ -19,7 +19,7 @@ from fdml.events import EpochDone, Listener, StepDone
 from fdml.models.compiled import Model
 from fdml.models.kernels import BlockUpdate, Floats
 from fdml.models.learning_rate import LearningRate
-from fdml.models.losses import Loss
+from fdml.models.objective import Objective
 from fdml.models.predict_pool import PredictPool
 from fdml.party.channel import Channel
 from fdml.party.denoising import denoise, probit_scale
@@ -61,7 +61,7 @@ class TrainingTask:
     weights: NDArray[np.float64]
     """One per row, mean 1."""
     schedule: Schedule
-    loss: Loss
+    objective: Objective
     rate: LearningRate
     echo: float
     lookahead: int
@@ -235,7 +235,7 @@ class Worker:
         else:
             total = self._guard.open_total(answer).reshape(sent.codes.shape)
             if task.gradient_party == task.party:
-                yield self._guard.gradient(self.step, task.loss.gradient(decode(total), labels))
+                yield self._guard.gradient(self.step, task.objective.gradient(decode(total), labels))
             scores, probit = self._scores(total, answer.variance - sent.release.variance, sent)
         passes = task.schedule.passes_at(self.step)
         if self._may_use(visit, passes):
@@ -260,7 +260,7 @@ class Worker:
             return replace_own_part(total, sent.codes, own), 1.0
         reading = denoise(decode(total - sent.codes), max(0.0, noise), self._task.rows)
         self._last = LastExchange(reading.values, own, reading.variance)
-        probit = probit_scale(reading.variance) if self._task.loss.has_odds else 1.0
+        probit = probit_scale(reading.variance) if self._task.objective.loss.has_odds else 1.0
         return (probit * (reading.values + own)).astype(own.dtype), probit
 
     def predict_held_out(self) -> Floats:
@@ -284,7 +284,7 @@ class Worker:
     def _inverted(self, gradient: Gradient, sent: PendingPush) -> tuple[Floats, NDArray[np.float64]]:
         """The scores and labels that a gradient means, with the party's own part exact."""
         given = self._guard.open_gradient(gradient, self._task.gradient_party or "").reshape(sent.codes.shape)
-        scores, labels = self._task.loss.invert_gradient(given)
+        scores, labels = self._task.objective.invert_gradient(given)
         return (scores - decode(sent.codes) + sent.own).astype(sent.own.dtype), labels
 
     def _check_kind(self, answer: Total | Gradient) -> None:
@@ -344,7 +344,7 @@ class Worker:
         for first in range(0, visit.size, _AT_ONCE):
             some = slice(visit.start + first, min(visit.start + first + _AT_ONCE, visit.stop))
             scores = decode(total[first : first + _AT_ONCE]).astype(np.float32)
-            values = task.loss.value(scores, task.labels[some])
+            values = task.objective.value(scores, task.labels[some])
             self.loss_sum += float(values.astype(np.float64) @ task.weights[some])
 
     def _push_ahead(self) -> Iterator[Push | Stop]:
@@ -386,7 +386,7 @@ class Worker:
             task.echo,
             labels,
             task.weights[visit.start : visit.stop],
-            task.loss.code,
+            task.objective.loss.code,
         )
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,8 @@ from fdml.models.calibration import IDENTITY, Calibration, calibrate
 from fdml.models.compiled import Model, State
 from fdml.models.kernels import empty_update
 from fdml.models.learning_rate import LearningRate, starting_rate
-from fdml.models.losses import LOSSES, Floats
+from fdml.models.losses import Floats
+from fdml.models.objective import Objective, objective_for
 from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
@@ -30,7 +31,8 @@ class Plan:
     label_party: str
     """It holds the bias of the sum, which more parties would only move faster."""
     loss: LossName
-    outputs: int
+    classes: int
+    """How many classes the labels have; 0 for a regression."""
     modules: Mapping[str, ModuleFactory] = field(default_factory=dict)
     """Makers of torch modules, for parties that are not named them in their settings."""
 
@@ -42,6 +44,11 @@ class Plan:
     def guard(self, party: str) -> GuardSettings:
         """How a party protects what it releases."""
         return self.guards.get(party, GuardSettings())
+
+    @property
+    def objective(self) -> Objective:
+        """What training lowers."""
+        return objective_for(self.loss, self.classes)
 
     @property
     def party_count(self) -> int:
@@ -58,7 +65,7 @@ class Plan:
         return build_model(
             self.models[party],
             inputs,
-            self.outputs,
+            self.objective.width,
             bias=party == self.label_party or self.training.exchanges is not None,
             key=(self.training.seed, "model", party),
             module=self.modules.get(party),
@@ -70,9 +77,10 @@ class Plan:
         return schedule_of(rows, self.training)
 
 
-def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows]) -> Floats:
-    """The sum of all parties' predictions of the same rows, `(rows, outputs)`."""
-    return sum(model.predict(parts[name]).astype("float64") for name, model in models.items())  # type: ignore[return-value]
+def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows], objective: Objective) -> Floats:
+    """The scores `(rows, scores)` that all parties' predictions of the same rows make."""
+    predictions = [model.predict(parts[name]).astype("float64") for name, model in models.items()]
+    return objective.score(sum(predictions))  # type: ignore[arg-type]
 
 
 def recalibrated(worker: Worker, loss: LossName, sample: RowSet) -> Calibration:
@@ -87,9 +95,9 @@ def recalibrated(worker: Worker, loss: LossName, sample: RowSet) -> Calibration:
     return calibrate(loss, estimate[0], sample)
 
 
-def warm_up(model: Model, rows: Rows, outputs: int) -> None:
+def warm_up(model: Model, rows: Rows, width: int) -> None:
     """Have the kernels compiled or loaded before anyone waits for them."""
-    model.learn(rows, empty_update(outputs, model.dtype))
+    model.learn(rows, empty_update(width, model.dtype))
     model.predict(rows, 0, 0)
 
 
@@ -104,12 +112,12 @@ def training_task(
 ) -> TrainingTask:
     """What one party of the plan trains on and how."""
     schedule = plan.schedule(len(sample))
-    loss, model = LOSSES[plan.loss], plan.models[party]
+    objective, model = plan.objective, plan.models[party]
     rows, training = drop_unit_values(sample.parts[party]), plan.training
     start = starting_rate(
         training.learning_rate if model.learning_rate is None else model.learning_rate,
         model,
-        curvature=loss.curvature,
+        curvature=objective.curvature,
         parties=plan.party_count,
         inputs=width(rows),
         square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
@@ -121,7 +129,7 @@ def training_task(
         labels=sample.labels,
         weights=sample.weights,
         schedule=schedule,
-        loss=loss,
+        objective=objective,
         rate=rate,
         echo=plan.echo,
         lookahead=training.lookahead if training.exchanges is None else 0,
@@ -150,7 +158,7 @@ def build_worker(
     model = plan.model(party, width(rows.parts[party]), dp_sgd)
     if start is not None:
         model.restore(start)
-    warm_up(model, task.rows, plan.outputs)
+    warm_up(model, task.rows, plan.objective.width)
     if held_out is not None:
         model.predict(held_out, 0, 0)
     return Worker(model, task, guard, threads)

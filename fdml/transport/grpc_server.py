@@ -277,7 +277,7 @@ class GrpcServer:
         if size <= line.limit:
             return
         if line.hello is not None:
-            line.limit = largest_message(self._settings.training, line.hello, self._host.outputs)
+            line.limit = largest_message(self._settings.training, line.hello, self._host.width)
         if size > line.limit:
             raise MessageRefused(
                 f"party {line.party!r} sent a message of {size} bytes; here the largest has {line.limit}",

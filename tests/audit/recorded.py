@@ -34,7 +34,7 @@ def recorded(
         dict.fromkeys(names, model or ModelSettings()),
         names[0],
         "logistic",
-        1,
+        2,
         guards={} if guard is None else dict.fromkeys(names, guard),
     )
     rows = {name: as_rows(values) for name, values in parts.items()}
@@ -63,6 +63,6 @@ def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
     names = list(parts)
     guards = {} if guard is None else dict.fromkeys(names, guard)
     plan = Plan(
-        TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 1, guards=guards
+        TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 2, guards=guards
     )
     return record_in_process(plan, RowSet(parts, sample.labels, sample.weights))

@@ -12,6 +12,7 @@ from fdml.audit.canaries import Canary, attacks, canaries_of, distinct, find_can
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows
 from fdml.models.compiled import build_compiled
+from fdml.models.objective import objective_for
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.messages import HeldOutPredictions, Push, Release
 from fdml.protocol.schedule import schedule_for
@@ -53,7 +54,7 @@ def record(features="real", models=True, precision="single", task="binary"):
     return Recording(
         run=RunSettings(parties=PARTIES, label_party="ann", task=task),
         schedule=schedule,
-        outputs=1,
+        objective=objective_for("squared" if task == "regression" else "logistic", 0 if task == "regression" else 2),
         echo=2.0,
         pushes=pushes,
         plain={party: {} for party in PARTIES},

@@ -63,7 +63,7 @@ def test_held_out_rows_are_tried_after_every_epoch():
             {name: as_rows(chance.normal(size=(rows, 2))) for name in "ab"}, np.arange(rows) % 2.0, np.ones(rows)
         )
 
-    plan = Plan(TRAINING, dict.fromkeys("ab", ModelSettings()), "a", "logistic", 1)
+    plan = Plan(TRAINING, dict.fromkeys("ab", ModelSettings()), "a", "logistic", 2)
     recording = record_in_process(plan, sample(40), sample(10))
     assert sorted(recording.trials["a"]) == [1, 2, 3]
     assert recording.trials["b"][3].release.values.size == 10

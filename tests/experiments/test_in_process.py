@@ -28,7 +28,7 @@ def sample_of(rows=600, features=12, parties=3, seed=0):
 def plan_of(sample, models=None, **training):
     models = models or {name: ModelSettings() for name in sample.parts}
     settings = TrainingSettings(**{"learning_rate": "auto", "epochs": 10, **training})
-    return Plan(settings, models, "p0", "logistic", 1)
+    return Plan(settings, models, "p0", "logistic", 2)
 
 
 def small_net(inputs, outputs):
@@ -49,11 +49,11 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
         "p3": ModelSettings(kind="torch", module="given in Python", optimizer="adam"),
     }
     plan = plan_of(sample, kinds, epochs=40)
-    outcome = simulate(Plan(plan.training, kinds, "p0", "logistic", 1, {"p3": small_net}), sample)
+    outcome = simulate(Plan(plan.training, kinds, "p0", "logistic", 2, {"p3": small_net}), sample)
     assert accuracy(outcome, sample) > 0.75
     for name in sample.parts:
         others = {other: model for other, model in outcome.models.items() if other != name}
-        without = mean_loss("logistic", joint_score(others, sample.parts), sample)
+        without = mean_loss("logistic", joint_score(others, sample.parts, plan.objective), sample)
         assert without > mean_loss("logistic", outcome.score(sample.parts), sample), f"{name} adds nothing"
 
 
@@ -115,7 +115,7 @@ def test_a_silent_party_is_named_when_the_patience_ends():
     kinds = {**{n: ModelSettings() for n in ("p0", "p1")}, "p2": ModelSettings(kind="torch", module="given in Python")}
     training = TrainingSettings(peer_timeout_seconds=0.2, learning_rate="auto", batches_per_block=2)
     with pytest.raises(PeerTimeout, match=r"waited 0.2 s at step \d+ for 'p2'.*training.peer_timeout_seconds"):
-        simulate(Plan(training, kinds, "p0", "logistic", 1, {"p2": Sleepy}), sample)
+        simulate(Plan(training, kinds, "p0", "logistic", 2, {"p2": Sleepy}), sample)
 
 
 def test_a_step_size_that_l2_would_turn_round_is_refused():

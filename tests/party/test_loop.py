@@ -14,6 +14,7 @@ from fdml.models.build import build_model
 from fdml.models.kernels import BlockUpdate
 from fdml.models.learning_rate import LearningRate
 from fdml.models.losses import LOSSES
+from fdml.models.objective import objective_for
 from fdml.party.loop import Outbox, PendingPush, TrainingTask, Worker, train
 from fdml.privacy.guard import NO_NOISE, Guard, no_protection
 from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
@@ -81,7 +82,7 @@ def homework_of(schedule, lookahead, staleness=0):
         np.arange(ROWS, dtype=np.float64),
         np.arange(ROWS, dtype=np.float64) + 100,
         schedule,
-        LOSSES["squared"],
+        objective_for("squared", 0),
         LearningRate(1.0, "linear", schedule.updates),
         3.0,
         lookahead,
@@ -257,7 +258,7 @@ def new_worker(kind="linear", *, lookahead=1, passes=1, guard=None, staleness=0,
         rows=stored(X, "dense"),
         labels=Y,
         weights=np.ones(ROWS),
-        loss=LOSSES["logistic"],
+        objective=objective_for("logistic", 2),
         watch_loss=True,
     )
     model = build_model(KINDS[kind], 4, 1, bias=True, key=(7, "model", "store"))
@@ -621,18 +622,20 @@ def test_learning_ends_where_noisy_training_would_overspend(uses, calls):
 
 # Private labels.
 
-CLASSES = {"logistic": 1, "softmax": 3}
+CLASSES = {"logistic": 2, "softmax": 3}
 
 
 class Group:
     """Three parties and a real coordinator, message by message; `gradient_party` where labels are private."""
 
     def __init__(self, loss, kind, *, gradient_party=None, blind=False, lookahead=1, passes=1):
-        self.names, outputs = ("store", "browser", "guard"), CLASSES[loss]
+        self.names, objective = ("store", "browser", "guard"), objective_for(loss, CLASSES[loss])
         schedule = schedule_for(ROWS, 2, 2, passes, 4, 7)
         random = np.random.default_rng(5)
-        labels = random.integers(0, max(2, outputs), ROWS).astype(np.float64)
-        self.coordinator = Coordinator(self.names, schedule, outputs, 0, blind=blind, gradient_party=gradient_party)
+        labels = random.integers(0, objective.classes, ROWS).astype(np.float64)
+        self.coordinator = Coordinator(
+            self.names, schedule, objective.width, 0, blind=blind, gradient_party=gradient_party
+        )
         self.workers, self.seen = {}, []
         for number, name in enumerate(self.names):
             rows = stored(random.normal(size=(ROWS, 3)).astype(np.float32), "dense")
@@ -642,11 +645,11 @@ class Group:
                 rows=rows,
                 labels=labels if gradient_party in (None, name) else np.zeros(ROWS),
                 weights=np.ones(ROWS),
-                loss=LOSSES[loss],
+                objective=objective,
                 rate=LearningRate(0.3, "linear", schedule.updates),
                 gradient_party=gradient_party,
             )
-            model = build_model(kind, 3, outputs, bias=not number, key=(7, "model", name))
+            model = build_model(kind, 3, objective.width, bias=not number, key=(7, "model", name))
             guard = masked(self.names, name, 10 + number, blind=blind)
             self.workers[name] = Worker(model, task, guard)
 
@@ -708,7 +711,7 @@ def test_a_taught_party_puts_its_own_part_back_as_it_is():
     """Under noise the label party saw another value of it."""
     recorder = Recorder()
     schedule = schedule_for(ROWS, 2, 2, 1, 1, 7)
-    task = replace(homework_of(schedule, 0), loss=LOSSES["logistic"], gradient_party="browser")
+    task = replace(homework_of(schedule, 0), objective=objective_for("logistic", 2), gradient_party="browser")
     parties = ("store", "browser")
     masks = Masks(bytes(range(32)), parties, "store", 3)
     blur = Mechanism("gaussian", 100.0, 0.5)

@@ -211,8 +211,8 @@ BAD = {
         "noise of variance inf",
     ),
     "noise that is no number": (envelope(push=pb.Push(step=1, width=8, variance=np.nan)), "noise of variance nan"),
-    "labels without outputs": (envelope(labels=pb.Labels()), "labels for 0 outputs"),
-    "too many outputs": (envelope(labels=pb.Labels(outputs=2**16 + 1)), "labels for 65537 outputs"),
+    "labels of one class": (envelope(labels=pb.Labels(classes=1)), "labels of 1 classes"),
+    "too many classes": (envelope(labels=pb.Labels(classes=2**16 + 1)), "labels of 65537 classes"),
     "a short run hash": (
         envelope(hello=pb.Hello(run_hash=b"short", alignment_hash=b"a" * 32)),
         "a run_hash of 5 bytes instead of 32",

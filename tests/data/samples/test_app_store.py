@@ -280,7 +280,7 @@ def test_the_other_parties_help_a_linear_model(tmp_path):
     for name, part in (("alone", problem.only("store")), ("pooled", problem.pooled()), ("joint", problem)):
         training = TrainingSettings(epochs=5, batches_per_block=256, learning_rate=0.1)
         models = dict.fromkeys(part.train.parts, ModelSettings(l2=1e-3))
-        outcome = simulate(Plan(training, models, part.label_party, part.loss, 1), part.train)
+        outcome = simulate(Plan(training, models, part.label_party, part.loss, 2), part.train)
         found[name] = auc(part.test.labels, outcome.score(part.test.parts)[:, 0], part.test.weights)
     assert found["pooled"] > found["alone"] + 0.02
     assert found["joint"] > found["alone"] + 0.02
