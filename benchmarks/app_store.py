@@ -39,9 +39,9 @@ from fdml.models.metrics import auc
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.plots import draw_comparison
 from fdml.party.plan import Plan
-from fdml.settings import Kind, ModelSettings, RunSettings, TrainingSettings, read_run
+from fdml.settings import ModelSettings, RunSettings, TrainingSettings, read_run
 
-MODELS: dict[str, Kind] = {"LR": "linear", "NN": "mlp"}
+MODELS: dict[str, str] = {"LR": "linear", "NN": "mlp"}
 PAPER_AUC: dict[tuple[str, Scheme], float] = {
     ("LR", "alone"): 0.6573,
     ("LR", "pooled"): 0.7037,
@@ -114,7 +114,7 @@ class _Bench:
         self.results: list[dict[str, Any]] = []
         self.ratios: dict[str, dict[str, Any]] = {}
 
-    def train(self, kind: Kind) -> None:
+    def train(self, kind: str) -> None:
         """Joint first: its processes find the shared rows that all other schemes train on."""
         self._say("joint, as processes")
         joint = run_processes(self._home, kind)
@@ -209,7 +209,7 @@ class _Bench:
         self.ratios[f"{self._name}: torch pooled/joint time of an epoch"] = spread([each / joint for each in seconds])
 
 
-def run_processes(home: Path, kind: Kind) -> Joint:
+def run_processes(home: Path, kind: str) -> Joint:
     """Train jointly, from aligning to the end."""
     for name in ("server", *PARTIES):
         shutil.rmtree(home / name / "state", ignore_errors=True)

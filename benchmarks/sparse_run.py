@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fdml.federation.scaffold import free_port, write_keys
 from fdml.party.checkpoint import forget_training
-from fdml.settings import Kind, Task
+from fdml.settings import Task
 from fdml.storage.disk import FolderDisk
 
 HELD_OUT = 0.005
@@ -29,7 +29,7 @@ class Data:
     labels: NDArray[np.int64]
 
 
-def write_run(home: Path, data: Data, kind: Kind, task: Task = "binary", **training: int) -> None:
+def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **training: int) -> None:
     """A run of processes over this data, rows matched by position; `training` are its settings of that name."""
     names = [f"p{number}" for number in range(len(data.parts))]
     chosen = {"value_bits": 16, "learning_rate": RATE} | training

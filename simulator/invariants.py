@@ -8,7 +8,7 @@ import numpy as np
 
 from fdml.errors import InvariantBroken
 from fdml.federation.join import hash_state
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.privacy.masks import Purpose
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
@@ -200,7 +200,7 @@ class InvariantChecker:
                     bare = self._case.masks(party, 1).remove_one("push", party, said.step, 1, said.release.values)
                     plain = bare if said.release.mask_id else said.release.values
                     _same(self._pushes, (party, said.step), plain, "push of step")
-            states[party] = worker.model.state()
+            states[party] = worker.parameters()
         return states
 
     def _answer_to(self, party: str, step: int) -> Total | Gradient | Stopped:

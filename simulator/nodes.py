@@ -327,7 +327,7 @@ class PartyNode:
             agenda.note(f"{self.name} goes on at step {worker.step}")
             yield from self._train(worker, guard, keeper, diary)
             yield from self._flush()
-            result = hash_state(worker.model.state())
+            result = hash_state(worker.parameters())
             keeper.note_result(result)
         self._post(Finished(result))
         yield from self._flush()
@@ -371,7 +371,7 @@ class PartyNode:
             self._judge([] if verdict is None else [verdict], guard, diary)
 
     def _try_out(self, worker: Worker, guard: Guard, diary: SessionProgress) -> None:
-        self._post(guard.trial(worker.epoch, self._scene.case.trial(self.name, worker)))
+        self._post(guard.trial(worker.epoch, worker.predict_held_out()))
         if self._leads:
             diary.pending[worker.epoch] = (self._scene.agenda.now, worker.loss_sum)
             self._judge(self._courier.take_verdicts(diary.pending), guard, diary)

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import DenseRows, Rows
-from fdml.models.compiled import State
-from fdml.models.kernels import BlockUpdate, Floats
+from fdml.data.rows import DenseRows, Rows, row_count, span
+from fdml.models.learner import LocalLearner
 from fdml.models.learning_rate import LearningRate
+from fdml.models.losses import Floats
+from fdml.models.model import State
 from fdml.models.objective import Objective, objective_for
+from fdml.models.signals import BlockUpdate, Scores
 from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
@@ -39,11 +41,13 @@ _NOISY = Mechanism("gaussian", 1.0, 0.5)
 
 
 class HashingModel:
-    """A model whose every prediction depends on every bit it was ever taught."""
+    """A model whose every prediction depends on every bit it ever learned from."""
+
+    concurrent: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._weights = np.zeros(_FEATURES)
-        self._memory = 0
+        self._digest = 0
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -52,15 +56,15 @@ class HashingModel:
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
         """Local predictions of the rows from `start` to `stop`, `(rows, 1)`."""
-        values = rows.values[start:stop] @ self._weights + self._memory / 2.0**32
+        values = rows.values[start:stop] @ self._weights + self._digest / 2.0**32
         return values.reshape(-1, 1)
 
-    def learn(self, rows: Rows, update: BlockUpdate) -> None:
+    def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """One pass over one block."""
-        for part in (update.order, update.rates, update.scores, update.own_at_push, update.labels):
-            self._memory = zlib.crc32(part.tobytes(), self._memory)
-        block = rows.values[update.start : update.start + len(update.order)]
-        self._weights = 0.5 * self._weights + np.tanh(update.scores[:, 0] @ block)
+        for part in (block.order, block.rates, scores.total, scores.own_at_push, scores.labels):
+            self._digest = zlib.crc32(part.tobytes(), self._digest)
+        values = rows.values[block.start : block.start + len(block.order)]
+        self._weights = 0.5 * self._weights + np.tanh(scores.total[:, 0] @ values)
 
     def penalty(self) -> float:
         """Nothing."""
@@ -68,12 +72,12 @@ class HashingModel:
 
     def state(self) -> State:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
-        return {"weights": self._weights.copy(), "memory": np.array(self._memory)}
+        return {"weights": self._weights.copy(), "digest": np.array(self._digest)}
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
         self._weights = state["weights"].copy()
-        self._memory = int(state["memory"])
+        self._digest = int(state["digest"])
 
 
 @dataclass(frozen=True)
@@ -194,24 +198,20 @@ class Scenario:
         if self.gradient_party is None:
             numbers = np.frombuffer(labels.sealed, np.float64, self.rows)
         task = TrainingTask(
-            party,
-            rows,
-            numbers,
-            np.ones(self.rows),
-            self.schedule,
-            self._objective,
-            LearningRate(0.5, "linear", self.schedule.updates),
-            float(len(self.settings.parties)),
-            training.lookahead,
-            training.staleness,
+            party=party,
+            labels=numbers,
+            weights=np.ones(self.rows),
+            schedule=self.schedule,
+            objective=self._objective,
+            rate=LearningRate(0.5, "linear", self.schedule.updates),
+            echo=float(len(self.settings.parties)),
+            lookahead=training.lookahead,
+            staleness=training.staleness,
             watch_loss=party == self.settings.label_party,
             gradient_party=self.gradient_party,
         )
-        return Worker(HashingModel(), task, guard)
-
-    def trial(self, party: str, worker: Worker) -> Floats:
-        """A party's predictions of the held-out rows."""
-        return worker.model.predict(self.features[party], self.rows)
+        learner = LocalLearner(HashingModel(), rows, held_out=span(rows, self.rows, row_count(rows)))
+        return Worker(learner, task, guard)
 
 
 Said = Push | Gradient | Stop
@@ -250,4 +250,4 @@ def fault_free_run(case: Scenario) -> dict[str, State]:
         total = Total(step, sums[step], (step,) * len(parties), (1,) * len(parties) if blind else ())
         for party, worker in workers.items():
             hear(worker.learn(total if case.gradient_party in (None, party) else gradients[step]))
-    return {party: worker.model.state() for party, worker in workers.items()}
+    return {party: worker.parameters() for party, worker in workers.items()}

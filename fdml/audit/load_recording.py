@@ -16,7 +16,7 @@ from fdml.data.rows import width
 from fdml.errors import DataError, FdmlError
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
 from fdml.party.loop import Worker
-from fdml.party.plan import Plan, training_task, warm_up
+from fdml.party.plan import Plan, build_worker
 from fdml.privacy.build_guard import dp_sgd_for, guard_for, mechanism_of, seeded_key, stored_key
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
@@ -116,7 +116,10 @@ def record_in_process(
         shown_labels=shown,
         held_out={} if held_out is None else held_out.parts,
         held_out_labels=np.zeros(0) if held_out is None else held_out.labels,
-        models={name: worker.model for name, worker in stage.workers.items()},
+        models={
+            name: plan.model(name, width(sample.parts[name]), state=worker.parameters())
+            for name, worker in stage.workers.items()
+        },
         weights=sample.weights,
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in parties}
@@ -143,10 +146,16 @@ class _Stage:
             key = seeded_key(plan.training.seed, name)
             masks = Masks(_SECRET, run.parties, name, number)
             guard = guard_for(plan.guard(name), self._schedule, key, masks=masks, blind=blind)
-            model = plan.model(name, width(sample.parts[name]), dp_sgd_for(plan.guard(name), key))
-            warm_up(model, sample.parts[name], plan.objective.width)
             self._guards[name] = guard
-            self.workers[name] = Worker(model, training_task(plan, sample, name, gradient_party=lead), guard)
+            self.workers[name] = build_worker(
+                plan,
+                sample,
+                name,
+                guard,
+                held_out=None if held_out is None else held_out.parts[name],
+                dp_sgd=dp_sgd_for(plan.guard(name), key),
+                gradient_party=lead,
+            )
 
     def play(self) -> None:
         """Let all train to their end."""
@@ -168,7 +177,7 @@ class _Stage:
         self._send(name, worker.learn(self._inbox[name].popleft()))
         self._coordinator.handle(name, Checkpointed(worker.step - 1))
         if worker.ended_epoch and self._held_out is not None:
-            trial = self._guards[name].trial(worker.epoch, worker.model.predict(self._held_out.parts[name]))
+            trial = self._guards[name].trial(worker.epoch, worker.predict_held_out())
             self._tape.take(name, trial)
         return True
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows
-from fdml.models.compiled import Model
+from fdml.models.model import Model
 from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Push

@@ -10,7 +10,8 @@ import typer
 from fdml.cli.output import echo, resumable, stderr
 from fdml.federation import join as parties
 from fdml.monitor.terminal import progress
-from fdml.settings import read_party, read_run
+from fdml.party.settings import read_party
+from fdml.settings import read_run
 
 
 def join(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.in_process import TrainingResult
 from fdml.models.calibration import IDENTITY, Calibration
-from fdml.models.compiled import Model
 from fdml.models.metrics import mean_loss, metric
+from fdml.models.model import Model
 from fdml.monitor.history import EpochRecord
 from fdml.party.plan import joint_score
 

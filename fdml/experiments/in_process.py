@@ -13,11 +13,11 @@ from fdml.data.rows import Rows, width
 from fdml.errors import PartyFailed
 from fdml.events import EpochDone, Event, Listener, StepDone
 from fdml.models.calibration import IDENTITY, Calibration
-from fdml.models.compiled import Model, State
 from fdml.models.losses import Floats
+from fdml.models.model import Model, State
 from fdml.models.objective import Objective
 from fdml.party.loop import Worker, train
-from fdml.party.plan import Plan, joint_score, recalibrated, training_task, warm_up
+from fdml.party.plan import Plan, build_worker, joint_score, recalibrated
 from fdml.privacy.build_guard import dp_sgd_for, guard_for, seeded_key
 from fdml.privacy.ledger import Ledger
 from fdml.protocol.fixed_point import FIXED_POINTS
@@ -67,41 +67,43 @@ def simulate(
 
     Kernels are compiled or loaded before the clock starts.
     """
-    keys = {name: seeded_key(plan.training.seed, name) for name in plan.models}
-    models = {
-        name: plan.model(name, width(sample.parts[name]), dp_sgd_for(plan.guard(name), keys[name]))
-        for name in plan.models
-    }
-    for name, state in (start or {}).items():
-        models[name].restore(state)
+    names = list(plan.models)
     schedule = plan.schedule(len(sample))
     grid = FIXED_POINTS[plan.training.value_bits]
-    coordinator = Coordinator(list(models), schedule, plan.objective.width, plan.training.staleness, grid=grid)
-    exchange = InProcessExchange(
-        list(models), coordinator.handle, coordinator.waits_for, plan.training.peer_timeout_seconds
-    )
-    task = {name: training_task(plan, sample, name) for name in models}
-    for name, model in models.items():
-        warm_up(model, task[name].rows, plan.objective.width)
-    recorder = _Recorder(models, keep_epochs=keep_epochs, listener=listener)
-    workers: dict[str, Worker] = {}
+    workers = {name: _worker(plan, sample, name, (start or {}).get(name)) for name in names}
+    coordinator = Coordinator(names, schedule, plan.objective.width, plan.training.staleness, grid=grid)
+    exchange = InProcessExchange(names, coordinator.handle, coordinator.waits_for, plan.training.peer_timeout_seconds)
+    recorder = _Recorder(workers, keep_epochs=keep_epochs, listener=listener)
 
     def take_part(name: str) -> None:
         finished = False
         try:
-            guard = guard_for(plan.guard(name), schedule, keys[name], grid=grid, parties=plan.party_count)
-            worker = workers[name] = Worker(models[name], task[name], guard)
-            train(worker, exchange.channel(name), recorder.hear, keep=lambda worker: worker.step - 1)
+            train(workers[name], exchange.channel(name), recorder.hear, keep=lambda worker: worker.step - 1)
             finished = True
         finally:
             if not finished:
                 exchange.fail(name)
 
-    _run_together(list(models), take_part, exchange)
+    _run_together(names, take_part, exchange)
     leader = workers.get(plan.label_party)
-    calibration = IDENTITY if leader is None else recalibrated(leader, plan.loss, sample)
-    ledgers = {name: worker.ledger for name, worker in workers.items()}
-    return TrainingResult(models, recorder.snapshots, recorder.lags, coordinator, plan.objective, calibration, ledgers)
+    return TrainingResult(
+        {
+            name: plan.model(name, width(sample.parts[name]), state=worker.parameters())
+            for name, worker in workers.items()
+        },
+        recorder.snapshots,
+        recorder.lags,
+        coordinator,
+        plan.objective,
+        IDENTITY if leader is None else recalibrated(leader, plan.loss, sample),
+        {name: worker.ledger for name, worker in workers.items()},
+    )
+
+
+def _worker(plan: Plan, sample: RowSet, name: str, start: State | None) -> Worker:
+    key, grid = seeded_key(plan.training.seed, name), FIXED_POINTS[plan.training.value_bits]
+    guard = guard_for(plan.guard(name), plan.schedule(len(sample)), key, grid=grid, parties=plan.party_count)
+    return build_worker(plan, sample, name, guard, dp_sgd=dp_sgd_for(plan.guard(name), key), start=start)
 
 
 def _run_together(parties: list[str], take_part: Callable[[str], None], exchange: InProcessExchange) -> None:
@@ -121,14 +123,14 @@ def _run_together(parties: list[str], take_part: Callable[[str], None], exchange
 class _Recorder:
     """Listens to all parties: keeps lags, and the models as they were at the end of each epoch."""
 
-    def __init__(self, models: Mapping[str, Model], *, keep_epochs: bool, listener: Listener | None) -> None:
-        self._models = models
+    def __init__(self, workers: Mapping[str, Worker], *, keep_epochs: bool, listener: Listener | None) -> None:
+        self._workers = workers
         self._keep = keep_epochs
         self._listener = listener
         self._states: dict[int, dict[str, State]] = {}
         self._started = time.perf_counter()
         self._lock = threading.Lock()
-        self.lags: dict[str, list[int]] = {name: [] for name in models}
+        self.lags: dict[str, list[int]] = {name: [] for name in workers}
         self.snapshots: list[EpochSnapshot] = []
 
     def hear(self, event: Event) -> None:
@@ -142,10 +144,10 @@ class _Recorder:
             self._listener(event)
 
     def _keep_epoch(self, party: str, epoch: int) -> None:
-        state = self._models[party].state()
+        state = self._workers[party].parameters()
         with self._lock:
             states = self._states.setdefault(epoch, {})
             states[party] = state
-            if len(states) == len(self._models):
+            if len(states) == len(self._workers):
                 seconds = time.perf_counter() - self._started
                 self.snapshots.append(EpochSnapshot(epoch, seconds, self._states.pop(epoch)))

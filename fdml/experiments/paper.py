@@ -25,6 +25,7 @@ from fdml.federation.join import hash_state
 from fdml.federation.processes import run_processes
 from fdml.federation.scaffold import write_keys
 from fdml.models.archive import read_archive
+from fdml.models.registry import model_settings
 from fdml.monitor.history import EpochRecord, Scheme
 from fdml.party.plan import Plan
 from fdml.protocol.shuffle import permutation
@@ -68,7 +69,7 @@ def write_a9a_run(folder: Path, problem: JointDataset, contender: Contender, see
         model = contender.models[name]
         (folder / name / "party.toml").write_text(
             f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "train.npz"\ntest_path = "test.npz"\n'
-            f'[model]\nkind = "{model.kind}"\nhidden = {list(model.hidden)}\nl2 = {model.l2!r}\n'
+            f"[model]\n{_toml({'kind': model.kind} | model.model_dump(mode='json', exclude_defaults=True))}\n"
         )
         for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
             _write_rows(folder / name / file, sample, name, seed)
@@ -132,8 +133,8 @@ def _write_rows(path: Path, sample: RowSet, party: str, seed: int) -> None:
 def contenders() -> list[Contender]:
     """LR and NN as in the paper: batch 100, two layers with 64 hidden units."""
     return [
-        _contender("LR", 20, ModelSettings(kind="linear", l2=3e-4)),
-        _contender("NN", 40, ModelSettings(kind="mlp", hidden=(64,), l2=1e-3)),
+        _contender("LR", 20, model_settings("linear", l2=3e-4)),
+        _contender("NN", 40, model_settings("mlp", hidden=(64,), l2=1e-3)),
     ]
 
 

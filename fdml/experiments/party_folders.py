@@ -13,9 +13,10 @@ from fdml.errors import AlignmentError, DataError
 from fdml.experiments.dataset import JointDataset
 from fdml.federation.alignment import AlignedData, Aligner
 from fdml.models.archive import read_archive
-from fdml.models.compiled import Model
+from fdml.models.model import Model
 from fdml.party.plan import Plan
-from fdml.settings import PartySettings, RunSettings, loss_for, read_party
+from fdml.party.settings import PartySettings, read_party
+from fdml.settings import RunSettings, loss_for
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,4 @@ def load_model(plan: Plan, home: PartyFolder) -> Model:
     path = home.folder / "model.npz"
     if not path.is_file():
         raise DataError(f"party {name!r} has not finished: there is no {str(path)!r}; let the run end first")
-    model = plan.model(name, width(home.aligned.train))
-    model.restore(read_archive(path)[1][name])
-    return model
+    return plan.model(name, width(home.aligned.train), state=read_archive(path)[1][name])

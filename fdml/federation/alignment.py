@@ -24,7 +24,8 @@ from fdml.data.ids import IdCounts
 from fdml.data.rows import Rows, span
 from fdml.data.sources import Source, open_sources
 from fdml.errors import AlignmentError, DataError, LabelError, StateCorrupt
-from fdml.settings import PartySettings, RunSettings, run_hash
+from fdml.party.settings import PartySettings
+from fdml.settings import RunSettings, run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_bulletin import GrpcBulletin
 from fdml.transport.grpc_channel import Endpoint

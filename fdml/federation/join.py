@@ -20,19 +20,19 @@ from fdml.align.group_key import GroupKey
 from fdml.align.sealed_labels import LabelSet, open_labels, seal_labels
 from fdml.data.label_encoding import fit_labels
 from fdml.data.row_set import RowSet, mean_one
-from fdml.data.rows import width
 from fdml.errors import LabelError, ServerUnreachable, SettingsError
 from fdml.events import EpochDone, Event, Listener
 from fdml.federation.alignment import AlignedData, Aligner
 from fdml.federation.certificates import own_credentials
 from fdml.models.archive import write_archive
 from fdml.models.calibration import IDENTITY
-from fdml.models.compiled import State
 from fdml.models.metrics import mean_loss, metric
+from fdml.models.model import State
 from fdml.party.checkpoint import CheckpointStore, SessionProgress, forget_training
 from fdml.party.delivery import Delivery
 from fdml.party.loop import Worker, train
-from fdml.party.plan import Plan, recalibrated, training_task, warm_up
+from fdml.party.plan import Plan, build_worker, recalibrated
+from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.build_guard import describe_budget, dp_sgd_for, forget_releases, guard_for, stored_key
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
@@ -42,7 +42,7 @@ from fdml.privacy.statement import state
 from fdml.protocol.fixed_point import FIXED_POINTS, decode
 from fdml.protocol.identity import Identity
 from fdml.protocol.messages import HeldOutTotal, Hello, Labels, Metrics, prediction_width
-from fdml.settings import PartySettings, RunSettings, loss_for, read_party, read_run, run_hash
+from fdml.settings import RunSettings, loss_for, read_run, run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_channel import Endpoint, GrpcChannel, check_loopback
 
@@ -287,12 +287,18 @@ class _Member:
         name, rows = self._party.party, self._aligned.train
         sample = RowSet({name: rows}, labels.train, labels.train_weights)
         gradient_party = self._run.label_party if self._private else None
-        task = training_task(plan, sample, name, watch_loss=self._leads, gradient_party=gradient_party)
-        model = plan.model(name, width(rows), dp_sgd_for(self._party.guard, self._noise))
-        warm_up(model, task.rows, plan.objective.width)
-        model.predict(rows, 0, 0)  # held-out rows are of this type
         wanted = self._party.threads
-        return Worker(model, task, guard, (os.cpu_count() or 1) if wanted == "auto" else wanted)
+        return build_worker(
+            plan,
+            sample,
+            name,
+            guard,
+            held_out=self._aligned.held_out,
+            dp_sgd=dp_sgd_for(self._party.guard, self._noise),
+            threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
+            watch_loss=self._leads,
+            gradient_party=gradient_party,
+        )
 
     def _train(self, worker: Worker, guard: Guard, line: GrpcChannel, labels: LabelSet) -> None:
         each_epoch = evaluation_schedule(self._run) == "epoch"
@@ -328,7 +334,7 @@ class _Member:
 
     def _try_out(self, epoch: int, worker: Worker, guard: Guard, line: GrpcChannel, labels: LabelSet) -> None:
         """Predict the held-out rows; the label party judges what has come back by now."""
-        line.send_trial(guard.trial(epoch, worker.model.predict(self._aligned.held_out)))
+        line.send_trial(guard.trial(epoch, worker.predict_held_out()))
         self._diary.trials += 1
         if self._leads:
             self._diary.pending[epoch] = (self._diary.seconds, worker.loss_sum / len(labels.train))
@@ -356,7 +362,7 @@ class _Member:
         self._history.add(found)
 
     def _finish(self, worker: Worker, line: GrpcChannel, resumed_at: int) -> PartyResult:
-        state = worker.model.state()
+        state = worker.parameters()
         model_hash = hash_state(state)
         facts = {
             "kind": "party",

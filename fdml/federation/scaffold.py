@@ -15,6 +15,7 @@ import pyarrow.csv
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
 from fdml.federation.certificates import Authority, write_credentials, write_secret
+from fdml.models.registry import DEFAULT_KIND, kinds
 from fdml.protocol.shuffle import permutation
 from fdml.settings import check_parties
 
@@ -56,7 +57,7 @@ path = "data.csv"            # example rows of UCI Adult; put your own file here
 id = "user_id"
 {label}
 [model]
-kind = "linear"              # or "fm", "mlp"
+kind = {kind}# or {others}
 l2 = 1e-4
 
 # What leaves this party is protected only if you say so; `fdml budget --epsilon 5` does the sums.
@@ -79,9 +80,11 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
     )
     write_keys(folder, run, parties)
     frame = adult().train.slice(0, _EXAMPLE_ROWS)
+    kind = f'"{DEFAULT_KIND}"'.ljust(22)
+    others = ", ".join(f'"{each.name}"' for each in kinds() if each.has_defaults and each.name != DEFAULT_KIND)
     for number, party in enumerate(parties):
         label = '\nlabel = "income"\n' if number == 0 else "\n"
-        text = _PARTY.format(party=party, label=label.lstrip("\n"))
+        text = _PARTY.format(party=party, label=label.lstrip("\n"), kind=kind, others=others)
         (folder / party / "party.toml").write_text(text, encoding="utf-8")
         pyarrow.csv.write_csv(_example(frame, number, len(parties)), folder / party / "data.csv")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from fdml.errors import SettingsError
 from fdml.federation.certificates import read_credentials
+from fdml.party.settings import read_party
 from fdml.protocol.wire_pb2 import RunStatus
-from fdml.settings import RunSettings, read_party, read_run
+from fdml.settings import RunSettings, read_run
 from fdml.transport.grpc_channel import Endpoint, ask_status, check_loopback
 
 

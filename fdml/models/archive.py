@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdml.errors import DataError
-from fdml.models.compiled import State
+from fdml.models.model import State
 
 _FACTS = "facts.json"
 _VERSION = 1

@@ -16,7 +16,7 @@ class JointFunction(Protocol):
         ...
 
     def width(self, scores: int) -> int:
-        """How many floats a local prediction has, for so many scores."""
+        """How many floats a local prediction has where the loss takes `scores` scores."""
         ...
 
     def score(self, total: Floats) -> Floats:

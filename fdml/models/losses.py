@@ -18,20 +18,21 @@ from fdml.errors import SettingsError
 
 Floats = NDArray[np.floating]
 _LEAST = 2.0**-33
-"""Half a step of the grid on which gradients travel: the least chance that can be told from none."""
+"""Half a step of the grid on which gradients travel: the least chance that differs from none."""
 
 
 class Loss(Protocol):
-    """How wrong a score is. `code` is its number in the kernels."""
+    """How wrong a score is."""
 
-    code: ClassVar[int]
+    code: ClassVar[int | None]
+    """Its number in the kernels; None where they are given its gradients instead, which is slower."""
     curvature: ClassVar[float]
     """The largest second derivative, which bounds a stable step size."""
     has_odds: ClassVar[bool]
     """Whether scores are log-odds."""
 
     def scores(self, classes: int) -> int:
-        """How many scores a row has where labels have so many classes; 0 classes are a regression."""
+        """How many scores a row has, by the number of classes; 0 for a regression."""
         ...
 
     def value(self, score: Floats, labels: Floats) -> Floats:
@@ -43,14 +44,14 @@ class Loss(Protocol):
         ...
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """Scores and labels that have this gradient: whoever sees a gradient knows them."""
+        """Scores and labels that have this gradient: who sees a gradient can compute them."""
         ...
 
 
 class Logistic:
     """Log loss of a binary label; the score is the log-odds."""
 
-    code: ClassVar[int] = 0
+    code: ClassVar[int | None] = 0
     curvature: ClassVar[float] = 0.25
     has_odds: ClassVar[bool] = True
 
@@ -81,7 +82,7 @@ class Logistic:
 class Hinge:
     """The SVM's loss of a binary label; the sign of the score decides."""
 
-    code: ClassVar[int] = 1
+    code: ClassVar[int | None] = 1
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
 
@@ -99,14 +100,14 @@ class Hinge:
         return np.where(sign * score < 1.0, -sign, 0.0)
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """Only on which side of the margin a row is; how far, nobody can tell."""
-        raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not tell scores; use logistic")
+        """Only the side of the margin can be found, not the distance from it."""
+        raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not show scores; use logistic")
 
 
 class Squared:
     """Half the squared error."""
 
-    code: ClassVar[int] = 2
+    code: ClassVar[int | None] = 2
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
 
@@ -123,14 +124,14 @@ class Squared:
         return score - labels[:, None]
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """The residual is all there is to know; as a score beside the target 0 it teaches the same."""
+        """The residual as a score beside the target 0: it has the same gradient."""
         return gradient, np.zeros(len(gradient))
 
 
 class Softmax:
     """Log loss over K classes, one score each."""
 
-    code: ClassVar[int] = 3
+    code: ClassVar[int | None] = 3
     curvature: ClassVar[float] = 0.5
     has_odds: ClassVar[bool] = True
 

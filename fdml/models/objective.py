@@ -58,12 +58,12 @@ class Objective:
         return self.joint.gradient(total, self.loss.gradient(self.joint.score(total), labels))
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """Totals and labels that have this gradient: whoever sees a gradient knows them."""
+        """Totals and labels that have this gradient: who sees a gradient can compute them."""
         if not self.joint.is_identity:
             raise SettingsError('labels = "private" needs a joint function whose score is the total; take the sum')
         return self.loss.invert_gradient(gradient)
 
 
 def objective_for(loss: LossName, classes: int) -> Objective:
-    """The objective of a run whose labels have so many classes; 0 for a regression."""
+    """The objective of a run by its loss and its number of classes; 0 for a regression."""
     return Objective(LOSSES[loss], classes)

@@ -13,9 +13,11 @@ from fdml.data.rows import as_rows, span
 from fdml.errors import DataError, PeerTimeout, SettingsError, TrainingDiverged
 from fdml.events import EpochDone, StepDone
 from fdml.experiments.in_process import simulate
+from fdml.models.learner import LocalLearner
 from fdml.models.metrics import mean_loss
-from fdml.party.plan import Plan, joint_score, training_task
-from fdml.settings import ModelSettings, TrainingSettings
+from fdml.models.registry import model_settings
+from fdml.party.plan import Plan, joint_score
+from fdml.settings import TrainingSettings
 
 
 def sample_of(rows=600, features=12, parties=3, seed=0):
@@ -26,13 +28,13 @@ def sample_of(rows=600, features=12, parties=3, seed=0):
 
 
 def plan_of(sample, models=None, **training):
-    models = models or {name: ModelSettings() for name in sample.parts}
+    models = models or {name: model_settings() for name in sample.parts}
     settings = TrainingSettings(**{"learning_rate": "auto", "epochs": 10, **training})
     return Plan(settings, models, "p0", "logistic", 2)
 
 
-def small_net(inputs, outputs):
-    return torch.nn.Sequential(torch.nn.Linear(inputs, 8), torch.nn.ReLU(), torch.nn.Linear(8, outputs))
+def small_net(inputs, width):
+    return torch.nn.Sequential(torch.nn.Linear(inputs, 8), torch.nn.ReLU(), torch.nn.Linear(8, width))
 
 
 def accuracy(outcome, sample):
@@ -43,13 +45,13 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
     torch.manual_seed(0)
     sample = sample_of(parties=4)
     kinds = {
-        "p0": ModelSettings(kind="linear"),
-        "p1": ModelSettings(kind="fm", factors=4),
-        "p2": ModelSettings(kind="mlp", hidden=(16,)),
-        "p3": ModelSettings(kind="torch", module="given in Python", optimizer="adam"),
+        "p0": model_settings("linear"),
+        "p1": model_settings("fm", factors=4),
+        "p2": model_settings("mlp", hidden=(16,)),
+        "p3": model_settings("torch", module=small_net, optimizer="adam"),
     }
     plan = plan_of(sample, kinds, epochs=40)
-    outcome = simulate(Plan(plan.training, kinds, "p0", "logistic", 2, {"p3": small_net}), sample)
+    outcome = simulate(plan, sample)
     assert accuracy(outcome, sample) > 0.75
     for name in sample.parts:
         others = {other: model for other, model in outcome.models.items() if other != name}
@@ -57,15 +59,23 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
         assert without > mean_loss("logistic", outcome.score(sample.parts), sample), f"{name} adds nothing"
 
 
-def test_rows_of_ones_are_trained_on_without_their_values_and_others_with_them():
+def test_rows_of_ones_are_trained_on_without_their_values_and_others_with_them(monkeypatch):
     ones = as_rows(sp.csr_array(np.eye(6, dtype=np.float32)))
     sample = RowSet({"p0": ones, "p1": ones._replace(values=ones.values * 2)}, np.arange(6) % 2.0, np.ones(6))
     plan = plan_of(sample, epochs=1)
-    assert training_task(plan, sample, "p0").rows.values.strides == (0,)
-    assert training_task(plan, sample, "p1").rows is sample.parts["p1"]
+    seen = {}
+
+    def watch(model, rows, *, held_out=None, threads=1):
+        seen[len(seen)] = rows
+        return LocalLearner(model, rows, held_out=held_out, threads=threads)
+
+    monkeypatch.setattr("fdml.party.plan.LocalLearner", watch)
+    simulate(plan, sample)
+    assert seen[0].values.strides == (0,)
+    assert seen[1] is sample.parts["p1"]
 
 
-def test_listeners_hear_every_step_and_epoch_of_every_party():
+def test_listeners_get_every_step_and_epoch_of_every_party():
     sample, heard = sample_of(), []
     simulate(plan_of(sample, epochs=2, batches_per_block=2), sample, listener=heard.append)
     assert len([event for event in heard if isinstance(event, StepDone)]) == 3 * 2 * 3
@@ -95,8 +105,8 @@ def test_a_label_party_without_features_brings_only_its_bias():
 
 def test_one_party_that_fails_stops_the_others_and_its_own_error_is_raised():
     sample = sample_of()
-    wild = {name: ModelSettings() for name in sample.parts}
-    wild["p1"] = ModelSettings(learning_rate=1e9, l2=0.0)
+    wild = {name: model_settings() for name in sample.parts}
+    wild["p1"] = model_settings(learning_rate=1e9, l2=0.0)
     with pytest.raises(TrainingDiverged, match="lower learning_rate"):
         simulate(plan_of(sample, wild, epochs=50, peer_timeout_seconds=30), sample)
 
@@ -110,18 +120,18 @@ class Sleepy(torch.nn.Linear):
         return super().forward(features)
 
 
-def test_a_silent_party_is_named_when_the_patience_ends():
+def test_a_silent_party_is_named_when_the_timeout_ends():
     sample = sample_of()
-    kinds = {**{n: ModelSettings() for n in ("p0", "p1")}, "p2": ModelSettings(kind="torch", module="given in Python")}
+    kinds = {**{n: model_settings() for n in ("p0", "p1")}, "p2": model_settings("torch", module=Sleepy)}
     training = TrainingSettings(peer_timeout_seconds=0.2, learning_rate="auto", batches_per_block=2)
     with pytest.raises(PeerTimeout, match=r"waited 0.2 s at step \d+ for 'p2'.*training.peer_timeout_seconds"):
-        simulate(Plan(training, kinds, "p0", "logistic", 2, {"p2": Sleepy}), sample)
+        simulate(Plan(training, kinds, "p0", "logistic", 2), sample)
 
 
 def test_a_step_size_that_l2_would_turn_round_is_refused():
     sample = sample_of()
     with pytest.raises(SettingsError, match=r"learning_rate 2 times l2 0.6 must be below 1"):
-        simulate(plan_of(sample, {n: ModelSettings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
+        simulate(plan_of(sample, {n: model_settings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
 
 
 def test_no_rows_is_an_error():
@@ -135,4 +145,4 @@ def test_states_of_another_model_are_refused():
     sample = sample_of()
     states = {"p0": simulate(plan_of(sample), sample).models["p1"].state()}
     with pytest.raises(DataError, match="another model"):
-        simulate(plan_of(sample, {n: ModelSettings(kind="fm") for n in sample.parts}), sample, start=states)
+        simulate(plan_of(sample, {n: model_settings("fm") for n in sample.parts}), sample, start=states)

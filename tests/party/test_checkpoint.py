@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from fdml.errors import StateCorrupt
+from fdml.models.learner import LocalLearner
 from fdml.party.checkpoint import CheckpointStore, SessionProgress, forget_training
 from fdml.protocol.messages import HeldOutPredictions, Metrics, Release, Total
 from fdml.settings import RunSettings, TrainingSettings
-from simulator.scenarios import Scenario
+from simulator.scenarios import HashingModel, Scenario
 from simulator.world import VirtualDisk
 
 FACTS = {"run.toml": "abc", "data": "def"}
@@ -65,7 +66,8 @@ def test_a_loaded_state_goes_on_as_the_saved_one_would_have(disk, worker):
     learn(worker)
     keeper.after_step(worker, SessionProgress())
     saved = CheckpointStore(disk, FACTS, 0.0).load(SessionProgress())
-    twin = type(worker)(type(worker.model)(), worker._task, worker._guard)
+    learner = LocalLearner(HashingModel(), worker.learner._rows)
+    twin = type(worker)(learner, worker._task, worker._guard)
     twin.restore(saved)
     learn(worker)
     learn(twin)
