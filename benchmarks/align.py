@@ -2,7 +2,7 @@
 
 CPU seconds of a party are all that its process spends from agreeing on the key
 to its row numbers: hashing, sorting, blinding its own and the others' sets, and
-carrying notices over a local pipe. Reading files and spelling ids are not in it.
+carrying messages over a local pipe. Reading files and normalising ids are not in it.
 The seconds of all are by the clock, from starting the parties' processes to the last result.
 """
 
@@ -25,12 +25,13 @@ import pyarrow as pa
 
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
+from fdml.align.conversation import converse
 from fdml.align.group_key import agree
 from fdml.align.matching import PartyIds, align
 from fdml.align.party_secrets import Secrets
 from fdml.align.split import shuffled_rows
 from fdml.errors import InvariantBroken, PeerTimeout
-from fdml.protocol.alignment_messages import AlignmentMessage, N
+from fdml.protocol.alignment_messages import AlignmentMessage, AlignmentRequest, Post
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 from fdml.server.bulletin import BulletinStore
 from fdml.settings import Align, RunSettings, TrainingSettings
@@ -85,22 +86,22 @@ class _Spent:
 
 
 class Counter:
-    """The server's process: the board, one call at a time."""
+    """The server's process: the alignment messages, one call at a time."""
 
     def __init__(self, case: Case, folder: Path) -> None:
-        self._board = BulletinStore.open(case.settings.parties, case.mode, FolderDisk(folder))
+        self._store = BulletinStore.open(case.settings.parties, case.mode, FolderDisk(folder))
         self._turn = threading.Lock()
         self._began = time.process_time()
 
     def post(self, sender: str, to: str, about: str, raw: bytes) -> None:
-        """Put up a notice."""
+        """Store a message."""
         with self._turn:
-            self._board.post(sender, to, about, raw)
+            self._store.post(sender, to, about, raw)
 
     def fetch(self, reader: str, kind: str, sender: str, about: str) -> bytes | None:
-        """A notice, if it is there."""
+        """A message, if it is there."""
         with self._turn:
-            return self._board.fetch(reader, kind, sender, about)
+            return self._store.fetch(reader, kind, sender, about)
 
     def spent(self) -> _Spent:
         """What the server took so far."""
@@ -115,25 +116,25 @@ _Manager.register("Counter", Counter)
 
 
 class _Line:
-    """One party's view of the board."""
+    """One party's line to the server's process."""
 
     def __init__(self, counter: Any, party: str) -> None:
         self._counter = counter
         self._party = party
 
-    def post(self, notice: AlignmentMessage, to: str = "", about: str = "") -> None:
-        self._counter.post(self._party, to, about, encode_alignment(notice))
-
-    def fetch(self, kind: type[N], sender: str, about: str = "") -> N:
+    def answer(self, request: AlignmentRequest) -> AlignmentMessage | None:
+        """Carry out one request."""
+        if isinstance(request, Post):
+            self._counter.post(self._party, request.to, request.about, encode_alignment(request.message))
+            return None
         deadline = time.monotonic() + _PEER_TIMEOUT
-        while (raw := self._counter.fetch(self._party, kind_of(kind), sender, about)) is None:
+        question = (self._party, kind_of(request.kind), request.sender, request.about)
+        while (raw := self._counter.fetch(*question)) is None:
             if time.monotonic() > deadline:
-                raise PeerTimeout(f"party {self._party!r} waited {_PEER_TIMEOUT:g} s for {sender or 'the server'!r}")
+                waited_for = request.sender or "the server"
+                raise PeerTimeout(f"party {self._party!r} waited {_PEER_TIMEOUT:g} s for {waited_for!r}")
             time.sleep(_PAUSE)
-        notice = decode_alignment(raw)
-        if not isinstance(notice, kind):
-            raise TypeError(f"the board gave {type(notice).__name__} instead of {kind.__name__}")
-        return notice
+        return decode_alignment(raw)
 
 
 def run(progress: Progress, cases: tuple[Case, ...] = CASES, rounds: int = 3) -> Report:
@@ -192,7 +193,8 @@ def _take_part(counter: Any, case: Case, party: str, folder: Path) -> _Spent:
     line = _Line(counter, party)
     began = time.process_time()
     secrets = Secrets.load_or_make(FolderDisk(folder), run, party, None)
-    found = align(line, run, party, ids, agree(line, run, party, secrets, None), secrets)
+    key = converse(agree(run, party, secrets, None), line.answer)
+    found = converse(align(run, party, ids, key, secrets), line.answer)
     return _Spent(time.process_time() - began, _peak(), found.shared, found.digest)
 
 

@@ -33,15 +33,15 @@ from fdml.errors import FdmlError
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import train_in_process
-from fdml.experiments.party_folders import PartyFolder, dataset_of, load_model, plan_of, read_party_folders
+from fdml.experiments.party_folders import AlignedFolder, dataset_of, load_model, plan_of, read_party_folders
 from fdml.federation.scaffold import write_keys
 from fdml.models.metrics import auc
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.plots import draw_comparison
 from fdml.party.plan import Plan
-from fdml.settings import Kind, ModelSettings, RunSettings, TrainingSettings, read_run
+from fdml.settings import ModelSettings, RunSettings, TrainingSettings, read_run
 
-MODELS: dict[str, Kind] = {"LR": "linear", "NN": "mlp"}
+MODELS: dict[str, str] = {"LR": "linear", "NN": "mlp"}
 PAPER_AUC: dict[tuple[str, Scheme], float] = {
     ("LR", "alone"): 0.6573,
     ("LR", "pooled"): 0.7037,
@@ -114,7 +114,7 @@ class _Bench:
         self.results: list[dict[str, Any]] = []
         self.ratios: dict[str, dict[str, Any]] = {}
 
-    def train(self, kind: Kind) -> None:
+    def train(self, kind: str) -> None:
         """Joint first: its processes find the shared rows that all other schemes train on."""
         self._say("joint, as processes")
         joint = run_processes(self._home, kind)
@@ -123,7 +123,7 @@ class _Bench:
         problem = dataset_of(settings, folders)
         self._say("joint, in this process")
         records = joint_records(settings, folders, problem, joint.seconds)
-        model, training = folders[settings.label_party].settings.model, settings.training
+        model, training = folders[settings.label_party].folder.settings.model, settings.training
         self._curve("alone", problem.only(settings.label_party), model, training)
         self._curve("pooled", problem.pooled(), model, training)
         self._keep("joint", records)
@@ -209,7 +209,7 @@ class _Bench:
         self.ratios[f"{self._name}: torch pooled/joint time of an epoch"] = spread([each / joint for each in seconds])
 
 
-def run_processes(home: Path, kind: Kind) -> Joint:
+def run_processes(home: Path, kind: str) -> Joint:
     """Train jointly, from aligning to the end."""
     for name in ("server", *PARTIES):
         shutil.rmtree(home / name / "state", ignore_errors=True)
@@ -221,7 +221,7 @@ def run_processes(home: Path, kind: Kind) -> Joint:
 
 
 def joint_records(
-    settings: RunSettings, folders: Mapping[str, PartyFolder], problem: JointDataset, seconds: Mapping[int, float]
+    settings: RunSettings, folders: Mapping[str, AlignedFolder], problem: JointDataset, seconds: Mapping[int, float]
 ) -> list[EpochRecord]:
     """The figures of every epoch of the processes' training, which is made again in this process."""
     plan = plan_of(settings, folders, problem)
@@ -230,7 +230,7 @@ def joint_records(
     return [replace(record, seconds=seconds[record.epoch]) for record in learning_curve(problem, outcome)]
 
 
-def _check_same(plan: Plan, folders: Mapping[str, PartyFolder], states: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_same(plan: Plan, folders: Mapping[str, AlignedFolder], states: Mapping[str, Mapping[str, Any]]) -> None:
     """The promise at work: processes and one process end with the same parameters."""
     for name, home in folders.items():
         for part, array in load_model(plan, home).state().items():

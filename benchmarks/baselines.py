@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import cycle, islice
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +16,9 @@ from sklearn.linear_model import SGDClassifier
 from benchmarks.measure import Work
 from benchmarks.torch_baselines import Batch, Trainer, one_thread
 from fdml.data.rows import SparseRows, row_count
-from fdml.models.compiled import build_compiled
+from fdml.models.compiled import CompiledModel
+from fdml.models.kind import ModelSpec
+from fdml.models.registry import build_model
 from fdml.settings import ModelSettings
 
 TORCH_BATCHES = 500
@@ -75,7 +78,8 @@ class TorchPooled:
     def __init__(
         self, model: ModelSettings, rows: SparseRows, labels: NDArray[np.float64], *, rate: float, batch: int
     ) -> None:
-        start = build_compiled(model, rows.width, 1, bias=True, key=(_SEED, "torch")).parameters
+        spec = ModelSpec(inputs=rows.width, width=1, bias=True, key=(_SEED, "torch"))
+        start = cast(CompiledModel, build_model(model, spec)).parameters
         trainer = Trainer(model.kind, start, rows.width, sparse=True, rate=rate, l2=model.l2)
         batches = batches_in_order(rows, labels, batch, TORCH_BATCHES)
         self._work = torch_work(trainer, batches, len(batches))

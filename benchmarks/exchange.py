@@ -21,10 +21,11 @@ from benchmarks.measure import Progress, Report, row, spread
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
 from fdml.experiments.in_process import train_in_process
+from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.protocol.messages import Hello, Labels, Push, Release
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import ModelSettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings import RunSettings, TrainingSettings, run_hash
 from fdml.storage.disk import FolderDisk
 
 _PARTIES = 3
@@ -94,7 +95,7 @@ def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], training: Tra
     rows = round(_ROWS * (1 - _HELD_OUT))
     parts = {f"p{at}": as_rows(part[:rows]) for at, part in enumerate(_parts(X))}
     sample = RowSet(parts, labels[:rows].astype(np.float64), np.ones(rows))
-    plan = Plan(training, dict.fromkeys(parts, ModelSettings()), "p0", "logistic", 1)
+    plan = Plan(training, dict.fromkeys(parts, model_settings()), "p0", "logistic", 2)
     kept = train_in_process(plan, sample, keep_epochs=True).snapshots
     return kept[-1].seconds - kept[0].seconds
 

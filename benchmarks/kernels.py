@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,16 @@ from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, Timing, Work, fastest, measure, ratio
 from benchmarks.torch_baselines import Trainer, batches_of, one_thread
 from fdml.data.rows import SparseRows
-from fdml.models.compiled import CompiledModel, build_compiled
-from fdml.models.kernels import LOGISTIC, BlockUpdate
+from fdml.models.compiled import CompiledModel
+from fdml.models.kind import ModelSpec
+from fdml.models.objective import objective_for
+from fdml.models.registry import build_model, model_settings
+from fdml.models.signals import BlockUpdate, Scores
 from fdml.protocol.schedule import Schedule, schedule_for
-from fdml.settings import Kind, ModelSettings
 
-KINDS: tuple[Kind, ...] = ("linear", "fm", "mlp")
+KINDS = ("linear", "fm", "mlp")
+Update = tuple[BlockUpdate, Scores]
+_OBJECTIVE = objective_for("logistic", 2)
 TARGETS = {"linear torch/fdml time": 15.0, "mlp torch/fdml time": 4.0, "linear scikit-learn/fdml time": 1.0}
 UNIT = "us per batch"
 _WHOLE_STEP = "fdml linear, whole step"
@@ -92,10 +96,11 @@ def sparse_dataset(sizes: Sizes) -> tuple[SparseRows, NDArray[np.float64]]:
     return SparseRows(indptr, indices.ravel(), values.ravel(), sizes.width), labels
 
 
-def model_of(kind: Kind, sizes: Sizes) -> CompiledModel:
+def model_of(kind: str, sizes: Sizes) -> CompiledModel:
     """A model as a party builds it, trained by plain SGD."""
-    settings = ModelSettings(kind=kind, factors=sizes.factors, hidden=(sizes.hidden,), l2=_L2)
-    return build_compiled(settings, sizes.width, 1, bias=True, key=(_SEED, kind))
+    every: dict[str, dict[str, Any]] = {"fm": {"factors": sizes.factors}, "mlp": {"hidden": (sizes.hidden,)}}
+    spec = ModelSpec(inputs=sizes.width, width=1, bias=True, key=(_SEED, kind))
+    return cast(CompiledModel, build_model(model_settings(kind, l2=_L2, **every.get(kind, {})), spec))
 
 
 def schedule_of(sizes: Sizes) -> Schedule:
@@ -103,24 +108,23 @@ def schedule_of(sizes: Sizes) -> Schedule:
     return schedule_for(sizes.rows, sizes.batch_size, sizes.batches_per_block, 1, 1, _SEED)
 
 
-def update_of(schedule: Schedule, step: int, labels: NDArray[np.float64], own: NDArray[Any]) -> BlockUpdate:
+def update_of(schedule: Schedule, step: int, labels: NDArray[np.float64], own: NDArray[Any]) -> Update:
     """What a party that holds all features learns from at a step: the total is its own prediction."""
     visit = schedule.visit(step)
     batch_bounds = schedule.batch_bounds(visit)
     rates = np.full(len(batch_bounds) - 1, _RATE)
     mine = labels[visit.start : visit.stop]
-    return BlockUpdate(
-        visit.start, schedule.order(visit, 0), batch_bounds, rates, own, own, 1.0, mine, np.ones_like(mine), LOGISTIC
-    )
+    block = BlockUpdate(visit.start, schedule.order(visit, 0), batch_bounds, rates)
+    return block, Scores(own, own, mine, np.ones_like(mine), 1.0, _OBJECTIVE)
 
 
-def updates_of(schedule: Schedule, labels: NDArray[np.float64]) -> list[BlockUpdate]:
+def updates_of(schedule: Schedule, labels: NDArray[np.float64]) -> list[Update]:
     """All updates of an epoch, each with arrays of its own as in a run."""
     sizes = [schedule.visit(step).size for step in range(schedule.steps)]
     return [update_of(schedule, step, labels, np.zeros((size, 1), np.float32)) for step, size in enumerate(sizes)]
 
 
-def trainer_of(model: CompiledModel, kind: Kind, sizes: Sizes, *, sparse: bool) -> Trainer:
+def trainer_of(model: CompiledModel, kind: str, sizes: Sizes, *, sparse: bool) -> Trainer:
     """The model's twin in torch, with the parameters it has now."""
     return Trainer(kind, model.parameters, sizes.width, sparse=sparse, rate=_RATE, l2=_L2)
 
@@ -142,11 +146,11 @@ def _contenders(sizes: Sizes, rows: SparseRows, labels: NDArray[np.float64]) -> 
     return contenders
 
 
-def _ours(model: CompiledModel, rows: SparseRows, updates: Sequence[BlockUpdate]) -> Work:
+def _ours(model: CompiledModel, rows: SparseRows, updates: Sequence[Update]) -> Work:
     def work() -> float:
-        for update in updates:
-            model.learn(rows, update)
-        return sum(len(update.rates) for update in updates)
+        for block, scores in updates:
+            model.learn(rows, block, scores)
+        return sum(len(block.rates) for block, _ in updates)
 
     return work
 
@@ -156,7 +160,7 @@ def _whole_steps(model: CompiledModel, rows: SparseRows, labels: NDArray[np.floa
         for step in range(schedule.steps):
             visit = schedule.visit(step)
             own = model.predict(rows, visit.start, visit.stop)
-            model.learn(rows, update_of(schedule, step, labels, own))
+            model.learn(rows, *update_of(schedule, step, labels, own))
         return schedule.updates
 
     return work

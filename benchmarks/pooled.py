@@ -12,13 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import width
+from fdml.data.rows import drop_unit_values, width
 from fdml.experiments.dataset import JointDataset
-from fdml.experiments.evaluate import record_of
+from fdml.experiments.evaluate import training_objective
 from fdml.models.calibration import IDENTITY
-from fdml.models.kernels import BlockUpdate
+from fdml.models.learner import LocalLearner
+from fdml.models.metrics import mean_loss, metric
+from fdml.models.signals import BlockUpdate, Scores
 from fdml.monitor.history import EpochRecord
-from fdml.party.plan import Plan, training_task, warm_up
+from fdml.party.plan import Plan, joint_score, training_task
 from fdml.settings import ModelSettings, TrainingSettings
 
 
@@ -27,11 +29,12 @@ class PooledTrainer:
 
     def __init__(self, plan: Plan, sample: RowSet) -> None:
         (self._party,) = plan.models
+        rows = drop_unit_values(sample.parts[self._party])
         self._task = training_task(plan, sample, self._party)
-        self.model = plan.model(self._party, width(sample.parts[self._party]))
-        self._outputs = plan.outputs
+        self.model = plan.model(self._party, width(rows))
+        self._learner = LocalLearner(self.model, rows)
+        self._learner.warm_up(plan.objective)
         self._epoch = 0
-        warm_up(self.model, self._task.rows, plan.outputs)
 
     def epoch(self) -> float:
         """Train one epoch more; gives its seconds."""
@@ -46,23 +49,26 @@ class PooledTrainer:
         mine = self._task
         visit = mine.schedule.visit(step)
         batch_bounds = mine.schedule.batch_bounds(visit)
-        nothing = np.zeros((visit.size, self._outputs), self.model.dtype)
+        nothing = np.zeros((visit.size, mine.objective.width), self.model.dtype)
         rates = mine.rate.of(mine.schedule.first_update(step), len(batch_bounds) - 1)
         labels, weights = mine.labels[visit.start : visit.stop], mine.weights[visit.start : visit.stop]
-        order = mine.schedule.order(visit, 0)
-        self.model.learn(
-            mine.rows,
-            BlockUpdate(
-                visit.start, order, batch_bounds, rates, nothing, nothing, 1.0, labels, weights, mine.loss.code
-            ),
-        )
+        block = BlockUpdate(visit.start, mine.schedule.order(visit, 0), batch_bounds, rates)
+        self._learner.update(block, Scores(nothing, nothing, labels, weights, 1.0, mine.objective))
 
 
 def train_pooled(problem: JointDataset, model: ModelSettings, training: TrainingSettings) -> Iterator[EpochRecord]:
     """The figures of every epoch of training a problem that one party holds; its seconds are of training alone."""
-    plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.outputs)
+    plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.class_count)
     solo = PooledTrainer(plan, problem.train)
     seconds = 0.0
     for epoch in range(1, training.epochs + 1):
         seconds += solo.epoch()
-        yield record_of(problem, {problem.label_party: solo.model}, IDENTITY, epoch, seconds)
+        models = {problem.label_party: solo.model}
+        scores = joint_score(models, problem.test.parts, problem.objective)
+        yield EpochRecord(
+            epoch,
+            seconds,
+            training_objective(problem, models, IDENTITY),
+            mean_loss(problem.loss, scores, problem.test),
+            metric(problem.encoding.task, scores, problem.test),
+        )

@@ -12,13 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from fdml.data.rows import as_rows
-from fdml.models.compiled import build_compiled
-from fdml.party.plan import warm_up
-from fdml.settings import ModelSettings
+from fdml.models.kind import ModelSpec
+from fdml.models.learner import LocalLearner
+from fdml.models.objective import objective_for
+from fdml.models.registry import build_model, model_settings
 
 _DENSE = np.zeros((1, 1), np.float32)
 _ROWS = (as_rows(_DENSE), as_rows(sp.csr_array(_DENSE)))
 
 import_module("pandas")
 for _rows in _ROWS:
-    warm_up(build_compiled(ModelSettings(), 1, 1, bias=True, key=("warm",)), _rows, 1)
+    _model = build_model(model_settings(), ModelSpec(inputs=1, width=1, bias=True, key=("warm",)))
+    LocalLearner(_model, _rows).warm_up(objective_for("logistic", 2))

@@ -28,16 +28,17 @@ from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row
 from benchmarks.regret_plot import RegretCurve, draw_regret
 from fdml.data.row_set import RowSet
-from fdml.data.rows import as_rows, to_dense, width
+from fdml.data.rows import as_rows, to_dense
 from fdml.errors import InvariantBroken, SettingsError
 from fdml.models.losses import LOSSES
+from fdml.models.registry import model_settings
 from fdml.party.loop import Worker
-from fdml.party.plan import Plan, training_task
+from fdml.party.plan import Plan, build_worker
 from fdml.privacy.build_guard import guard_for, seeded_key
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.messages import Checkpointed, Total
 from fdml.server.coordinator import Coordinator
-from fdml.settings import GuardSettings, ModelSettings, TrainingSettings
+from fdml.settings import GuardSettings, TrainingSettings
 
 STALENESS = (0, 4, 16, 64)
 PARTIES = ("fast", "slow")
@@ -155,9 +156,9 @@ def least_losses(sample: RowSet) -> Figures:
 
 def follow(training: TrainingSettings, sample: RowSet, least: Figures) -> RegretTrace:
     """One run, and the regret of each of its steps."""
-    plan = Plan(training, dict.fromkeys(PARTIES, ModelSettings(l2=0.0)), PARTIES[0], "logistic", 1)
+    plan = Plan(training, dict.fromkeys(PARTIES, model_settings(l2=0.0)), PARTIES[0], "logistic", 2)
     schedule = plan.schedule(len(sample))
-    coordinator = Coordinator(PARTIES, schedule, 1, training.staleness)
+    coordinator = Coordinator(PARTIES, schedule, plan.objective.width, training.staleness)
     workers = {name: _worker(plan, sample, name) for name in PARTIES}
     fast, slow = (workers[name] for name in PARTIES)
     regrets: dict[str, list[float]] = {name: [] for name in PARTIES}
@@ -181,7 +182,7 @@ def _worker(plan: Plan, sample: RowSet, name: str) -> Worker:
     guard = guard_for(
         GuardSettings(), plan.schedule(len(sample)), seeded_key(plan.training.seed, name), parties=plan.party_count
     )
-    return Worker(plan.model(name, width(sample.parts[name])), training_task(plan, sample, name), guard)
+    return build_worker(plan, sample, name, guard)
 
 
 def served(workers: Mapping[str, Worker], coordinator: Coordinator) -> Iterator[tuple[str, Total]]:

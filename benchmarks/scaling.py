@@ -1,4 +1,4 @@
-"""How do time, memory and traffic grow with rows, parties, non-zeros and outputs?
+"""How do time, memory and traffic grow with rows, parties, non-zeros and scores?
 
 Every point is a run of processes over TLS with durability on. Seconds are of an
 epoch after the first; memory is the largest resident size of each process, bytes
@@ -45,14 +45,14 @@ class Size:
     parties: int = 3
     entries: int = 20
     """Non-zeros of a row at each party."""
-    outputs: int = 1
+    scores: int = 1
     width: int = 2_000
     """Features of each party."""
 
     @property
     def epochs(self) -> int:
         """How often the rows are passed over."""
-        return max(_FEWEST, _VISITS // (self.rows * self.outputs))
+        return max(_FEWEST, _VISITS // (self.rows * self.scores))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def run(progress: Progress, rows: int = 5_000_000) -> Report:
         "rows": [replace(base, rows=count) for count in counts],
         "parties": [replace(base, parties=count) for count in (2, 3, 5, 10)],
         "entries": [replace(base, entries=count) for count in (5, 20, 80)],
-        "outputs": [replace(base, outputs=count) for count in (1, 3, 10)],
+        "scores": [replace(base, scores=count) for count in (1, 3, 10)],
     }
     results: list[dict[str, Any]] = []
     ratios: dict[str, dict[str, Any]] = {}
@@ -110,7 +110,7 @@ def measure(size: Size) -> Point:
     """One run of processes of this size."""
     with tempfile.TemporaryDirectory(prefix="fdml-growth-") as folder:
         home = Path(folder) / "run"
-        task: Task = "multiclass" if size.outputs > 1 else "binary"
+        task: Task = "multiclass" if size.scores > 1 else "binary"
         write_run(home, _data(size), "linear", task, epochs=size.epochs, batches_per_block=_PER_BLOCK)
         settings = read_run(home / "run.toml")
         with running(home, settings.parties, _DEADLINE) as cluster:
@@ -121,7 +121,7 @@ def measure(size: Size) -> Point:
     if host.coordinator is None:
         raise StateCorrupt(f"the server's log of {size} holds no training")
     schedule = host.coordinator.schedule
-    pushed = size.parties * schedule.rows * size.outputs * settings.training.value_bits // 8
+    pushed = size.parties * schedule.rows * size.scores * settings.training.value_bits // 8
     return Point(
         size,
         (host.history[size.epochs].seconds - host.history[1].seconds) / (size.epochs - 1),
@@ -147,17 +147,17 @@ def _server_time(cluster: Cluster, log: Path) -> float:
 def _data(size: Size) -> Data:
     chance = np.random.default_rng(_SEED)
     step = size.width // size.entries
-    parts, score = [], np.zeros((size.rows, size.outputs))
+    parts, score = [], np.zeros((size.rows, size.scores))
     for _ in range(size.parties):
         places = chance.integers(0, step, (size.rows, size.entries))
         columns = (np.arange(size.entries) * step + places).astype(np.int32)
-        weights = chance.normal(size=(size.width, size.outputs)) / np.sqrt(size.entries)
+        weights = chance.normal(size=(size.width, size.scores)) / np.sqrt(size.entries)
         for at in range(size.entries):
             score += weights[columns[:, at]]
         pointers = np.arange(size.rows + 1, dtype=np.int64) * size.entries
         values = np.ones(size.rows * size.entries, np.float32)
         parts.append(sp.csr_array((values, columns.reshape(-1), pointers), shape=(size.rows, size.width)))
-    labels = score.argmax(axis=1) if size.outputs > 1 else (score[:, 0] > 0).astype(np.int64)
+    labels = score.argmax(axis=1) if size.scores > 1 else (score[:, 0] > 0).astype(np.int64)
     return Data(parts, labels.astype(np.int64))
 
 

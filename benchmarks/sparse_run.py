@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fdml.federation.scaffold import write_keys
-from fdml.party.checkpoint import forget_training
-from fdml.settings import Kind, Task
+from fdml.party.checkpoint import CheckpointStore
+from fdml.settings import Task
 from fdml.storage.disk import FolderDisk
 
 HELD_OUT = 0.005
@@ -29,7 +29,7 @@ class Data:
     labels: NDArray[np.int64]
 
 
-def write_run(home: Path, data: Data, kind: Kind, task: Task = "binary", **training: int) -> None:
+def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **training: int) -> None:
     """A run of processes over this data, rows matched by position; `training` are its settings of that name."""
     names = [f"p{number}" for number in range(len(data.parts))]
     chosen = {"value_bits": 16, "learning_rate": RATE} | training
@@ -55,7 +55,7 @@ def write_run(home: Path, data: Data, kind: Kind, task: Task = "binary", **train
 def forget(home: Path, parties: Sequence[str]) -> None:
     """Keep the alignment and forget the training, at every side."""
     for party in parties:
-        forget_training(FolderDisk(home / party / "state"))
+        CheckpointStore(FolderDisk(home / party / "state")).clear()
     server = FolderDisk(home / "server" / "state")
     for name in ("journal", "snapshot.0", "snapshot.1"):
         server.remove(name)

@@ -30,13 +30,14 @@ from benchmarks.sparse_run import HELD_OUT, L2, RATE, Data, forget, write_run
 from fdml.data.row_set import RowSet
 from fdml.data.rows import SparseRows, as_rows
 from fdml.experiments.party_folders import dataset_of, read_party_folders
+from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
-from fdml.settings import Kind, ModelSettings, TrainingSettings, read_run
+from fdml.settings import TrainingSettings, read_run
 
 SPLITS = {"20/20/20": (20, 20, 20), "48/7/5": (48, 7, 5)}
 """Non-zeros of a row at each party."""
 _WIDTHS = {"20/20/20": (2900, 2900, 2900), "48/7/5": (7000, 1000, 700)}
-_MODELS: dict[str, Kind] = {"LR": "linear", "NN": "mlp"}
+_MODELS: dict[str, str] = {"LR": "linear", "NN": "mlp"}
 _TARGETS = {
     ("LR", "20/20/20"): (1.0, 1.3),
     ("LR", "48/7/5"): (1.0, 1.5),
@@ -44,7 +45,7 @@ _TARGETS = {
     ("NN", "48/7/5"): (0.9, 1.2),
 }
 """What is aimed at, and what is accepted with a profile."""
-PER_BLOCK: dict[Kind, int] = {"linear": 2048, "mlp": 512}
+PER_BLOCK: dict[str, int] = {"linear": 2048, "mlp": 512}
 """Batches per block: an NN computes long enough on fewer."""
 _BATCH = 100
 _SEED = 7
@@ -126,7 +127,7 @@ def pooled_auc(home: Path, passes: int) -> float:
     settings = read_run(home / "run.toml")
     folders = read_party_folders(home / "run.toml", settings)
     training = settings.training.model_copy(update={"epochs": passes, "passes": 1})
-    model = folders[settings.label_party].settings.model
+    model = folders[settings.label_party].folder.settings.model
     *_, last = train_pooled(dataset_of(settings, folders).pooled(), model, training)
     return last.test_metric
 
@@ -155,7 +156,7 @@ def make_data(rows: int, split: str) -> Data:
 
 
 def _alternate(
-    folders: Mapping[str, Path], pooled: RowSet, kind: Kind, rounds: int, progress: Progress
+    folders: Mapping[str, Path], pooled: RowSet, kind: str, rounds: int, progress: Progress
 ) -> dict[str, list[float]]:
     """Seconds of a pass over all rows of all contenders, round by round."""
     contenders: dict[str, Callable[[], float]] = {_POOLED: pooled_for(pooled, kind).epoch}
@@ -179,12 +180,12 @@ def pooled_sample(data: Data) -> RowSet:
     return RowSet({"pooled": whole}, data.labels[:count].astype(np.float64), np.ones(count))
 
 
-def pooled_for(pooled: RowSet, kind: Kind) -> PooledTrainer:
+def pooled_for(pooled: RowSet, kind: str) -> PooledTrainer:
     """A pooled trainer with the settings of the joint run."""
     training = TrainingSettings(
         epochs=_MANY, batches_per_block=PER_BLOCK[kind], learning_rate=RATE, lr_decay="constant"
     )
-    return PooledTrainer(Plan(training, {"pooled": ModelSettings(kind=kind, l2=L2)}, "pooled", "logistic", 1), pooled)
+    return PooledTrainer(Plan(training, {"pooled": model_settings(kind, l2=L2)}, "pooled", "logistic", 2), pooled)
 
 
 def rivals_for(pooled: RowSet) -> dict[str, Callable[[], float]]:
@@ -193,7 +194,7 @@ def rivals_for(pooled: RowSet) -> dict[str, Callable[[], float]]:
     if not isinstance(rows, SparseRows):
         raise TypeError(f"sparse rows are stored as {type(rows).__name__}")
     scikit_learn = ScikitLearn(rows, pooled.labels, rate=RATE, l2=L2)
-    torch = TorchPooled(ModelSettings(l2=L2), rows, pooled.labels, rate=RATE, batch=_BATCH)
+    torch = TorchPooled(model_settings(l2=L2), rows, pooled.labels, rate=RATE, batch=_BATCH)
     return {_SKLEARN: scikit_learn.epoch, _TORCH: torch.epoch}
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fdml.data.rows import SparseRows, row_count
-from fdml.models.kernels import BlockUpdate
+from fdml.models.signals import BlockUpdate, Scores
 
 
 class Batch(NamedTuple):
@@ -28,21 +28,21 @@ class Batch(NamedTuple):
     labels: torch.Tensor
 
 
-def batches_of(rows: SparseRows, updates: Sequence[BlockUpdate]) -> list[Batch]:
+def batches_of(rows: SparseRows, updates: Sequence[tuple[BlockUpdate, Scores]]) -> list[Batch]:
     """The batches of all updates, in their order."""
     indices = rows.indices.reshape(row_count(rows), -1)
     values = rows.values.reshape(row_count(rows), -1)
     found = []
-    for update in updates:
-        for batch in range(len(update.rates)):
-            chosen = update.order[update.batch_bounds[batch] : update.batch_bounds[batch + 1]]
-            at = update.start + chosen
+    for block, scores in updates:
+        for batch in range(len(block.rates)):
+            chosen = block.batch(batch)
+            at = block.start + chosen
             found.append(
                 Batch(
                     torch.as_tensor(indices[at].ravel(), dtype=torch.int64),
                     torch.arange(0, values[at].size, values.shape[1]),
                     torch.as_tensor(values[at].ravel()),
-                    torch.as_tensor(update.labels[chosen], dtype=torch.float32),
+                    torch.as_tensor(scores.labels[chosen], dtype=torch.float32),
                 )
             )
     return found

@@ -1,7 +1,7 @@
-"""run.toml and party.toml as frozen, checked values.
+"""Settings as frozen, checked values: run.toml, and the parts of a party.toml.
 
-`run.toml` is agreed by all parties; `party.toml` stays at home and says where
-the party's data is and which model it trains.
+`run.toml` is agreed by all parties. A `party.toml` as a whole is read by
+`fdml.party.settings`, as its `[model]` depends on the kinds of models.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ Task = Literal["binary", "multiclass", "regression"]
 LossName = Literal["logistic", "hinge", "softmax", "squared"]
 LrDecay = Literal["linear", "sqrt", "constant"]
 OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
-Kind = Literal["linear", "fm", "mlp", "torch"]
 Format = Literal["csv", "parquet", "libsvm", "numpy"]
 Align = Literal["tokens", "ecdh"]
 Noise = Literal["none", "gaussian", "laplace"]
@@ -44,7 +43,7 @@ LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
 }
 """The losses that fit each task; the first is the default."""
 PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
-"""The losses of classes whose labels can be randomised and whose gradient tells a party all it needs."""
+"""The losses of classes: their labels can be randomised, and a party can learn from their gradients alone."""
 
 
 RENAMED = {"patience": "peer_timeout_seconds", "decay": "lr_decay", "rule": "optimizer", "when": "every"}
@@ -63,6 +62,11 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @classmethod
+    def subject(cls) -> str:
+        """What an error names after a setting, where the place in the file is not enough."""
+        return ""
+
     def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -80,8 +84,8 @@ class TrainingSettings(Settings):
     passes: PositiveInt = 1
     """How often a party goes over a block before it exchanges the next one."""
     exchanges: PositiveInt | None = None
-    """So many exchanges in the whole training, each of all rows, and `epochs` passes over them; the parties train
-    alone up to the first. None exchanges block by block."""
+    """The number of exchanges in the whole training, each of all rows, with `epochs` passes over them; the parties
+    train alone up to the first. None exchanges block by block."""
     value_bits: Literal[64, 32, 16] = 64
     """Of a prediction on its way: 64 and 32 bits are exact for all purposes, 16 bits round to .002 and cut at 64
     divided by the number of parties."""
@@ -164,13 +168,9 @@ class RunSettings(Settings):
 
 
 class ModelSettings(Settings):
-    """One party's local model and how it is updated."""
+    """One party's local model and how it is updated: what all kinds have. `fdml.models.registry` knows the kinds."""
 
-    kind: Kind = "linear"
-    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
-    """Hidden layers of `mlp`."""
-    factors: PositiveInt = 8
-    """Factors per feature of `fm`."""
+    kind: str
     l2: NonNegativeFloat = 1e-4
     optimizer: OptimizerName = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -178,14 +178,12 @@ class ModelSettings(Settings):
     learning_rate: PositiveFloat | Literal["auto"] | None = None
     """This party's own step size; None takes the run's."""
     precision: Literal["single", "double"] = "single"
-    module: str | None = None
-    """Of `torch`: "package.module:function", called with (inputs, outputs), returns a torch.nn.Module."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.kind == "torch" and self.module is None:
-            raise SettingsError('model.kind = "torch" needs model.module = "package.module:function"')
-        return self
+    @classmethod
+    def subject(cls) -> str:
+        """The kind of model, where it is known."""
+        kind = cls.model_fields["kind"].default
+        return f" of model kind {kind!r}" if isinstance(kind, str) else ""
 
 
 class IdSettings(Settings):
@@ -242,7 +240,7 @@ class GuardSettings(Settings):
     """What a party's predictions must pass before they leave; each party chooses for itself."""
 
     clip: PositiveFloat | None = None
-    """The largest prediction that leaves; of several outputs the longest vector (L2; L1 with Laplace noise)."""
+    """The largest prediction that leaves; of several floats the longest vector (L2; L1 with Laplace noise)."""
     noise: Noise = "none"
     sigma: PositiveFloat | Literal["auto"] | None = None
     """Standard deviation of Gaussian noise, scale of Laplace noise; "auto" is the least that `epsilon` allows."""
@@ -269,22 +267,6 @@ class GuardSettings(Settings):
         return self
 
 
-class PartySettings(Settings):
-    """One party's own file."""
-
-    party: str
-    run: Path
-    server: str | None = None
-    """Where this party reaches the server; None takes the run's address."""
-    group_key: Path | None = None
-    """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
-    threads: PositiveInt | Literal["auto"] = "auto"
-    """That predict a block together; "auto" takes as many as the machine has cores."""
-    data: DataSettings
-    model: ModelSettings = ModelSettings()
-    guard: GuardSettings = GuardSettings()
-
-
 def check_parties(parties: tuple[str, ...], label_party: str) -> None:
     """Raise unless the names are distinct and the label party is among them."""
     twice = sorted({name for name in parties if parties.count(name) > 1})
@@ -309,21 +291,7 @@ S = TypeVar("S", bound=Settings)
 
 def read_run(path: Path) -> RunSettings:
     """Read and check a run.toml."""
-    return _read(path, RunSettings)
-
-
-def read_party(path: Path) -> PartySettings:
-    """Read and check a party.toml; its paths are taken from the folder it stands in."""
-    settings = _read(path, PartySettings)
-    home = path.parent
-    data = settings.data.model_copy(
-        update={
-            "path": home / settings.data.path,
-            "test_path": None if settings.data.test_path is None else home / settings.data.test_path,
-        }
-    )
-    key = None if settings.group_key is None else home / settings.group_key
-    return settings.model_copy(update={"run": home / settings.run, "data": data, "group_key": key})
+    return read_settings(path, RunSettings)
 
 
 def run_hash(settings: RunSettings) -> bytes:
@@ -331,7 +299,8 @@ def run_hash(settings: RunSettings) -> bytes:
     return hashlib.blake2b(settings.model_dump_json().encode(), digest_size=32).digest()
 
 
-def _read(path: Path, kind: type[S]) -> S:
+def read_settings(path: Path, kind: type[S]) -> S:
+    """Read and check a TOML file."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -355,9 +324,9 @@ def _explain(kind: type[Settings], errors: list[ErrorDetails]) -> str:
             return f"setting {where!r} is now called {RENAMED[where]!r}; rename it"
         near = difflib.get_close_matches(where, kind.model_fields, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"
-        return f"unknown setting {where!r}; {hint}"
+        return f"unknown setting {where!r}{kind.subject()}; {hint}"
     if error["type"] == "missing":
-        return f"setting {where!r} is missing"
+        return f"setting {where!r}{kind.subject()} is missing"
     if error["type"] == "value_error":
         inner = str(error["ctx"]["error"])
         return f"[{where}] {inner}" if where else inner

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fdml.errors import InvariantBroken
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.privacy.masks import Purpose
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
@@ -270,7 +270,7 @@ class InvariantChecker:
 
     def _check_sum(self, to: str, total: Total) -> None:
         visit = self._visits[total.step]
-        expected = np.zeros(visit.size * self._scenario.outputs, np.int64)
+        expected = np.zeros(visit.size * self._scenario.width, np.int64)
         for party, made in zip(self._parties, total.pushed_at, strict=True):
             if made >= 0:
                 _require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
@@ -292,7 +292,7 @@ class InvariantChecker:
                 made, release = coordinator.matrix.read(column, visit)
                 bare = self._bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
                 pushed = (
-                    self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.outputs, np.int64)
+                    self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.width, np.int64)
                 )
                 _require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
 

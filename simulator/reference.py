@@ -8,7 +8,7 @@ from itertools import count
 
 from fdml.errors import InvariantBroken
 from fdml.experiments.in_memory import NothingStored
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.party.alignment import SharedRows
 from fdml.party.channel import Incoming, ToServer
 from fdml.party.checkpoint import SavedState

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.data.rows import DenseRows, Rows, take
-from fdml.models.compiled import State
-from fdml.models.kernels import BlockUpdate, Floats
+from fdml.models.learner import LocalLearner
+from fdml.models.losses import Floats
+from fdml.models.model import State
+from fdml.models.signals import BlockUpdate, Scores
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.loop import Worker
@@ -53,6 +55,8 @@ _CLIP, _SIGMA = 1.0, 0.5
 class HashingModel:
     """Every prediction depends on every bit of every update so far, so that no wrong or missing one stays unseen."""
 
+    concurrent: ClassVar[bool] = False
+
     def __init__(self, width: int) -> None:
         self._width = width
         self._weights = np.zeros(_FEATURES)
@@ -68,12 +72,12 @@ class HashingModel:
         values = rows.values[start:stop] @ self._weights + self._hash / 2.0**32
         return np.outer(values, 1.0 / np.arange(1, self._width + 1))
 
-    def learn(self, rows: Rows, update: BlockUpdate) -> None:
+    def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """One pass over one block."""
-        for part in (update.order, update.rates, update.scores, update.own_at_push, update.labels):
+        for part in (block.order, block.rates, scores.total, scores.own_at_push, scores.labels):
             self._hash = zlib.crc32(part.tobytes(), self._hash)
-        block = rows.values[update.start : update.start + len(update.order)]
-        self._weights = 0.5 * self._weights + np.tanh(update.scores[:, 0] @ block)
+        values = rows.values[block.start : block.start + len(block.order)]
+        self._weights = 0.5 * self._weights + np.tanh(scores.total[:, 0] @ values)
 
     def penalty(self) -> float:
         """Nothing."""
@@ -95,8 +99,9 @@ def build_hashing_worker(
     """A party with a `HashingModel`."""
     gradient_party = plan.label_party if plan.loss == "softmax" else None
     watch_loss = party == plan.label_party
-    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party, held_out=held_out)
-    return Worker(HashingModel(plan.outputs), task, guard)
+    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party)
+    learner = LocalLearner(HashingModel(plan.objective.width), rows.parts[party], held_out=held_out)
+    return Worker(learner, task, guard)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +110,7 @@ class ScenarioData:
 
     features: DenseRows
     labels_of_rows: np.ndarray[Any, np.dtype[np.float64]]
-    outputs: int
+    classes: int
 
     @property
     def weighted(self) -> bool:
@@ -124,7 +129,7 @@ class ScenarioData:
     def labels(self, shared: SharedRows) -> tuple[LabelSet, LabelEncoding | None]:
         """The labels of the shared rows."""
         train, held_out = self.labels_of_rows[shared.train], self.labels_of_rows[shared.held_out]
-        return LabelSet(self.outputs, train, held_out, np.ones(len(train)), np.ones(len(held_out))), None
+        return LabelSet(self.classes, train, held_out, np.ones(len(train)), np.ones(len(held_out))), None
 
 
 @dataclass(frozen=True)
@@ -193,8 +198,8 @@ class Scenario:
         return self.settings.label_party if self.settings.privacy.labels == "private" else None
 
     @property
-    def outputs(self) -> int:
-        """How many numbers a prediction has."""
+    def width(self) -> int:
+        """How many floats of each row a prediction has."""
         return 1 if self.gradient_party is None else 2
 
     @property
@@ -215,7 +220,7 @@ class Scenario:
         return Member(
             run=self.settings,
             name=party,
-            data=ScenarioData(self.features[party], labels, self.outputs),
+            data=ScenarioData(self.features[party], labels, 0 if self.gradient_party is None else 2),
             noise=NoiseKey(party.encode() * 32),
             guard=self._guard(party),
             shared=shared,

@@ -52,7 +52,7 @@ def train_on(problem: JointDataset, model: ModelSettings, **training: object) ->
     models = dict.fromkeys(problem.train.parts, model)
     chosen = TrainingSettings(**training)
     return train_in_process(
-        Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.outputs), problem.train
+        Plan(chosen, models, problem.label_party, problem.loss, problem.encoding.class_count), problem.train
     )
 
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from benchmarks.registry import BENCHMARKS
 from fdml.cli.app import COMMANDS
 from fdml.errors import SettingsError
-from fdml.settings import RENAMED, PartySettings, RunSettings
+from fdml.party.settings import PartySettings
+from fdml.settings import RENAMED, RunSettings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

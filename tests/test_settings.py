@@ -4,19 +4,18 @@ import pytest
 from pydantic import ValidationError
 
 from fdml.errors import SettingsError
+from fdml.models.registry import model_settings
+from fdml.party.settings import PartySettings, read_party
 from fdml.settings import (
     LOSSES_OF,
     DataSettings,
     EvaluationSettings,
     GradientGuardSettings,
     GuardSettings,
-    ModelSettings,
-    PartySettings,
     PrivacySettings,
     RunSettings,
     TrainingSettings,
     loss_for,
-    read_party,
     read_run,
     run_hash,
 )
@@ -106,8 +105,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(write):
 
 
 def test_an_unknown_key_like_no_other_is_refused_with_all_that_are_known():
-    with pytest.raises(SettingsError, match="unknown setting 'zzz'; known here: kind, hidden, factors, l2"):
-        ModelSettings(zzz=1)
+    with pytest.raises(SettingsError, match="unknown setting 'zzz'; known here: holdout, every"):
+        EvaluationSettings(zzz=1)
 
 
 def test_a_key_named_like_pythons_own_is_refused_as_any_other(write):
@@ -150,26 +149,37 @@ def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, m
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("kind", "tree", "setting 'kind' is 'tree': input should be 'linear', 'fm', 'mlp' or 'torch'"),
-        ("hidden", [], "setting 'hidden' is []: tuple should have at least 1 item after validation, not 0"),
-        ("hidden", [8, 0], "setting 'hidden' is 0: input should be greater than 0"),
-        ("factors", 0, "setting 'factors' is 0: input should be greater than 0"),
+        ("kind", "tree", "there is no model kind 'tree'; there are linear, fm, mlp, torch"),
         ("l2", -1.0, "setting 'l2' is -1.0: input should be greater than or equal to 0"),
         ("momentum", 1.0, "setting 'momentum' is 1.0: input should be less than 1"),
-        ("rule", "sgdd", "setting 'rule' is 'sgdd': input should be 'sgd', 'momentum', 'adagrad' or 'adam'"),
+        ("optimizer", "sgdd", "setting 'optimizer' is 'sgdd': input should be 'sgd', 'momentum', 'adagrad' or 'adam'"),
         ("precision", "half", "setting 'precision' is 'half': input should be 'single' or 'double'"),
     ],
 )
 def test_a_model_value_out_of_range_is_named_with_what_to_write(key, value, message):
     with pytest.raises(SettingsError) as caught:
-        ModelSettings(**{key: value})
+        model_settings(**{key: value})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "message"),
+    [
+        ("mlp", "hidden", [], "setting 'hidden' is []: tuple should have at least 1 item after validation, not 0"),
+        ("mlp", "hidden", [8, 0], "setting 'hidden' is 0: input should be greater than 0"),
+        ("fm", "factors", 0, "setting 'factors' is 0: input should be greater than 0"),
+    ],
+)
+def test_a_value_of_a_kinds_own_setting_out_of_range_is_named_with_what_to_write(kind, key, value, message):
+    with pytest.raises(SettingsError) as caught:
+        model_settings(kind, **{key: value})
     assert str(caught.value) == message
 
 
 def test_a_torch_model_needs_a_module():
-    with pytest.raises(SettingsError, match=r'model.kind = "torch" needs model.module = "package.module:function"'):
-        ModelSettings(kind="torch")
-    assert ModelSettings(kind="torch", module="nets:small").module == "nets:small"
+    with pytest.raises(SettingsError, match=r"setting 'module' of model kind 'torch' is missing"):
+        model_settings("torch")
+    assert model_settings("torch", module="nets:small").module == "nets:small"
 
 
 def test_a_value_inside_a_section_is_named_with_the_section(write):
@@ -244,7 +254,7 @@ def test_every_task_has_a_loss_of_its_own(task):
         assert run(task=task, loss=loss).loss == loss
 
 
-@pytest.mark.parametrize(("kind", "key"), [(TrainingSettings(), "epochs"), (ModelSettings(), "kind"), (run(), "name")])
+@pytest.mark.parametrize(("kind", "key"), [(TrainingSettings(), "epochs"), (model_settings(), "kind"), (run(), "name")])
 def test_settings_are_frozen(kind, key):
     with pytest.raises(ValidationError, match="frozen"):
         setattr(kind, key, getattr(kind, key))

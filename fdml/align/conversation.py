@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from fdml.errors import AlignmentError
@@ -30,3 +30,15 @@ def fetch(kind: type[N], sender: str, about: str = "") -> Conversation[N]:
             f"same version of fdml"
         )
     return message
+
+
+def converse(conversation: Conversation[T], answer: Callable[[AlignmentRequest], AlignmentMessage | None]) -> T:
+    """Hold a conversation to its end; `answer` carries out each request and waits for what it fetches."""
+    reply: AlignmentMessage | None = None
+    while True:
+        try:
+            request = conversation.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        reply = answer(request)

@@ -20,7 +20,8 @@ _PURPOSE = "labels"
 class LabelSet:
     """Labels as numbers, and the rows' weights, of training and held-out rows in the run's order."""
 
-    outputs: int
+    classes: int
+    """How many there are; 0 for regression."""
     train: NDArray[np.float64]
     held_out: NDArray[np.float64]
     train_weights: NDArray[np.float64]
@@ -30,16 +31,16 @@ class LabelSet:
 def seal_labels(key: GroupKey, labels: LabelSet, task: Task) -> Labels:
     """As they travel. The same labels are sealed to the same bytes, so they may be sent again after a crash."""
     _check("this party has", task, labels)
-    numbers = np.concatenate([labels.train, labels.held_out]).astype(label_type(task, labels.outputs))
+    numbers = np.concatenate([labels.train, labels.held_out]).astype(label_type(task, labels.classes))
     weights = np.concatenate([labels.train_weights, labels.held_out_weights]).astype(WEIGHT_TYPE)
     told = b"" if (weights == 1.0).all() else weights.tobytes()
-    return Labels(labels.outputs, key.seal(_PURPOSE, numbers.tobytes() + told))
+    return Labels(labels.classes, key.seal(_PURPOSE, numbers.tobytes() + told))
 
 
 def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: Task, label_party: str) -> LabelSet:
     """What a party takes from the label party, or an error that names it."""
     plain, every = key.open(_PURPOSE, labels.sealed), rows + held_out
-    kind = label_type(task, labels.outputs)
+    kind = label_type(task, labels.classes)
     end = kind.itemsize * every
     if len(plain) not in (end, end + WEIGHT_TYPE.itemsize * every):
         raise AlignmentError(
@@ -48,7 +49,7 @@ def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: T
         )
     numbers = _values(plain[:end], kind)
     weights = _values(plain[end:], WEIGHT_TYPE) if len(plain) > end else np.ones(every)
-    given = LabelSet(labels.outputs, *np.split(numbers, [rows]), *np.split(weights, [rows]))
+    given = LabelSet(labels.classes, *np.split(numbers, [rows]), *np.split(weights, [rows]))
     _check(f"label party {label_party!r} sent", task, given)
     return given
 
@@ -67,8 +68,7 @@ def _check(what: str, task: Task, labels: LabelSet) -> None:
             raise LabelError(f"{what} a weight of {weights.min():g}; weights are 0 or more")
     if task == "regression":
         return
-    classes = max(labels.outputs, 2)
     for values in (labels.train, labels.held_out):
-        wrong = values[(values < 0) | (values >= classes) | (values != np.floor(values))]
+        wrong = values[(values < 0) | (values >= labels.classes) | (values != np.floor(values))]
         if wrong.size:
-            raise LabelError(f"{what} the label {wrong[0]:g}; the {classes} classes are numbered from 0")
+            raise LabelError(f"{what} the label {wrong[0]:g}; the {labels.classes} classes are numbered from 0")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.data.rows import DenseRows, Rows, row_count
-from fdml.models.compiled import Model
+from fdml.models.model import Model
 from fdml.protocol.fixed_point import LARGEST, encode
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
 from fdml.protocol.wire import encode_from_party

@@ -70,7 +70,7 @@ def _one_release(recording: Recording, party: str, mechanism: Mechanism, delta: 
     shield, numbers = Perturbation(mechanism, NoiseKey(secrets.token_bytes(32))), count()
 
     def draw(value: float, many: int) -> Values:
-        predictions = np.zeros((many, recording.outputs))
+        predictions = np.zeros((many, recording.objective.width))
         predictions[:, 0] = value
         return decode(shield.protect(predictions, "push", next(numbers)))[:, 0]
 

@@ -109,9 +109,9 @@ def _aids(recording: Recording, view: AttackerView, own: Values) -> list[Values]
 def _labels(recording: Recording) -> Values:
     """The labels training used, which all who learned from them know; one column for each class."""
     labels = recording.truth.shown_labels
-    if recording.outputs == 1:
+    if recording.objective.scores == 1:
         return standardised(labels[:, None])
-    return standardised((labels[:, None] == np.arange(recording.outputs)).astype(np.float64))
+    return standardised((labels[:, None] == np.arange(recording.objective.classes)).astype(np.float64))
 
 
 def _recovered(recording: Recording, view: AttackerView) -> Values | None:

@@ -19,10 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.data.rows import DenseRows, Rows, row_count, take, to_scipy, width
-from fdml.models.losses import LOSSES
 from fdml.models.metrics import auc
 from fdml.privacy.randomised_response import chance_of_truth
-from fdml.settings import loss_for
 
 Values = NDArray[np.float64]
 
@@ -51,7 +49,7 @@ class Evidence:
 
     rows: NDArray[np.int64]
     mean: Values
-    """Of the gradients, `(rows, outputs)`."""
+    """Of the gradients, `(rows, width)`."""
     size: Values
     """The mean of the gradients' lengths, `(rows,)`."""
     votes: Values
@@ -62,9 +60,9 @@ class Evidence:
 
 def gather(recording: Recording) -> Evidence:
     """The gradients row by row."""
-    rows, outputs = recording.schedule.rows, recording.outputs
-    total, last, size, visits = np.zeros((rows, outputs)), np.zeros((rows, outputs)), np.zeros(rows), np.zeros(rows)
-    votes = np.zeros((rows, _classes(recording)))
+    rows, width = recording.schedule.rows, recording.objective.width
+    total, last, size, visits = np.zeros((rows, width)), np.zeros((rows, width)), np.zeros(rows), np.zeros(rows)
+    votes = np.zeros((rows, recording.objective.classes))
     for step, values in sorted(recording.gradients.items()):
         visit = recording.schedule.visit(step)
         here = slice(visit.start, visit.stop)
@@ -118,13 +116,13 @@ def score_gradients(recording: Recording) -> list[AttackResult]:
         return [not_applicable("A2", _SCORING, _everyone(recording), absent)]
     evidence = gather(recording)
     labels, shown = (each[evidence.rows] for each in (recording.truth.labels, recording.truth.shown_labels))
-    norm = class_auc(labels, np.repeat(evidence.size[:, None], recording.outputs, axis=1), either_way=True)
+    norm = class_auc(labels, np.repeat(evidence.size[:, None], recording.objective.scores, axis=1), either_way=True)
     leaks = {
         "direction": class_auc(labels, -evidence.mean),
         "norm": norm,
-        "votes": class_auc(labels, evidence.votes[:, -recording.outputs :]),
+        "votes": class_auc(labels, evidence.votes[:, -recording.objective.scores :]),
         "one_epoch": class_auc(labels, -evidence.last),
-        "shown_labels": class_auc(labels, _indicators(shown, recording.outputs)),
+        "shown_labels": class_auc(labels, _indicators(shown, recording.objective.scores)),
         "with_total": _with_total(recording, evidence, labels),
     }
     return [_scored(recording, party, evidence, labels, leaks) for party in _attackers(recording)]
@@ -141,7 +139,7 @@ def complete_model(recording: Recording) -> list[AttackResult]:
 
 
 def class_auc(labels: Values, scores: Values, *, either_way: bool = False) -> float:
-    """The AUC of scores `(rows, outputs)`; of several classes the mean of each against the rest.
+    """The AUC of scores `(rows, scores)`; of several classes the mean of each against the rest.
 
     `either_way` is for a score whose direction the attacker has to guess, and guesses right.
     """
@@ -155,7 +153,7 @@ def class_auc(labels: Values, scores: Values, *, either_way: bool = False) -> fl
 
 def _allowed(recording: Recording, rows: int) -> tuple[float, str, str]:
     """The accuracy that passes, and why."""
-    epsilon, classes = recording.run.privacy.label_epsilon, _classes(recording)
+    epsilon, classes = recording.run.privacy.label_epsilon, recording.objective.classes
     if epsilon == "off":
         return (
             -math.inf,
@@ -175,7 +173,7 @@ def _allowed(recording: Recording, rows: int) -> tuple[float, str, str]:
 
 
 def _guessed(recording: Recording, gradients: Values) -> Values:
-    return LOSSES[loss_for(recording.run.task, recording.run.loss)].invert_gradient(gradients)[1]
+    return recording.objective.invert_gradient(gradients)[1]
 
 
 def _totals(recording: Recording) -> dict[str, float]:
@@ -190,15 +188,15 @@ def _totals(recording: Recording) -> dict[str, float]:
 
 
 def pushed_sums(recording: Recording) -> dict[int, Values]:
-    """By step the sum of what all parties pushed, where all did; of several outputs without their mean."""
+    """By step the sum of what all parties pushed, where all did; of several scores without their mean."""
     parts = [recording.plain[party] for party in recording.run.parties]
     steps = [step for step in sorted(recording.gradients) if all(step in part for part in parts)]
     return {step: _centred(np.sum([part[step] for part in parts], axis=0)) for step in steps}
 
 
 def scores_behind(recording: Recording, gradients: Values) -> Values:
-    """The scores that have these gradients; of several outputs without their mean, which nobody can tell."""
-    found, _ = LOSSES[loss_for(recording.run.task, recording.run.loss)].invert_gradient(gradients)
+    """The scores that have these gradients; of several scores without their mean, which nobody can tell."""
+    found, _ = recording.objective.invert_gradient(gradients)
     return _centred(found.astype(np.float64))
 
 
@@ -210,7 +208,7 @@ def _with_total(recording: Recording, evidence: Evidence, labels: Values) -> flo
     """The AUC of the shown label and the joint score together: what is left after epsilon, for information."""
     epsilon = recording.run.privacy.label_epsilon
     weight = 50.0 if epsilon == "off" else epsilon
-    shown = _indicators(evidence.votes.argmax(axis=1).astype(np.float64), recording.outputs)
+    shown = _indicators(evidence.votes.argmax(axis=1).astype(np.float64), recording.objective.scores)
     return class_auc(labels, _comparable(scores_behind(recording, evidence.last) + weight * shown))
 
 
@@ -259,9 +257,9 @@ def _completed(recording: Recording, party: str) -> AttackResult:
     chosen = np.sort(chance.permutation(len(truth.labels))[:_MOST_ROWS])
     labels, features = truth.labels[chosen], take(truth.features[party], chosen)
     own = _own_auc(recording, party, chosen, labels)
-    outputs = recording.outputs
-    solo = _fitted_auc(features, labels, np.arange(len(labels)), outputs)
-    few = float(np.mean([_fitted_auc(features, labels, _known(labels, chance), outputs) for _ in range(_DRAWS)]))
+    classes = recording.objective.classes
+    solo = _fitted_auc(features, labels, np.arange(len(labels)), classes)
+    few = float(np.mean([_fitted_auc(features, labels, _known(labels, chance), classes) for _ in range(_DRAWS)]))
     return passed_if(
         own <= solo + _LEAD,
         "A3",
@@ -285,7 +283,7 @@ def _known(labels: Values, chance: np.random.Generator) -> NDArray[np.int64]:
     return known
 
 
-def _fitted_auc(features: Rows, labels: Values, known: NDArray[np.int64], outputs: int) -> float:
+def _fitted_auc(features: Rows, labels: Values, known: NDArray[np.int64], classes: int) -> float:
     """The AUC over all rows of a linear model of the known ones."""
     if width(features) == 0 or len(np.unique(labels[known])) < 2:
         return 0.5
@@ -293,24 +291,20 @@ def _fitted_auc(features: Rows, labels: Values, known: NDArray[np.int64], output
     fitted = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(max_iter=5000, tol=1e-3))
     fitted.fit(everything[known], labels[known])
     chances = fitted.predict_proba(everything)
-    if outputs == 1:
+    if classes == 2:
         return class_auc(labels, chances[:, 1:])
-    scores = np.zeros((row_count(features), outputs))
+    scores = np.zeros((row_count(features), classes))
     scores[:, fitted.classes_.astype(np.int64)] = chances
     return class_auc(labels, scores)
 
 
-def _indicators(labels: Values, outputs: int) -> Values:
-    """Labels as scores: themselves for one output, else 1 at the class."""
-    return labels[:, None] if outputs == 1 else (labels[:, None] == np.arange(outputs)).astype(np.float64)
+def _indicators(labels: Values, scores: int) -> Values:
+    """Labels as scores: themselves for one score, else 1 at the class."""
+    return labels[:, None] if scores == 1 else (labels[:, None] == np.arange(scores)).astype(np.float64)
 
 
 def _commonest(labels: Values) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
-
-
-def _classes(recording: Recording) -> int:
-    return max(recording.outputs, 2)
 
 
 def _attackers(recording: Recording) -> list[str]:

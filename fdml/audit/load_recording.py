@@ -38,7 +38,7 @@ def read_recording(run_toml: Path) -> Recording:
         log.take(sender, message)
     problem = dataset_of(run, folders)
     plan = plan_of(run, folders, problem)
-    train, outputs = problem.train, problem.encoding.outputs
+    train, outputs = problem.train, problem.encoding.class_count
     schedule = plan.schedule(len(train))
     disk = label_party.folder.disk
     truth = GroundTruth(
@@ -51,7 +51,7 @@ def read_recording(run_toml: Path) -> Recording:
         weights=train.weights,
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return log.recording(schedule, outputs, plan.echo, mechanisms, truth, plan.models)
+    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)
 
 
 def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
@@ -87,7 +87,7 @@ def record_in_process(
     """Train all parties of a plan in turns, in this thread, and record all that they send."""
     run = run_of(plan, privacy)
     shown = _training_labels(
-        run.privacy, sample.labels, plan.outputs, lambda: seeded_key(plan.training.seed, plan.label_party)
+        run.privacy, sample.labels, plan.classes, lambda: seeded_key(plan.training.seed, plan.label_party)
     )
     log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties))
     result = train_in_process(plan, sample, held_out=held_out, privacy=run.privacy, in_turns=True, tap=log.take)
@@ -102,4 +102,4 @@ def record_in_process(
     )
     schedule = plan.schedule(len(sample))
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return log.recording(schedule, plan.outputs, plan.echo, mechanisms, truth, plan.models)
+    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.data.rows import Rows
-from fdml.models.losses import LOSSES
 from fdml.models.metrics import auc
 from fdml.party.plan import joint_score
-from fdml.settings import loss_for
 
 Values = NDArray[np.float64]
 
@@ -50,9 +48,8 @@ def tell_members(recording: Recording) -> list[AttackResult]:
 
 
 def _losses(recording: Recording, parts: Mapping[str, Rows], labels: Values) -> Values:
-    score = joint_score(recording.truth.models, parts)
-    loss = LOSSES[loss_for(recording.run.task, recording.run.loss)]
-    return loss.value(score, labels).astype(np.float64)
+    score = joint_score(recording.truth.models, parts, recording.objective)
+    return recording.objective.loss.value(score, labels).astype(np.float64)
 
 
 def _told_by(inside: Values, outside: Values) -> float:

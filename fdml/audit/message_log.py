@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.audit.recording import GroundTruth, Recording
+from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.masks import Masks, Purpose
 from fdml.protocol.fixed_point import decode
@@ -45,7 +46,7 @@ class MessageLog:
     def recording(
         self,
         schedule: Schedule,
-        outputs: int,
+        objective: Objective,
         echo: float,
         mechanisms: Mapping[str, Mechanism],
         truth: GroundTruth,
@@ -56,16 +57,16 @@ class MessageLog:
         return Recording(
             run=self._run,
             schedule=schedule,
-            outputs=outputs,
+            objective=objective,
             echo=echo,
             pushes=self._pushes,
             plain={
-                party: {step: self._opened("push", party, step, push, outputs) for step, push in pushes.items()}
+                party: {step: self._opened("push", party, step, push, objective.width) for step, push in pushes.items()}
                 for party, pushes in self._pushes.items()
             },
             trials=self._trials,
             gradients={
-                step: self._opened("gradient", lead, step, message, outputs)
+                step: self._opened("gradient", lead, step, message, objective.width)
                 for step, message in self._gradients.items()
             },
             mechanisms=mechanisms,
@@ -74,11 +75,11 @@ class MessageLog:
             model_settings=model_settings,
         )
 
-    def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient, outputs: int) -> Values:
+    def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient, width: int) -> Values:
         codes, mask_id = message.release.values, message.release.mask_id
         if mask_id:
             codes = self._masks.remove_one(purpose, party, number, mask_id, codes)
-        return decode(codes).reshape(-1, outputs)
+        return decode(codes).reshape(-1, width)
 
 
 def any_masks(secret: bytes, parties: Sequence[str]) -> Masks:

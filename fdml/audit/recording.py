@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows
-from fdml.models.compiled import Model
+from fdml.models.model import Model
+from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
 from fdml.protocol.schedule import Schedule
@@ -39,12 +40,12 @@ class Recording:
 
     run: RunSettings
     schedule: Schedule
-    outputs: int
+    objective: Objective
     echo: float
     pushes: Mapping[str, Mapping[int, Push]]
     """By party and step, as they travelled: under masks where the server is blind."""
     plain: Mapping[str, Mapping[int, NDArray[np.float64]]]
-    """The same as values `(rows, outputs)` without masks, noise and clip still on: what other parties' sums hold."""
+    """The same as values `(rows, width)` without masks, noise and clip still on: what other parties' sums hold."""
     trials: Mapping[str, Mapping[int, HeldOutPredictions]]
     gradients: Mapping[int, NDArray[np.float64]]
     """By step, without masks; empty where labels are shared."""

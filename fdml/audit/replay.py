@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from fdml.audit.recording import Recording
 from fdml.data.rows import width
 from fdml.models.learning_rate import LearningRate
-from fdml.models.losses import LOSSES, Loss
+from fdml.models.objective import Objective
 from fdml.protocol.schedule import Schedule, Visit
-from fdml.settings import loss_for
 
 Values = NDArray[np.float64]
 
@@ -55,7 +54,6 @@ class TrainingReplay:
     rows: int = field(compare=False)
     features: int = field(compare=False)
     """How many the target has."""
-    outputs: int = field(compare=False)
     echo: float = field(compare=False)
     l2: float = field(compare=False)
     has_bias: bool = field(compare=False)
@@ -66,13 +64,14 @@ class TrainingReplay:
     steps: tuple[ObservedStep, ...] = field(compare=False)
     labels: Values = field(compare=False)
     weights: Values = field(compare=False)
-    loss: Loss = field(compare=False)
+    objective: Objective = field(compare=False)
 
     def follow(self, features: Values) -> tuple[Values, Values]:
-        """The weights `(steps + 1, features, outputs)` and biases before every step and at the end."""
-        weights = np.zeros((len(self.steps) + 1, features.shape[1], self.outputs))
-        biases = np.zeros((len(self.steps) + 1, self.outputs))
-        self._learn(self.alone, features, np.zeros((self.rows, self.outputs)), 1.0, weights[0], biases[0], 0)
+        """The weights `(steps + 1, features, width)` and biases before every step and at the end."""
+        weights = np.zeros((len(self.steps) + 1, features.shape[1], self.objective.width))
+        biases = np.zeros((len(self.steps) + 1, self.objective.width))
+        nothing = np.zeros((self.rows, self.objective.width))
+        self._learn(self.alone, features, nothing, 1.0, weights[0], biases[0], 0)
         for step, update in enumerate(self.steps):
             block = features[update.start : update.stop]
             then = update.then
@@ -98,7 +97,7 @@ class TrainingReplay:
             inputs, places = block[batch.rows], start + batch.rows
             score = known[batch.rows] + echo * (inputs @ weight + bias)
             share = self.weights[places] * (-batch.rate / len(batch.rows))
-            moves = self.loss.gradient(score, self.labels[places]) * share[:, None]
+            moves = self.objective.gradient(score, self.labels[places]) * share[:, None]
             weight *= 1.0 - batch.rate * self.l2
             weight += inputs.T @ moves
             if self.has_bias:
@@ -124,7 +123,6 @@ def replay_of(recording: Recording, target: str, pushed: Mapping[int, Values], v
         digest.digest(),
         schedule.rows,
         width(truth.features[target]),
-        recording.outputs,
         recording.echo,
         settings.l2,
         target == recording.run.label_party or training.exchanges is not None,
@@ -133,7 +131,7 @@ def replay_of(recording: Recording, target: str, pushed: Mapping[int, Values], v
         tuple(steps),
         truth.shown_labels,
         truth.weights if len(truth.weights) else np.ones(schedule.rows),
-        LOSSES[loss_for(recording.run.task, recording.run.loss)],
+        recording.objective,
     )
 
 
@@ -160,7 +158,6 @@ def _batches(schedule: Schedule, visit: Visit, passes: int, rate: LearningRate, 
 def _others(recording: Recording, target: str, step: int) -> Values:
     """What the others add to the target's score: as they pushed it, or as a gradient tells it."""
     if recording.gradients and target != recording.run.label_party:
-        loss = LOSSES[loss_for(recording.run.task, recording.run.loss)]
-        return loss.invert_gradient(recording.gradients[step])[0] - recording.plain[target][step]
+        return recording.objective.invert_gradient(recording.gradients[step])[0] - recording.plain[target][step]
     others = [party for party in recording.run.parties if party != target]
     return sum((recording.plain[party][step] for party in others), np.zeros_like(recording.plain[target][step]))

@@ -86,13 +86,13 @@ def _blocks(course: TrainingReplay) -> dict[tuple[int, int], list[int]]:
 
 def _observations(course: TrainingReplay) -> int:
     """How often every row was pushed at least, each output counted."""
-    return course.outputs * min(len(steps) for steps in _blocks(course).values())
+    return course.objective.width * min(len(steps) for steps in _blocks(course).values())
 
 
 def _first_guess(course: TrainingReplay, rank: int, common: float) -> Values:
     """What all rows have in common, then the main components of the rows' predictions through the epochs."""
     count = min(len(steps) for steps in _blocks(course).values())
-    seen = np.empty((course.rows, count * course.outputs))
+    seen = np.empty((course.rows, count * course.objective.width))
     for (start, stop), steps in _blocks(course).items():
         seen[start:stop] = np.hstack([course.steps[step].then for step in steps[:count]])
     left, _, _ = np.linalg.svd(seen - seen.mean(axis=0), full_matrices=False)

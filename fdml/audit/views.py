@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from fdml.audit.recording import Recording
 from fdml.data.rows import DenseRows, Rows, columns, to_dense, to_scipy, width
-from fdml.models.losses import LOSSES
 from fdml.protocol.fixed_point import decode
-from fdml.settings import loss_for
 
 Values = NDArray[np.float64]
 _MOST_COLUMNS = 256
@@ -28,7 +26,7 @@ class AttackerView:
     """Who attacks: "server", "party 'b'", "all parties but 'a'"."""
     target: str
     pushed: Mapping[int, Values]
-    """By step: the target's predictions `(rows, outputs)` as the attacker has them."""
+    """By step: the target's predictions `(rows, width)` as the attacker has them."""
     own: Values
     """The attacker's own features, `(rows, features)`; no columns for the server."""
     kind: str = "plain"
@@ -62,10 +60,10 @@ def coalitions(recording: Recording) -> Iterator[AttackerView]:
 
 
 def trajectories(recording: Recording, pushed: Mapping[int, Values]) -> Values:
-    """The predictions of every row through the epochs, `(rows, epochs, outputs)`; whole epochs only."""
+    """The predictions of every row through the epochs, `(rows, epochs, width)`; whole epochs only."""
     schedule = recording.schedule
     epochs = len(pushed) // schedule.blocks
-    found = np.zeros((schedule.rows, epochs, recording.outputs))
+    found = np.zeros((schedule.rows, epochs, recording.objective.width))
     for step in range(epochs * schedule.blocks):
         visit = schedule.visit(step)
         found[visit.start : visit.stop, visit.epoch] = pushed[step]
@@ -98,7 +96,7 @@ def _of_server(recording: Recording, target: str) -> AttackerView:
         remark = "the server is taken to know the labels, which fdml seals from it: it may work with a party"
         return AttackerView("server", target, recording.plain[target], nothing, "plain", noisy, remark)
     masked = {
-        step: decode(push.release.values.reshape(-1, recording.outputs)) * 2.0**-30
+        step: decode(push.release.values.reshape(-1, recording.objective.width)) * 2.0**-30
         for step, push in recording.pushes[target].items()
     }
     return AttackerView("server", target, masked, nothing, "masked", True, "all that it has is under masks")
@@ -119,9 +117,8 @@ def _of_rest(recording: Recording, target: str, view: str) -> AttackerView:
 
 def _from_gradients(recording: Recording, others: Sequence[str]) -> dict[int, Values]:
     """Where labels are private: a gradient tells the score it was made of, and the others know their parts of it."""
-    loss = LOSSES[loss_for(recording.run.task, recording.run.loss)]
     return {
-        step: loss.invert_gradient(gradient)[0].astype(np.float64) - _sum(recording, others, step)
+        step: recording.objective.invert_gradient(gradient)[0].astype(np.float64) - _sum(recording, others, step)
         for step, gradient in recording.gradients.items()
     }
 

@@ -14,8 +14,9 @@ from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, wri
 from fdml.federation import join as parties
 from fdml.monitor.terminal import RunTerminal
 from fdml.party.alignment import AlignmentReport
+from fdml.party.settings import read_party
 from fdml.privacy.disclosures import DISCLOSURES
-from fdml.settings import read_party, read_run
+from fdml.settings import read_run
 
 _BY_POSITION = ("The rows were matched by position; all learn their number.",)
 

@@ -15,11 +15,12 @@ from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import workload
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
+from fdml.models.registry import kinds
 from fdml.monitor.history import METRIC_OF
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
-from fdml.settings import DataSettings, Kind, Task, TrainingSettings
+from fdml.settings import DataSettings, Task, TrainingSettings
 
 _DATA_FILE = "For a data file"
 
@@ -115,10 +116,10 @@ def _checked_task(text: str | None) -> Task | None:
     return cast(Task | None, text)
 
 
-def _model_kinds(text: str) -> list[Kind]:
-    offered = [kind for kind in get_args(Kind) if kind != "torch"]
-    kinds = _split_list(text)
-    for kind in kinds:
+def _model_kinds(text: str) -> tuple[str, ...]:
+    offered = [kind.name for kind in kinds() if kind.has_defaults]
+    chosen = _split_list(text)
+    for kind in chosen:
         if kind not in offered:
             raise SettingsError(f"--models has {kind!r}; it takes {', '.join(offered)}")
-    return cast(list[Kind], list(kinds))
+    return chosen

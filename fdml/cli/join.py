@@ -11,7 +11,8 @@ from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption
 from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import join as parties
 from fdml.monitor.terminal import run_terminal
-from fdml.settings import read_party, read_run
+from fdml.party.settings import read_party
+from fdml.settings import read_run
 
 
 def join(

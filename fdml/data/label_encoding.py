@@ -41,9 +41,9 @@ class LabelEncoding:
     """Their standard deviation; 1 where all are the same."""
 
     @property
-    def outputs(self) -> int:
-        """The number of scores of a row."""
-        return len(self.classes) if self.task == "multiclass" and self.classes is not None else 1
+    def class_count(self) -> int:
+        """How many classes there are; 0 for regression."""
+        return 0 if self.classes is None else len(self.classes)
 
     def transform(self, labels: Labels) -> NDArray[np.float64]:
         """Class numbers, or scaled targets."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +28,8 @@ class DenseRows(NamedTuple):
 
 
 Rows = SparseRows | DenseRows
+RowEncoding = Literal["numeric"]
+"""What a kind of model may want of a party's encoder: numbers alone, with categories as features of their own."""
 
 _PIECE = 2**16
 """Rows, or values, per piece where rows on disk are read piece by piece."""

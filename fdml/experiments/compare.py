@@ -74,7 +74,7 @@ def _one_seed(
     apart = contender.training.model_copy(update={"seed": seed, "exchanges": None})
 
     def run(part: JointDataset, models: Mapping[str, ModelSettings]) -> TrainingResult:
-        plan = Plan(apart, models, part.label_party, part.loss, part.encoding.outputs)
+        plan = Plan(apart, models, part.label_party, part.loss, part.encoding.class_count)
         return train_in_process(plan, part.train, held_out=part.test, keep_epochs=True, on_event=on_event)
 
     alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
@@ -100,7 +100,7 @@ def joint_plan(problem: JointDataset, contender: Contender, seed: int) -> Plan:
         contender.models,
         problem.label_party,
         problem.loss,
-        problem.encoding.outputs,
+        problem.encoding.class_count,
         guards={name: guard.model_copy(update=exact) for name, guard in contender.guards.items()},
     )
 
@@ -129,9 +129,9 @@ def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> list[E
         for snapshot in snapshots:
             for name, state in snapshot.states.items():
                 models[name].restore(state)
-        trained = joint_score(models, problem.train.parts)
+        trained = joint_score(models, problem.train.parts, problem.objective)
         calibration = calibrate(problem.loss, trained, problem.train)
-        tested = calibration.apply(joint_score(models, problem.test.parts))
+        tested = calibration.apply(joint_score(models, problem.test.parts, problem.objective))
         records.append(
             EpochRecord(
                 snapshots[0].epoch,

@@ -14,19 +14,15 @@ from fdml.data.table import PartyData, Table
 from fdml.errors import LabelError, SettingsError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
+from fdml.models.registry import kind_named, model_settings
+from fdml.party.settings import PartySettings, read_party
 from fdml.settings import (
     DataSettings,
     GuardSettings,
-    Kind,
-    ModelSettings,
-    PartySettings,
     Task,
     TrainingSettings,
-    read_party,
     read_run,
 )
-
-MODEL_NAMES: dict[Kind, str] = {"linear": "LR", "fm": "FM", "mlp": "NN", "torch": "torch"}
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
@@ -36,7 +32,7 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
     data = {name: load(party.data) for name, party in parties.items()}
     problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
     models = {name: party.model for name, party in parties.items()}
-    kinds = dict.fromkeys(MODEL_NAMES[model.kind] for model in models.values())
+    kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
     return problem, [Contender("+".join(kinds), run.training, models, guards)], run.training.seed
 
@@ -76,9 +72,9 @@ def guess_task(table: Table) -> Task:
     return "regression" if kind == "continuous" else "multiclass"
 
 
-def contenders(kinds: Sequence[Kind], parties: Sequence[str], training: TrainingSettings, l2: float) -> list[Contender]:
+def contenders(kinds: Sequence[str], parties: Sequence[str], training: TrainingSettings, l2: float) -> list[Contender]:
     """One contender per kind of model, the same kind at every party."""
     return [
-        Contender(MODEL_NAMES[kind], training, dict.fromkeys(parties, ModelSettings(kind=kind, l2=l2)))
+        Contender(kind_named(kind).display_name, training, dict.fromkeys(parties, model_settings(kind, l2=l2)))
         for kind in kinds
     ]

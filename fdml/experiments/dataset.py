@@ -16,6 +16,7 @@ from fdml.data.row_set import RowSet, mean_one
 from fdml.data.rows import width
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError, LabelError
+from fdml.models.objective import Objective, objective_for
 from fdml.settings import LossName, Task, loss_for
 
 
@@ -28,6 +29,11 @@ class JointDataset:
     loss: LossName
     train: RowSet
     test: RowSet
+
+    @property
+    def objective(self) -> Objective:
+        """What training lowers."""
+        return objective_for(self.loss, self.encoding.class_count)
 
     def only(self, party: str) -> JointDataset:
         """What one party would train on alone."""

@@ -5,7 +5,7 @@ For trying out what joint training would give, before any company is asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,13 +25,15 @@ from fdml.errors import DataError, SettingsError
 from fdml.experiments.dataset import shuffled_rows
 from fdml.experiments.in_process import train_in_process
 from fdml.models.archive import read_archive, write_archive
-from fdml.models.build import ModuleFactory
-from fdml.models.compiled import Model, State
 from fdml.models.losses import LOSSES, Floats, Logistic, Softmax
+from fdml.models.model import Model, State
+from fdml.models.objective import objective_for
+from fdml.models.registry import DEFAULT_KIND, kind_named, kinds, model_settings
 from fdml.party.plan import Plan, joint_score
 from fdml.settings import LossName, ModelSettings, Task, TrainingSettings, loss_for
 
-ModelChoice = str | ModuleFactory
+ModelChoice = str | Mapping[str, Any] | Callable[[int, int], Any]
+"""A kind, its settings as a mapping with its `kind`, or a function that makes a torch module."""
 _TRAINING = (
     "epochs",
     "batch_size",
@@ -44,6 +46,7 @@ _TRAINING = (
     "lr_decay",
 )
 _MODEL = ("hidden", "factors", "l2", "optimizer", "momentum")
+"""Settings of models that are parameters here; a kind is given those that it has."""
 
 
 class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
@@ -54,8 +57,9 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
     groups : which columns belong to which party, a list of ranges, lists of column
         numbers or lists of column names; they may overlap. None cuts the columns in
         two. The first party holds the labels.
-    model : "linear", "fm", "mlp" or a function of (inputs, outputs) that returns a
-        torch.nn.Module; or a list with one of these per party.
+    model : a kind of model ("linear", "fm", "mlp", or one that was registered); a mapping
+        with its settings, {"kind": "mlp", "hidden": [32]}; or a function of (inputs, width)
+        that returns a torch.nn.Module; or a list with one of these per party.
     learning_rate : "auto" fits it to the rows' lengths at each party.
     random_state : seeds orders and starting parameters.
 
@@ -145,23 +149,25 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _plan(self, seed: int) -> Plan:
-        choices = self._choices()
-        settings, modules = {}, {}
-        for name, choice in choices.items():
-            values: dict[str, Any] = {key: getattr(self, key) for key in _MODEL}
-            if callable(choice):
-                modules[name] = choice
-                values |= {"kind": "torch", "module": "given in Python"}
-            else:
-                values["kind"] = choice
-            settings[name] = ModelSettings(**values, precision=self.precision_)
+        settings = {name: self._model_settings(choice) for name, choice in self._choices().items()}
         training = TrainingSettings(**{key: getattr(self, key) for key in _TRAINING}, seed=seed)
         loss = loss_for(self.code_.task, self.loss)
-        return Plan(training, settings, next(iter(choices)), loss, self.code_.outputs, modules)
+        return Plan(training, settings, next(iter(settings)), loss, self.code_.class_count)
+
+    def _model_settings(self, choice: ModelChoice) -> ModelSettings:
+        """The settings of one party's model: those of its own come before the parameters that all parties share."""
+        if callable(choice):
+            taking = next(kind for kind in kinds() if kind.function_setting is not None)
+            own: dict[str, Any] = {"kind": taking.name, str(taking.function_setting): choice}
+        else:
+            own = {"kind": choice} if isinstance(choice, str) else {"kind": DEFAULT_KIND, **choice}
+        takes = kind_named(own["kind"]).settings.model_fields
+        shared = {"precision": self.precision_, **{key: getattr(self, key) for key in _MODEL}}
+        return model_settings(**{**{key: value for key, value in shared.items() if key in takes}, **own})
 
     def _choices(self) -> dict[str, ModelChoice]:
         names = [f"party {number}" for number in range(len(self.groups_))]
-        if isinstance(self.model, str) or callable(self.model):
+        if isinstance(self.model, str | Mapping) or callable(self.model):
             return dict.fromkeys(names, self.model)
         chosen = list(self.model)
         if len(chosen) != len(names):
@@ -178,14 +184,13 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         return {f"party {at}": columns(rows, np.array(group)) for at, group in enumerate(self.groups_)}
 
     def _facts(self) -> dict[str, Any]:
-        named = isinstance(self.model, str) or (
-            not callable(self.model) and all(isinstance(m, str) for m in self.model)
-        )
+        choices = [self.model] if isinstance(self.model, str | Mapping) or callable(self.model) else self.model
+        plain = not any(callable(choice) for choice in choices)
         return {
             "kind": type(self).__name__,
             "parameters": {
                 **self.get_params(deep=False),
-                "model": self.model if named else None,
+                "model": self.model if plain else None,
                 "groups": None if self.groups is None else [list(group) for group in self.groups],
                 "random_state": self.random_state if isinstance(self.random_state, int) else None,
             },
@@ -210,14 +215,16 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
         self.groups_, self.precision_, self.n_iter_ = facts["groups"], facts["precision"], self.epochs
         plan = self._plan(seed=0)
-        self.models_ = {name: plan.model(name, len(g)) for name, g in zip(plan.models, self.groups_, strict=True)}
-        for name, model in self.models_.items():
-            model.restore(states[name])
+        self.models_ = {
+            name: plan.model(name, len(group), state=states[name])
+            for name, group in zip(plan.models, self.groups_, strict=True)
+        }
 
     def _score(self, X: Any) -> Floats:
         check_is_fitted(self)
         checked = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        return joint_score(self.models_, self._parts(checked))
+        objective = objective_for(loss_for(self.code_.task, self.loss), self.code_.class_count)
+        return joint_score(self.models_, self._parts(checked), objective)
 
 
 def _gives_probabilities(estimator: FeatureDistributed) -> bool:

@@ -15,7 +15,7 @@ from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows
 from fdml.errors import DataError
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.party.alignment import AlignmentReport, RowIds, SharedRows
 from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.party.data import PartyRows
@@ -123,7 +123,7 @@ def members_of(
     """All parties of a plan. Their noise keys follow from the seed, so that a run can be repeated."""
     members = {}
     for name, model in plan.models.items():
-        data = RowsInMemory(name, train, held_out, plan.outputs)
+        data = RowsInMemory(name, train, held_out, plan.classes)
         members[name] = Member(
             run=run,
             name=name,
@@ -132,7 +132,6 @@ def members_of(
             model=model,
             guard=plan.guard(name),
             shared=data.shared(),
-            module=plan.modules.get(name),
             start=start.get(name),
         )
     return members

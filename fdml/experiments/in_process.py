@@ -9,13 +9,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows
+from fdml.data.rows import Rows, width
 from fdml.errors import FdmlError, PartyFailed
 from fdml.events import EpochDone, Evaluated, Event, Joined, Listener, StepDone
 from fdml.experiments.in_memory import DIGEST, NothingStored, members_of, run_of
 from fdml.models.calibration import IDENTITY, Calibration
-from fdml.models.compiled import Model, State
 from fdml.models.losses import Floats
+from fdml.models.model import Model, State
+from fdml.models.objective import Objective
 from fdml.party.checkpoint import SavedState
 from fdml.party.driver import SessionDriver, run_session
 from fdml.party.effects import PartyResult, WriteBundle
@@ -52,6 +53,7 @@ class TrainingResult:
     lags: Mapping[str, list[int]]
     """For every party the true lag of each total it used, step by step."""
     coordinator: Coordinator
+    objective: Objective
     calibration: Calibration = IDENTITY
     """How the sum of the last models' predictions is to be read."""
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class TrainingResult:
 
     def score(self, parts: Mapping[str, Rows]) -> Floats:
         """The sum of all parties' predictions, calibrated."""
-        return self.calibration.apply(joint_score(self.models, parts))
+        return self.calibration.apply(joint_score(self.models, parts, self.objective))
 
 
 def train_in_process(
@@ -97,7 +99,10 @@ def train_in_process(
     if coordinator is None:
         raise FdmlError("the run has ended without training")
     return TrainingResult(
-        models={name: worker.model for name, worker in workers.items()},
+        models={
+            name: plan.model(name, width(rows.parts[name]), state=each.parameters()) for name, each in workers.items()
+        },
+        objective=plan.objective,
         snapshots=recorder.snapshots,
         lags=recorder.lags,
         coordinator=coordinator,

@@ -24,6 +24,7 @@ from fdml.experiments.in_process import train_in_process
 from fdml.federation.processes import run_processes
 from fdml.federation.scaffold import write_keys
 from fdml.models.archive import read_archive
+from fdml.models.registry import model_settings
 from fdml.monitor.history import EpochRecord, Scheme
 from fdml.monitor.listeners import ignore_events
 from fdml.party.alignment_store import aligned_train_rows
@@ -71,7 +72,7 @@ def write_a9a_run(folder: Path, problem: JointDataset, contender: Contender, see
         model = contender.models[name]
         (folder / name / "party.toml").write_text(
             f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "train.npz"\ntest_path = "test.npz"\n'
-            f'[model]\nkind = "{model.kind}"\nhidden = {list(model.hidden)}\nl2 = {model.l2!r}\n'
+            f"[model]\n{_toml({'kind': model.kind} | model.model_dump(mode='json', exclude_defaults=True))}\n"
         )
         for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
             _write_rows(folder / name / file, sample, name, seed)
@@ -93,7 +94,7 @@ def joint_by_processes(
     found = run_processes(folder / "run.toml", fresh=False, plain=False, on_event=on_event)
     ordered = replace(problem, train=problem.train.take(_order_found(folder, len(problem.train), seed)))
     training = contender.training.model_copy(update={"seed": seed})
-    plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.outputs)
+    plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.class_count)
     twin = train_in_process(plan, ordered.train, held_out=ordered.test, keep_epochs=True)
     for name, model in twin.models.items():
         saved = read_archive(folder / name / "model.npz")[1][name]
@@ -135,8 +136,8 @@ def _write_rows(path: Path, sample: RowSet, party: str, seed: int) -> None:
 def contenders() -> list[Contender]:
     """LR and NN as in the paper: batch 100, two layers with 64 hidden units."""
     return [
-        _contender("LR", 20, ModelSettings(kind="linear", l2=3e-4)),
-        _contender("NN", 40, ModelSettings(kind="mlp", hidden=(64,), l2=1e-3)),
+        _contender("LR", 20, model_settings("linear", l2=3e-4)),
+        _contender("NN", 40, model_settings("mlp", hidden=(64,), l2=1e-3)),
     ]
 
 

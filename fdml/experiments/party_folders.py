@@ -12,7 +12,7 @@ from fdml.errors import AlignmentError, DataError
 from fdml.experiments.dataset import JointDataset
 from fdml.federation.party_folder import PartyFolder
 from fdml.models.archive import read_archive
-from fdml.models.compiled import Model
+from fdml.models.model import Model
 from fdml.party.alignment import SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.plan import Plan
@@ -69,7 +69,7 @@ def plan_of(run: RunSettings, folders: Mapping[str, AlignedFolder], problem: Joi
         {name: home.folder.settings.model for name, home in folders.items()},
         run.label_party,
         problem.loss,
-        problem.encoding.outputs,
+        problem.encoding.class_count,
         guards={name: home.folder.settings.guard for name, home in folders.items()},
     )
 
@@ -80,6 +80,4 @@ def load_model(plan: Plan, home: AlignedFolder) -> Model:
     path = home.folder.path / "model.npz"
     if not path.is_file():
         raise DataError(f"party {name!r} has not finished: there is no {str(path)!r}; let the run end first")
-    model = plan.model(name, width(home.rows.train))
-    model.restore(read_archive(path)[1][name])
-    return model
+    return plan.model(name, width(home.rows.train), state=read_archive(path)[1][name])

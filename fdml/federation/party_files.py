@@ -22,7 +22,8 @@ from fdml.data.sources import Source, open_sources
 from fdml.errors import DataError, LabelError
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
-from fdml.settings import PartySettings, RunSettings
+from fdml.party.settings import PartySettings
+from fdml.settings import RunSettings
 
 
 class PartyFiles:
@@ -88,7 +89,7 @@ class PartyFiles:
         train_weights, weights = self.weights(shared)
         encoding = fit_labels(self._run.task, train, train_weights)
         labels = LabelSet(
-            encoding.outputs,
+            encoding.class_count,
             encoding.transform(train),
             encoding.transform(held_out),
             mean_one(train_weights, len(train)),

@@ -14,10 +14,11 @@ from fdml.models.archive import write_archive
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
 from fdml.party.member import AlignmentKeys, Member
+from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.identity import Identity
-from fdml.settings import PartySettings, RunSettings, read_party, read_run, run_hash
+from fdml.settings import RunSettings, read_run, run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 

@@ -14,6 +14,7 @@ import pyarrow.csv
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
 from fdml.federation.certificates import Authority, write_credentials
+from fdml.models.registry import DEFAULT_KIND, kinds
 from fdml.protocol.shuffle import permutation
 from fdml.settings import check_parties
 from fdml.storage.atomic import PUBLIC, write_file
@@ -56,7 +57,7 @@ path = "data.csv"            # example rows of UCI Adult; put your own file here
 id = "user_id"
 {label}
 [model]
-kind = "linear"              # or "fm", "mlp"
+kind = {kind}# or {others}
 l2 = 1e-4
 
 # What leaves this party is protected only with a guard; `fdml budget --epsilon 5` says what to write.
@@ -78,10 +79,12 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
         _RUN.format(name=run, server=server, parties=listed, label_party=parties[0]), encoding="utf-8"
     )
     write_keys(folder, run, parties)
+    kind = f'"{DEFAULT_KIND}"'.ljust(22)
+    others = ", ".join(f'"{each.name}"' for each in kinds() if each.has_defaults and each.name != DEFAULT_KIND)
     frame = adult().train.slice(0, _EXAMPLE_ROWS)
     for number, party in enumerate(parties):
         label = '\nlabel = "income"\n' if number == 0 else "\n"
-        text = _PARTY.format(party=party, label=label.lstrip("\n"))
+        text = _PARTY.format(party=party, label=label.lstrip("\n"), kind=kind, others=others)
         (folder / party / "party.toml").write_text(text, encoding="utf-8")
         pyarrow.csv.write_csv(_example(frame, number, len(parties)), folder / party / "data.csv")
 

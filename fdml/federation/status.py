@@ -8,7 +8,8 @@ from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.certificates import read_credentials
 from fdml.monitor.status import RunStatus
-from fdml.settings import read_party, read_run
+from fdml.party.settings import read_party
+from fdml.settings import read_run
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_status import ask_status
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fdml.errors import DataError
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.atomic import PUBLIC, write_file
 

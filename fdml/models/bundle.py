@@ -24,7 +24,7 @@ from fdml.data.error_context import errors_about
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import DataError, StateCorrupt
 from fdml.models.bundle_card import BundleCard
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.atomic import new_file, new_folder, whole_folder
 

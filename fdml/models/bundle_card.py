@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+from fdml.party.settings import PartySettings
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
-from fdml.settings import PartySettings, RunSettings, run_hash
+from fdml.settings import RunSettings, run_hash
 
 
 def version_of(run_hash: bytes, alignment_hash: bytes) -> str:

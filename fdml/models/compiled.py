@@ -1,170 +1,137 @@
-"""Local models: each maps a party's features to `outputs` floats and learns from updates.
-
-`CompiledModel` serves all built-in kinds; what differs between them are a kernel
-and its layout. `build_model` makes any kind from its settings.
-"""
+"""Models whose passes are compiled kernels; every kind brings its kernels and the layout of its parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, row_count, width
+from fdml.data.rows import Rows, row_count, take, width
 from fdml.errors import DataError
-from fdml.models import fm_kernel, linear_kernel, mlp_kernel
-from fdml.models.initialisation import fm_weights, generator, mlp_weights
-from fdml.models.kernels import (
-    ADAGRAD,
-    ADAM,
-    MOMENTUM,
-    SGD,
-    BlockUpdate,
-    Floats,
-    OptimizerState,
-    UpdateRule,
-    kernel_view,
-    new_optimizer_state,
-    one_batch,
-)
-from fdml.privacy.dp_sgd import DpSgd, check_private
-from fdml.settings import Kind, ModelSettings, OptimizerName
-
-RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
-_KERNELS: dict[Kind, Any] = {"linear": linear_kernel, "fm": fm_kernel, "mlp": mlp_kernel}
-State = Mapping[str, NDArray[Any]]
+from fdml.models.kernels.gradients import SQUARED, KernelScores
+from fdml.models.kernels.optimizers import RULES, OptimizerState, UpdateRule, new_optimizer_state
+from fdml.models.kernels.rows import kernel_view
+from fdml.models.kind import ModelSpec
+from fdml.models.losses import Floats
+from fdml.models.model import State
+from fdml.models.signals import BlockUpdate, Scores
+from fdml.privacy.dp_sgd import DpSgd
+from fdml.settings import ModelSettings
 
 
-class Model(Protocol):
-    """What a party trains. Its parameters never leave the party."""
+class Kernels(Protocol):
+    """A kind's compiled passes: a module, or anything with these two functions.
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type it computes and predicts in."""
-        ...
+    Both take the kind's extra arguments last, `predict` before `out`, `train` followed by its scratch.
+    """
 
-    def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
-        """Local predictions of the rows from `start` to `stop`, `(rows, outputs)`."""
-        ...
-
-    def learn(self, rows: Rows, update: BlockUpdate) -> None:
-        """One pass over one block."""
-        ...
-
-    def penalty(self) -> float:
-        """This party's part of the regulariser: l2 / 2 times its squared weights."""
-        ...
-
-    def state(self) -> State:
-        """Everything needed to go on from here, as arrays that share no memory with the model."""
-        ...
-
-    def restore(self, state: State) -> None:
-        """Become the model that gave this state."""
-        ...
-
-
-@dataclass(frozen=True)
-class KernelSpec:
-    """What tells the kernels of one kind from another."""
-
-    kind: Kind
-    extras: tuple[Any, ...] = ()
-    """Arguments both kernels take besides the usual."""
-    scratch: tuple[Any, ...] = ()
-    """Arguments only `train` takes, last."""
-
-    @property
-    def kernels(self) -> Any:
-        """The module with this kind's compiled `predict` and `train`."""
-        return _KERNELS[self.kind]
+    predict: Any
+    """predict(rows, start, rule, state, *extras, out): writes the predictions of the rows from `start` on to `out`."""
+    train: Any
+    """train(rows, block, scores, rule, state, *extras, *scratch): one pass over one block, batch by batch."""
 
 
 class CompiledModel:
-    """A built-in model: a flat parameter vector and the kernels that read it."""
+    """A flat parameter vector, weights first and then biases, and the kernels that read and change it."""
+
+    concurrent: ClassVar[bool] = True
+    kernels: ClassVar[Kernels]
+    """Of the kind; set by its class."""
 
     def __init__(
         self,
-        layout: KernelSpec,
-        recipe: UpdateRule,
-        theta: Floats,
-        outputs: int,
-        inputs: int,
-        private: DpSgd | None = None,
+        settings: ModelSettings,
+        spec: ModelSpec,
+        weights: Floats,
+        *,
+        biases: int,
+        extras: tuple[Any, ...] = (),
+        scratch: tuple[Any, ...] = (),
     ) -> None:
-        self._layout = layout
-        self._recipe = recipe
-        self._memory = new_optimizer_state(theta, recipe.rule)
-        self._outputs = outputs
-        self._inputs = inputs
-        self._private = private
+        theta = np.concatenate([weights, np.zeros(biases)]).astype(float_type(settings))
+        self._rule = UpdateRule(RULES[settings.optimizer], settings.l2, settings.momentum, len(weights))
+        self._state = new_optimizer_state(theta, self._rule.optimizer)
+        self._inputs = spec.inputs
+        self._width = spec.width
+        self._dp_sgd = spec.dp_sgd
+        self._extras = extras
+        self._scratch = scratch
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type it computes and predicts in."""
-        return self._memory.theta.dtype
+        return self._state.theta.dtype
 
     @property
     def parameters(self) -> Floats:
-        """The parameters as they are meant, weights first and then biases; a copy."""
-        theta = self._memory.theta.copy()
-        theta[: self._recipe.decayed] *= theta.dtype.type(self._memory.counters[0])
+        """The parameters with their scale multiplied in, weights first and then biases; a copy."""
+        theta = self._state.theta.copy()
+        theta[: self._rule.decayed] *= theta.dtype.type(self._state.counters[0])
         return theta
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
-        """Local predictions of the rows from `start` to `stop`, `(rows, outputs)`."""
+        """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
         self._check(rows)
         stop = row_count(rows) if stop is None else stop
-        out = np.empty((stop - start, self._outputs), self.dtype)
-        self._layout.kernels.predict(kernel_view(rows), start, self._recipe, self._memory, *self._layout.extras, out)
+        out = np.empty((stop - start, self._width), self.dtype)
+        self.kernels.predict(kernel_view(rows), start, self._rule, self._state, *self._extras, out)
         return out
 
-    def learn(self, rows: Rows, update: BlockUpdate) -> None:
-        """One pass over one block."""
+    def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """One pass over one block. With DP-SGD, or gradients that kernels do not know, one batch at a time."""
         self._check(rows)
-        if self._private is None or not len(update.rates):
-            self._train(rows, update)
+        code = scores.objective.kernel_code
+        if not len(block.rates) or (code is not None and self._dp_sgd is None):
+            self._train(rows, block, _kernel_scores(scores, code))
             return
-        for batch, rate in enumerate(update.rates):
-            alone = one_batch(update, batch)
-            self._train(rows, alone)
-            self._add_noise(self._private, rate / len(alone.order))
+        for number in range(len(block.rates)):
+            batch = block.only(number)
+            if code is None:
+                self._train_by_gradients(rows, batch, scores)
+            else:
+                self._train(rows, batch, _kernel_scores(scores, code))
+            if self._dp_sgd is not None:
+                self._add_noise(self._dp_sgd, block.rates[number] / len(batch.order))
 
-    def _train(self, rows: Rows, update: BlockUpdate) -> None:
-        layout = self._layout
-        layout.kernels.train(kernel_view(rows), update, self._recipe, self._memory, *layout.extras, *layout.scratch)
+    def _train(self, rows: Rows, block: BlockUpdate, scores: KernelScores) -> None:
+        self.kernels.train(kernel_view(rows), block, scores, self._rule, self._state, *self._extras, *self._scratch)
 
-    def _add_noise(self, private: DpSgd, amount: float) -> None:
-        """Subtract `amount` times the noise of this update from the parameters as they are meant, and count it."""
-        theta, counters, decayed = self._memory.theta, self._memory.counters, self._recipe.decayed
-        noise = private.noise(int(counters[1]), len(theta))
+    def _train_by_gradients(self, rows: Rows, batch: BlockUpdate, scores: Scores) -> None:
+        """One batch with gradients from outside: those of half the square of a score that is the gradient itself."""
+        chosen = take(rows, batch.start + batch.order)
+        gradient = scores.gradient(batch.order, self.predict(chosen)).astype(self.dtype)
+        count, zeros = len(batch.order), np.zeros_like(gradient)
+        given = KernelScores(gradient, zeros, 0.0, np.zeros(count), np.ones(count), SQUARED)
+        self._train(chosen, BlockUpdate(0, np.arange(count), batch.batch_bounds, batch.rates), given)
+
+    def _add_noise(self, dp_sgd: DpSgd, amount: float) -> None:
+        """Subtract `amount` times the noise of this update from the parameters, and count the update."""
+        theta, counters, decayed = self._state.theta, self._state.counters, self._rule.decayed
+        noise = dp_sgd.noise(int(counters[1]), len(theta))
         theta[:decayed] -= amount / counters[0] * noise[:decayed]
         theta[decayed:] -= amount * noise[decayed:]
         counters[1] += 1.0
 
     def penalty(self) -> float:
         """This party's part of the regulariser: l2 / 2 times its squared weights."""
-        weights = self.parameters[: self._recipe.decayed].astype(np.float64)
-        return 0.5 * self._recipe.l2 * float(weights @ weights)
+        weights = self.parameters[: self._rule.decayed].astype(np.float64)
+        return 0.5 * self._rule.l2 * float(weights @ weights)
 
     def state(self) -> State:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
-        return {name: array.copy() for name, array in self._memory._asdict().items()}
+        return {name: array.copy() for name, array in self._state._asdict().items()}
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
-        for name, mine in self._memory._asdict().items():
+        for name, mine in self._state._asdict().items():
             theirs = state.get(name)
             if theirs is None or theirs.shape != mine.shape:
                 shape = None if theirs is None else theirs.shape
                 raise DataError(
                     f"saved {name!r} has shape {shape}, this model needs {mine.shape}; was it another model?"
                 )
-        self._memory = OptimizerState(
-            **{name: state[name].astype(mine.dtype) for name, mine in self._memory._asdict().items()}
+        self._state = OptimizerState(
+            **{name: state[name].astype(mine.dtype) for name, mine in self._state._asdict().items()}
         )
 
     def _check(self, rows: Rows) -> None:
@@ -172,39 +139,16 @@ class CompiledModel:
             raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
 
 
-def build_compiled(
-    settings: ModelSettings,
-    inputs: int,
-    outputs: int,
-    *,
-    bias: bool,
-    key: tuple[int | str, ...],
-    private: DpSgd | None = None,
-) -> CompiledModel:
-    """A linear, FM or MLP model with parameters drawn from the key."""
-    if private is not None:
-        check_private(settings)
-    clip = None if private is None else float(private.clip)
-    random = generator(*key)
-    match settings.kind:
-        case "fm":
-            weights = fm_weights(inputs, outputs, settings.factors, random)
-            pull = np.zeros(inputs * outputs, _dtype(settings))
-            layout = KernelSpec("fm", (settings.factors,), (pull,))
-            biases = outputs if bias else 0
-        case "mlp":
-            sizes = [*settings.hidden, outputs]
-            weights = mlp_weights(inputs, sizes, random)
-            layout = KernelSpec("mlp", (np.array(sizes), inputs), (clip,))
-            biases = sum(settings.hidden) + (outputs if bias else 0)
-        case _:
-            weights = np.zeros(inputs * outputs)
-            layout = KernelSpec("linear", scratch=(clip,))
-            biases = outputs if bias else 0
-    theta = np.concatenate([weights, np.zeros(biases)]).astype(_dtype(settings))
-    recipe = UpdateRule(RULES[settings.optimizer], settings.l2, settings.momentum, len(weights))
-    return CompiledModel(layout, recipe, theta, outputs, inputs, private)
-
-
-def _dtype(settings: ModelSettings) -> type[np.floating[Any]]:
+def float_type(settings: ModelSettings) -> type[np.floating[Any]]:
+    """The type that a model's precision means."""
     return np.float64 if settings.precision == "double" else np.float32
+
+
+def clip_of(spec: ModelSpec) -> float | None:
+    """How kernels take the clip of DP-SGD: None leaves clipping out of the compiled code."""
+    return None if spec.dp_sgd is None else float(spec.dp_sgd.clip)
+
+
+def _kernel_scores(scores: Scores, loss: int | None) -> KernelScores:
+    code = SQUARED if loss is None else loss
+    return KernelScores(scores.total, scores.own_at_push, scores.echo, scores.labels, scores.weights, code)

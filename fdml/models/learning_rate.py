@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from fdml.errors import SettingsError
 from fdml.settings import LrDecay, ModelSettings
 
-_AUTO_ADAM = 2e-3
-_AUTO_ADAGRAD = 0.05
+_DEFAULT_ADAM = 2e-3
+_DEFAULT_ADAGRAD = 0.05
+S = TypeVar("S", bound=ModelSettings)
 
 
 @dataclass(frozen=True)
@@ -35,40 +37,43 @@ class LearningRate:
                 return np.full(count, self.start)
 
 
-def starting_rate(
-    wanted: float | Literal["auto"],
-    model: ModelSettings,
-    *,
-    curvature: float,
-    parties: int,
-    inputs: int,
-    square_norm: float,
-) -> float:
-    """The step size to begin with.
+class RateInputs(NamedTuple):
+    """What a default step size may depend on."""
 
-    "auto" needs nothing from the other parties: at 1 / (curvature * parties * mean
+    curvature: float
+    """Of the objective."""
+    parties: int
+    inputs: int
+    """Features of a row."""
+    square_norm: float
+    """The mean squared length of the party's rows."""
+
+
+def default_rate(settings: ModelSettings, given: RateInputs, *, growth: float = 1.0) -> float:
+    """The step size of a model whose gradient is about `growth` times as long as its rows.
+
+    It needs nothing from the other parties: at 1 / (curvature * parties * mean
     squared length of a row) the parties' steps are stable together whatever the
-    others hold, as each takes at most its own share of the largest safe step. The
-    hidden units of an MLP start out about as long as its rows, per unit, and count
-    as more inputs. Rows without entries are safe with any step, so 1 stands for their length.
+    others hold, as each takes at most its own share of the largest safe step.
+    Rows without entries are safe with any step, so 1 is taken for their length.
     """
-    if wanted == "auto":
-        growth = 1.0 + (sum(model.hidden) / max(inputs, 1) if model.kind == "mlp" else 0.0)
-        rate = _automatic(model, curvature * parties * growth * (square_norm or 1.0))
-    else:
-        rate = wanted
-    if rate * model.l2 >= 1.0:
-        raise SettingsError(f"learning_rate {rate:g} times l2 {model.l2:g} must be below 1; lower one of them")
-    return rate
-
-
-def _automatic(model: ModelSettings, steepness: float) -> float:
-    match model.optimizer:
+    steepness = given.curvature * given.parties * growth * (given.square_norm or 1.0)
+    match settings.optimizer:
         case "adam":
-            return _AUTO_ADAM
+            return _DEFAULT_ADAM
         case "adagrad":
-            return _AUTO_ADAGRAD
+            return _DEFAULT_ADAGRAD
         case "momentum":
-            return (1.0 - model.momentum) / steepness
-        case _:
+            return (1.0 - settings.momentum) / steepness
+        case "sgd":
             return 1.0 / steepness
+
+
+def starting_rate(
+    wanted: float | Literal["auto"], settings: S, given: RateInputs, default: Callable[[S, RateInputs], float]
+) -> float:
+    """The step size to begin with; "auto" takes the default of the model's kind."""
+    rate = default(settings, given) if wanted == "auto" else wanted
+    if rate * settings.l2 >= 1.0:
+        raise SettingsError(f"learning_rate {rate:g} times l2 {settings.l2:g} must be below 1; lower one of them")
+    return rate

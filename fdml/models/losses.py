@@ -1,7 +1,7 @@
 """Losses of a score: value, gradient and prediction, in plain numpy.
 
 The kernels carry their own gradients for speed and answer to these in the
-tests. Scores are `(rows, outputs)`. Labels are one float per row: 0 or 1 for
+tests. Scores are `(rows, scores)`. Labels are one float per row: 0 or 1 for
 binary tasks, the number of the class for softmax, the target for squared.
 """
 
@@ -18,37 +18,46 @@ from fdml.errors import SettingsError
 
 Floats = NDArray[np.floating]
 _LEAST = 2.0**-33
-"""Half a step of the grid on which gradients travel: the least chance that can be told from none."""
+"""Half a step of the grid on which gradients travel: the least chance that differs from none."""
 
 
 class Loss(Protocol):
-    """How wrong a score is. `code` is its number in the kernels."""
+    """How wrong a score is."""
 
-    code: ClassVar[int]
+    code: ClassVar[int | None]
+    """Its number in the kernels; None where they are given its gradients instead, which is slower."""
     curvature: ClassVar[float]
     """The largest second derivative, which bounds a stable step size."""
     has_odds: ClassVar[bool]
     """Whether scores are log-odds."""
+
+    def scores(self, classes: int) -> int:
+        """How many scores a row has, by the number of classes; 0 for a regression."""
+        ...
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The loss of each row."""
         ...
 
     def gradient(self, score: Floats, labels: Floats) -> Floats:
-        """dLoss/dscore, `(rows, outputs)`."""
+        """dLoss/dscore, `(rows, scores)`."""
         ...
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """Scores and labels that have this gradient: whoever sees a gradient knows them."""
+        """Scores and labels that have this gradient: who sees a gradient can compute them."""
         ...
 
 
 class Logistic:
     """Log loss of a binary label; the score is the log-odds."""
 
-    code: ClassVar[int] = 0
+    code: ClassVar[int | None] = 0
     curvature: ClassVar[float] = 0.25
     has_odds: ClassVar[bool] = True
+
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row, in the precision of the score; log1p would take six times as long as log."""
@@ -73,9 +82,13 @@ class Logistic:
 class Hinge:
     """The SVM's loss of a binary label; the sign of the score decides."""
 
-    code: ClassVar[int] = 1
+    code: ClassVar[int | None] = 1
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
+
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """How far each row is from the right side of the margin."""
@@ -87,16 +100,20 @@ class Hinge:
         return np.where(sign * score < 1.0, -sign, 0.0)
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """Only on which side of the margin a row is; how far, nobody can tell."""
-        raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not tell scores; use logistic")
+        """Only the side of the margin can be found, not the distance from it."""
+        raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not show scores; use logistic")
 
 
 class Squared:
     """Half the squared error."""
 
-    code: ClassVar[int] = 2
+    code: ClassVar[int | None] = 2
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
+
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """Half the squared error of each row."""
@@ -107,16 +124,20 @@ class Squared:
         return score - labels[:, None]
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """The residual is all there is to know; as a score beside the target 0 it teaches the same."""
+        """The residual as a score beside the target 0: it has the same gradient."""
         return gradient, np.zeros(len(gradient))
 
 
 class Softmax:
     """Log loss over K classes, one score each."""
 
-    code: ClassVar[int] = 3
+    code: ClassVar[int | None] = 3
     curvature: ClassVar[float] = 0.5
     has_odds: ClassVar[bool] = True
+
+    def scores(self, classes: int) -> int:
+        """One for each class."""
+        return classes
 
     def value(self, score: Floats, labels: Floats) -> Floats:
         """The log loss of each row."""

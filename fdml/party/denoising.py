@@ -1,8 +1,8 @@
-"""What the others' noisy predictions say, as far as they can be trusted.
+"""The others' predictions behind their noise, as a party expects them.
 
 Where exchanges are few, the same noise stays in the score for many passes. A
-party first asks what its own features tell of the others' predictions, which
-averages the noise over all rows, and then how much each row departs from that
+party first fits the others' predictions to its own features, which averages the
+noise over all rows, and then shrinks how much each row departs from that fit
 (measured on a9a: test AUC .9023 instead of .9010 at epsilon 5.4, and scores that
 need no correction). It uses no labels and releases nothing.
 """
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from fdml.data.rows import Rows, SparseRows, to_scipy
 
 _MOST_FEATURES = 1024
-"""Of a wider party those that vary most are asked."""
+"""Of a wider party those that vary most are used."""
 _LEAST = 1e-6
 
 Values = NDArray[np.float64]
 
 
 class Denoised(NamedTuple):
-    """The others' predictions as expected, `(rows, outputs)`, and how far they are off: a variance."""
+    """The others' predictions as expected, `(rows, width)`, and the variance of what is left unknown."""
 
     values: Values
     variance: float
@@ -37,16 +37,16 @@ def denoise(others: Values, variance: float, rows: Rows) -> Denoised:
     if variance == 0.0 or len(others) < 2:
         return Denoised(others, variance)
     known = _Features.of(rows)
-    columns = [_read_column(others[:, k], variance, known) for k in range(others.shape[1])]
+    columns = [_denoise_column(others[:, k], variance, known) for k in range(others.shape[1])]
     return Denoised(np.column_stack([each.values for each in columns]), float(np.mean([c.variance for c in columns])))
 
 
 def probit_scale(variance: float) -> float:
-    """By what a score of this variance is multiplied to mean what it says: the chance behind a blurred log-odds."""
+    """MacKay's factor 1 / sqrt(1 + pi v / 8) for a log-odds of variance v: shrinks it to the chance that it means."""
     return 1.0 / math.sqrt(1.0 + math.pi * variance / 8.0)
 
 
-def _read_column(noisy: Values, variance: float, known: _Features) -> Denoised:
+def _denoise_column(noisy: Values, variance: float, known: _Features) -> Denoised:
     count = len(noisy)
     centre = float(noisy.mean())
     off = noisy - centre
@@ -60,7 +60,7 @@ def _read_column(noisy: Values, variance: float, known: _Features) -> Denoised:
 
 @dataclass(frozen=True)
 class _Features:
-    """A party's features as ridge regression needs them: once for all outputs."""
+    """A party's features as ridge regression needs them: once for all columns."""
 
     values: Any
     """`(rows, features)`, dense or sparse as they are stored."""
@@ -85,7 +85,7 @@ class _Features:
         return cls(values, means, np.maximum(sizes, 0.0), directions)
 
     def fit(self, off: Values, doubt: float) -> tuple[Values, float]:
-        """The part of `off` that the features tell, and the degrees of freedom that took."""
+        """The part of `off` that the features explain, and the degrees of freedom of the fit."""
         count = len(off)
         if not len(self.means):
             return np.zeros(count), 1.0

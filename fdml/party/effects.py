@@ -8,7 +8,7 @@ from pathlib import Path
 from fdml.data.label_encoding import LabelEncoding
 from fdml.events import Event
 from fdml.models.calibration import Calibration
-from fdml.models.compiled import State
+from fdml.models.model import State
 from fdml.party.alignment import SharedRows
 from fdml.party.channel import ToServer
 from fdml.party.checkpoint import Checkpoint, FinishedModel

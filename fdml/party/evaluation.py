@@ -9,6 +9,7 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.metrics import mean_loss, metric
+from fdml.models.objective import objective_for
 from fdml.party.checkpoint import Progress
 from fdml.party.member import Member
 from fdml.privacy.guard import Guard
@@ -27,9 +28,9 @@ class Evaluation:
 
     def __init__(self, member: Member, labels: LabelSet, progress: Progress) -> None:
         self._run = member.run
-        self._width = labels.outputs
         self._rows = RowSet({}, labels.held_out, labels.held_out_weights)
         self._loss = loss_for(self._run.task, self._run.loss)
+        self._objective = objective_for(self._loss, labels.classes)
         self.is_on = len(labels.held_out) > 0
         """Whether there are held-out rows at all."""
         self.each_epoch = self.is_on and evaluation_schedule(self._run) == "epoch"
@@ -45,7 +46,8 @@ class Evaluation:
     def score(self, total: HeldOutTotal, guard: Guard) -> Metrics:
         """The metrics of one epoch, from the sum of all parties' held-out predictions."""
         seconds, train_loss = self.pending.pop(total.epoch)
-        score = self.calibration.apply(decode(guard.open_held_out(total)).reshape(-1, self._width))
+        predictions = decode(guard.open_held_out(total)).reshape(-1, self._objective.width)
+        score = self.calibration.apply(self._objective.score(predictions))
         loss = mean_loss(self._loss, score, self._rows)
         self.last = Metrics(total.epoch, seconds, train_loss, loss, metric(self._run.task, score, self._rows))
         return self.last

@@ -19,12 +19,12 @@ LABELS_OFF = (
 
 
 def labels_to_send(member: Member, shared: SharedRows, labels: LabelSet) -> Labels:
-    """The label party's message: sealed labels, or where they are private only how many outputs there are."""
+    """The label party's message: sealed labels, or where they are private only how many classes there are."""
     if not member.has_private_labels:
         return seal_labels(shared.key, labels, member.run.task)
     if member.data.weighted:
         raise LabelError("weights could disclose private labels; leave data.weight out")
-    return Labels(labels.outputs)
+    return Labels(labels.classes)
 
 
 def labels_to_train_on(member: Member, labels: LabelSet) -> LabelSet:
@@ -32,12 +32,12 @@ def labels_to_train_on(member: Member, labels: LabelSet) -> LabelSet:
     epsilon = member.run.privacy.label_epsilon
     if not member.has_private_labels or epsilon == "off":
         return labels
-    return replace(labels, train=randomised(labels.train, max(labels.outputs, 2), epsilon, member.noise))
+    return replace(labels, train=randomised(labels.train, max(labels.classes, 2), epsilon, member.noise))
 
 
 def labels_received(member: Member, shared: SharedRows, message: Labels) -> LabelSet:
     """What another party than the label party trains with; of private labels it has none."""
     rows, held_out = len(shared.train), len(shared.held_out)
     if member.has_private_labels:
-        return LabelSet(message.outputs, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
+        return LabelSet(message.classes, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
     return open_labels(shared.key, message, rows, held_out, member.run.task, member.run.label_party)

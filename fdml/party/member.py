@@ -11,8 +11,8 @@ from fdml.align.group_key import GroupKey
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
-from fdml.models.build import ModuleFactory
-from fdml.models.compiled import State
+from fdml.models.model import State
+from fdml.models.registry import model_settings
 from fdml.party.alignment import SharedRows
 from fdml.party.data import PartyData, PartyRows
 from fdml.party.loop import Worker
@@ -49,7 +49,7 @@ class Member:
     name: str
     data: PartyData
     noise: NoiseKey
-    model: ModelSettings = field(default_factory=ModelSettings)
+    model: ModelSettings = field(default_factory=model_settings)
     guard: GuardSettings = field(default_factory=GuardSettings)
     threads: int = 1
     shared: SharedRows | None = None
@@ -60,8 +60,6 @@ class Member:
     """Where releases with noise are stored before they leave; None where nothing is stored."""
     plain: bool = False
     """Whether the line is not encrypted."""
-    module: ModuleFactory | None = None
-    """Makes the torch module, where the settings do not name it."""
     start: State | None = None
     """Parameters to begin with."""
     build: Callable[..., Worker] = build_worker
@@ -92,15 +90,14 @@ class Member:
             "guard": self.guard.model_dump_json(),
         }
 
-    def plan(self, outputs: int) -> Plan:
+    def plan(self, classes: int) -> Plan:
         """How this party trains."""
         return Plan(
             self.run.training,
             {self.name: self.model},
             self.run.label_party,
             loss_for(self.run.task, self.run.loss),
-            outputs,
-            modules={} if self.module is None else {self.name: self.module},
+            classes,
             parties=len(self.run.parties),
         )
 
@@ -111,7 +108,7 @@ class Member:
     def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard) -> Worker:
         """This party's training, before its first step."""
         return self.build(
-            self.plan(labels.outputs),
+            self.plan(labels.classes),
             RowSet({self.name: rows.train}, labels.train, labels.train_weights),
             self.name,
             guard,

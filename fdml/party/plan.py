@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, drop_unit_values, mean_square_norm, width
-from fdml.models.build import ModuleFactory, build_model
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
-from fdml.models.compiled import Model, State
-from fdml.models.kernels import empty_update
-from fdml.models.learning_rate import LearningRate, starting_rate
-from fdml.models.losses import LOSSES, Floats
+from fdml.models.kind import ModelSpec
+from fdml.models.learner import LocalLearner
+from fdml.models.learning_rate import LearningRate, RateInputs, starting_rate
+from fdml.models.losses import Floats
+from fdml.models.model import Model, State
+from fdml.models.objective import Objective, objective_for
+from fdml.models.registry import build_model, kind_named
+from fdml.party.denoising import denoise
 from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
@@ -30,10 +34,8 @@ class Plan:
     label_party: str
     """It holds the bias of the sum, which more parties would only move faster."""
     loss: LossName
-    outputs: int
-    modules: Mapping[str, ModuleFactory] = field(default_factory=dict)
-    """Makers of torch modules, for parties that are not named them in their settings."""
-
+    classes: int
+    """How many classes the labels have; 0 for a regression."""
     parties: int | None = None
     """How many parties the run has; None if all train here."""
     guards: Mapping[str, GuardSettings] = field(default_factory=dict)
@@ -42,6 +44,11 @@ class Plan:
     def guard(self, party: str) -> GuardSettings:
         """How a party protects what it releases."""
         return self.guards.get(party, GuardSettings())
+
+    @property
+    def objective(self) -> Objective:
+        """What training lowers."""
+        return objective_for(self.loss, self.classes)
 
     @property
     def party_count(self) -> int:
@@ -53,82 +60,76 @@ class Plan:
         """How much the others are assumed to move as a party itself moves."""
         return float(self.party_count) if self.training.echo is None else self.training.echo
 
-    def model(self, party: str, inputs: int, private: DpSgd | None = None) -> Model:
-        """A party's model before training. Where parties begin alone, each needs a bias of its own."""
-        return build_model(
-            self.models[party],
-            inputs,
-            self.outputs,
+    def model(self, party: str, inputs: int, dp_sgd: DpSgd | None = None, *, state: State | None = None) -> Model:
+        """A party's model before training, or as it was when it gave `state`.
+
+        Where parties begin alone, each needs a bias of its own.
+        """
+        spec = ModelSpec(
+            inputs=inputs,
+            width=self.objective.width,
             bias=party == self.label_party or self.training.exchanges is not None,
             key=(self.training.seed, "model", party),
-            module=self.modules.get(party),
-            private=private,
+            dp_sgd=dp_sgd,
         )
+        model = build_model(self.models[party], spec)
+        if state is not None:
+            model.restore(state)
+        return model
 
     def schedule(self, rows: int) -> Schedule:
-        """The schedule over so many rows."""
+        """The schedule of a training over this number of rows."""
         return schedule_of(rows, self.training)
 
 
-def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows]) -> Floats:
-    """The sum of all parties' predictions of the same rows, `(rows, outputs)`."""
-    return sum(model.predict(parts[name]).astype("float64") for name, model in models.items())  # type: ignore[return-value]
+def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows], objective: Objective) -> Floats:
+    """The scores `(rows, scores)` that all parties' predictions of the same rows make."""
+    predictions = [model.predict(parts[name]).astype("float64") for name, model in models.items()]
+    return objective.score(sum(predictions))  # type: ignore[arg-type]
 
 
 def recalibrated(worker: Worker, loss: LossName, sample: RowSet) -> Calibration:
-    """How the joint score is to be read where exchanges were few; it takes no further release to find out.
+    """Scale and offset of the joint score where exchanges were few; to find them takes no further release.
 
-    Under noise the parties have read each other with care already, and a fit to what
-    they can only guess made it worse (docs/decisions/0010).
+    Under noise the parties have denoised each other's predictions already, and a fit to
+    an uncertain estimate made it worse (docs/decisions/0010).
     """
     estimate = worker.estimate()
-    if estimate is None or estimate[1] > 0.0:
+    if estimate is None or estimate.variance > 0.0:
         return IDENTITY
-    return calibrate(loss, estimate[0], sample)
-
-
-def warm_up(model: Model, rows: Rows, outputs: int) -> None:
-    """Have the kernels compiled or loaded before anyone waits for them."""
-    model.learn(rows, empty_update(outputs, model.dtype))
-    model.predict(rows, 0, 0)
+    return calibrate(loss, estimate.score, sample)
 
 
 def training_task(
-    plan: Plan,
-    sample: RowSet,
-    party: str,
-    *,
-    watch_loss: bool = False,
-    gradient_party: str | None = None,
-    held_out: Rows | None = None,
+    plan: Plan, sample: RowSet, party: str, *, watch_loss: bool = False, gradient_party: str | None = None
 ) -> TrainingTask:
-    """What one party of the plan trains on and how."""
-    schedule = plan.schedule(len(sample))
-    loss, model = LOSSES[plan.loss], plan.models[party]
-    rows, training = drop_unit_values(sample.parts[party]), plan.training
+    """What one party of the plan trains for and how."""
+    schedule, training = plan.schedule(len(sample)), plan.training
+    rows, settings = sample.parts[party], plan.models[party]
     start = starting_rate(
-        training.learning_rate if model.learning_rate is None else model.learning_rate,
-        model,
-        curvature=loss.curvature,
-        parties=plan.party_count,
-        inputs=width(rows),
-        square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
+        training.learning_rate if settings.learning_rate is None else settings.learning_rate,
+        settings,
+        RateInputs(
+            curvature=plan.objective.curvature,
+            parties=plan.party_count,
+            inputs=width(rows),
+            square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
+        ),
+        kind_named(settings.kind).default_rate,
     )
-    rate = LearningRate(start, training.lr_decay, schedule.updates)
     return TrainingTask(
         party=party,
-        rows=rows,
         labels=sample.labels,
         weights=sample.weights,
         schedule=schedule,
-        loss=loss,
-        rate=rate,
+        objective=plan.objective,
+        rate=LearningRate(start, training.lr_decay, schedule.updates),
         echo=plan.echo,
         lookahead=training.lookahead if training.exchanges is None else 0,
         staleness=training.staleness,
         watch_loss=watch_loss,
         gradient_party=gradient_party,
-        held_out=held_out,
+        denoise=None if training.exchanges is None else partial(denoise, rows=rows),
     )
 
 
@@ -146,11 +147,9 @@ def build_worker(
     start: State | None = None,
 ) -> Worker:
     """One party ready to train: its model built, or continued from `start`, and its kernels compiled or loaded."""
-    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party, held_out=held_out)
-    model = plan.model(party, width(rows.parts[party]), dp_sgd)
-    if start is not None:
-        model.restore(start)
-    warm_up(model, task.rows, plan.outputs)
-    if held_out is not None:
-        model.predict(held_out, 0, 0)
-    return Worker(model, task, guard, threads)
+    own = replace(rows, parts={party: drop_unit_values(rows.parts[party])})
+    model = plan.model(party, width(own.parts[party]), dp_sgd, state=start)
+    learner = LocalLearner(model, own.parts[party], held_out=held_out, threads=threads)
+    learner.warm_up(plan.objective)
+    task = training_task(plan, own, party, watch_loss=watch_loss, gradient_party=gradient_party)
+    return Worker(learner, task, guard)

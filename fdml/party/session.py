@@ -181,7 +181,7 @@ class PartySession:
     def _prepare(self, shared: SharedRows, labels: LabelSet) -> Work[tuple[Worker, Guard]]:
         """Build guard and worker, and bring them to the last checkpoint."""
         member = self._member
-        schedule = member.plan(labels.outputs).schedule(len(shared.train))
+        schedule = member.plan(labels.classes).schedule(len(shared.train))
         for text in budget_remarks(member.guard, schedule):
             yield self._remark(text)
         guard = guard_for(
@@ -286,7 +286,7 @@ class PartySession:
         if evaluation.at_end:
             yield from self._send_held_out(worker.last_epoch, worker, guard, evaluation)
         for epoch in sorted(evaluation.pending):
-            while not self._messages.is_settled(epoch, worker.blocks if evaluation.each_epoch else 0):
+            while not self._messages.is_settled(epoch, worker.schedule.blocks if evaluation.each_epoch else 0):
                 yield from self._take_in(f"for {{}} to predict the held-out rows of epoch {epoch}")
             yield from self._score(epoch, guard, evaluation)
 

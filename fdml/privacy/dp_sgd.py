@@ -1,6 +1,6 @@
-"""Differentially private steps: what one row can change is bounded, and noise hides the rest.
+"""DP-SGD: what one row can change in a party's own training is bounded, and noise hides the rest.
 
-The gradient of each row's weighted loss, in all parameters together, is shortened
+The gradient of each row's weighted loss, in all parameters together, is clipped
 to length `clip`; the sum over a batch gets normal noise of standard deviation
 `sigma` in every parameter. L2 knows no rows and stays outside of both. Which rows
 are in a batch is known to all, so nothing is gained by their being drawn.
@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 
 from fdml.errors import SettingsError
 from fdml.privacy.noise import NoiseKey
-from fdml.settings import Kind, ModelSettings
 
-KINDS: tuple[Kind, ...] = ("linear", "mlp", "torch")
-"""The models that can take private steps."""
 WAY_OUT = "or leave [guard.training] out of party.toml"
 """How errors end."""
 
@@ -46,17 +43,3 @@ class DpSgd:
         It follows from key and number alone, so that an update computed again after a crash meets the same noise.
         """
         return self.sigma * self.key.normals("gradient", update, size)
-
-
-def check_private(settings: ModelSettings) -> None:
-    """Raise unless a model with these settings can take private steps."""
-    if settings.kind not in KINDS:
-        raise SettingsError(
-            f"model.kind is {settings.kind!r}, and [guard.training] knows no way to clip it; "
-            f"take {', '.join(KINDS[:-1])} or {KINDS[-1]}, {WAY_OUT}"
-        )
-    if settings.optimizer != "sgd":
-        raise SettingsError(
-            f"model.optimizer is {settings.optimizer!r}, and [guard.training] goes with 'sgd' alone; "
-            f'set model.optimizer = "sgd", {WAY_OUT}'
-        )

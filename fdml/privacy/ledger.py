@@ -26,7 +26,7 @@ RECORD_LEVEL = "record level: pushed predictions and the effect through the weig
 class Mechanism:
     """How one row's prediction is hidden before it leaves: clip, then noise.
 
-    `clip` bounds the prediction's length, or of several outputs the vector's: in
+    `clip` bounds the prediction's length, or of several floats the vector's: in
     the L2 norm for Gaussian noise, in the L1 norm for Laplace. As a row's
     features are replaced, not left out, its prediction moves by up to twice that.
     """

@@ -35,7 +35,7 @@ class Perturbation:
         self._parties = parties
 
     def protect(self, predictions: Predictions, purpose: str, number: int) -> Codes:
-        """Predictions `(rows, outputs)` as codes; the noise is that of this purpose and number."""
+        """Predictions `(rows, width)` as codes; the noise is that of this purpose and number."""
         key, clips = None if self.mechanism.noise == "none" else self._key, not np.isinf(self.mechanism.clip)
         if key is None and not clips:
             ready = encode_within(predictions, self._grid, self._grid.largest(self._parties))
@@ -74,8 +74,8 @@ class Perturbation:
 
     def _clipped(self, predictions: Predictions) -> NDArray[np.float64]:
         """No row longer than the clip; a step of the grid less, so that rounding makes none longer."""
-        outputs = predictions.shape[1]
-        bound = max(0.0, self.mechanism.clip - outputs * 2.0**-self._grid.fraction_bits)
+        width = predictions.shape[1]
+        bound = max(0.0, self.mechanism.clip - width * 2.0**-self._grid.fraction_bits)
         wide = predictions.astype(np.float64)
         order = 1 if self.mechanism.noise == "laplace" else 2
         length = np.linalg.norm(wide, ord=order, axis=1, keepdims=True)

@@ -23,7 +23,7 @@ _SEAL_BYTES = 28
 
 @dataclass(frozen=True)
 class Release:
-    """Predictions or gradients that have passed the guard; only a guard makes them. `(rows, outputs)`, or flat off
+    """Predictions or gradients that have passed the guard; only a guard makes them. `(rows, width)`, or flat off
     the wire."""
 
     values: Codes
@@ -48,11 +48,16 @@ class Hello:
     protocol: int = PROTOCOL
 
 
-def label_type(task: Task, outputs: int) -> np.dtype[Any]:
+def label_type(task: Task, classes: int) -> np.dtype[Any]:
     """Of a label on its way: a target, or the number of a class, of which there are at most 2**16."""
     if task == "regression":
         return np.dtype("<f8")
-    return np.dtype("u1" if outputs <= 2**8 else "<u2")
+    return np.dtype("u1" if classes <= 2**8 else "<u2")
+
+
+def prediction_width(task: Task, classes: int) -> int:
+    """How many floats of each row a local prediction has: one for each class of a multi-class task, else one."""
+    return classes if task == "multiclass" else 1
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,17 @@ class Labels:
 
     They are sealed under the key that only the parties have; the server knows how many they are, and from their size
     whether there are weights: those of all rows follow the labels of all rows, and are left out where all are 1.
-    Where labels are private there is nothing sealed: only how many outputs there are.
+    Where labels are private there is nothing sealed: only how many classes there are.
     """
 
-    outputs: int
+    classes: int
+    """2 or more; 0 for regression."""
     sealed: bytes = b""
 
     @staticmethod
-    def sealed_size(task: Task, outputs: int, rows: int, *, weighted: bool = False) -> int:
+    def sealed_size(task: Task, classes: int, rows: int, *, weighted: bool = False) -> int:
         """How many bytes the labels of so many rows, and their weights if they have some, are when they are sealed."""
-        row = label_type(task, outputs).itemsize + (WEIGHT_TYPE.itemsize if weighted else 0)
+        row = label_type(task, classes).itemsize + (WEIGHT_TYPE.itemsize if weighted else 0)
         return row * rows + _SEAL_BYTES
 
 

@@ -169,9 +169,9 @@ def _variance_in(variance: float) -> float:
 
 
 def _labels_in(content: pb.Labels) -> Labels:
-    if not 1 <= content.outputs <= 2**16:
-        raise invalid(f"labels for {content.outputs} outputs")
-    return Labels(content.outputs, content.sealed)
+    if content.classes == 1 or content.classes > 2**16:
+        raise invalid(f"labels of {content.classes} classes")
+    return Labels(content.classes, content.sealed)
 
 
 def _hello_in(content: pb.Hello) -> Hello:

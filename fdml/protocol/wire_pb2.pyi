@@ -25,12 +25,12 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
 
 class Labels(_message.Message):
-    __slots__ = ("outputs", "sealed")
-    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("classes", "sealed")
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
-    outputs: int
+    classes: int
     sealed: bytes
-    def __init__(self, outputs: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, classes: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Push(_message.Message):
     __slots__ = ("step", "codes", "mask_id", "variance", "width")

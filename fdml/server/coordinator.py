@@ -40,7 +40,7 @@ class Coordinator:
         self,
         parties: Sequence[str],
         schedule: Schedule,
-        outputs: int,
+        width: int,
         staleness: int,
         *,
         blind: bool = False,
@@ -49,7 +49,7 @@ class Coordinator:
     ) -> None:
         self._parties = tuple(parties)
         self.schedule = schedule
-        self._outputs = outputs
+        self._width = width
         self._blind = blind
         self._grid = grid
         self._lead = None if gradient_party is None else self._parties.index(gradient_party)
@@ -60,7 +60,7 @@ class Coordinator:
         self._stops: dict[int, int] = {}
         """By party: the step from which on it pushes nothing."""
         self._clocks = Clocks(len(parties), staleness)
-        self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, outputs, grid)
+        self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, width, grid)
         self._newer_than_matrix: list[dict[int, Release]] = [{} for _ in parties]
         """Pushes that may not be written to the matrix yet, as some party is still to be served that step."""
         self._answers: list[dict[int, Total | Gradient]] = [{} for _ in parties]
@@ -244,7 +244,7 @@ class Coordinator:
         return Release(values, release.mask_id, release.variance)
 
     def _shaped(self, sender: str, step: int, values: Codes, grid: FixedPoint) -> Codes:
-        shape = (self.schedule.visit(step).size, self._outputs)
+        shape = (self.schedule.visit(step).size, self._width)
         if values.dtype != grid.dtype or values.shape not in (shape, (shape[0] * shape[1],)):
             raise MessageRefused(
                 f"party {sender!r} pushed {values.dtype} of shape {values.shape} for step {step}; "
@@ -285,7 +285,7 @@ class Coordinator:
 
     def _total(self, step: int) -> Total:
         visit = self.schedule.visit(step)
-        values: Codes = np.zeros((visit.size, self._outputs), self._grid.dtype)
+        values: Codes = np.zeros((visit.size, self._width), self._grid.dtype)
         parts = [self._part(party, step, visit) for party in range(len(self._parties))]
         for _, release in parts:
             values += release.values  # past the end of its type the sum begins again, as masks do

@@ -17,9 +17,9 @@ _SLACK = 1024
 _VALUE = 8
 
 
-def largest_message(training: TrainingSettings, hello: Hello, outputs: int) -> int:
+def largest_message(training: TrainingSettings, hello: Hello, width: int) -> int:
     """Bytes of the largest message a party of this run may send after its hello: labels, a block, or held-out rows."""
     labels = 2 * _VALUE * (hello.rows + hello.held_out)
     whole = training.batches_per_block == "all" or training.exchanges is not None
     block = hello.rows if whole else min(hello.rows, training.batch_size * int(training.batches_per_block))
-    return min(max(labels, _VALUE * outputs * max(block, hello.held_out)) + _SLACK, CEILING)
+    return min(max(labels, _VALUE * width * max(block, hello.held_out)) + _SLACK, CEILING)

@@ -27,8 +27,8 @@ class PredictionMatrix:
     spoken yet adds nothing to the total.
     """
 
-    def __init__(self, parties: int, blocks: int, rows: int, outputs: int, grid: FixedPoint = INT64) -> None:
-        self._values: Codes = np.zeros((parties, rows, outputs), grid.dtype)
+    def __init__(self, parties: int, blocks: int, rows: int, width: int, grid: FixedPoint = INT64) -> None:
+        self._values: Codes = np.zeros((parties, rows, width), grid.dtype)
         self._made_at = np.full((parties, blocks), -1, np.int64)
         self._stamps = np.zeros((parties, blocks), np.uint64)
         self._variances = np.zeros((parties, blocks))
@@ -64,7 +64,7 @@ class PredictionMatrix:
         self._variances = arrays["matrix_variances"].copy()
 
     def column(self, column: int) -> Codes:
-        """All predictions of one party, `(rows, outputs)`; not to be written to."""
+        """All predictions of one party, `(rows, width)`; not to be written to."""
         view: Codes = self._values[column]
         view.flags.writeable = False
         return view

@@ -30,6 +30,7 @@ from fdml.protocol.messages import (
     Reply,
     Stop,
     Welcome,
+    prediction_width,
 )
 from fdml.protocol.schedule import schedule_of
 from fdml.protocol.wire import decode_from_party, encode_from_party
@@ -146,9 +147,9 @@ class RunState:
         return 0 if self._register.alignment is None else self._register.alignment.rows
 
     @property
-    def outputs(self) -> int:
-        """How many numbers a prediction has; 1 before the labels have come."""
-        return 1 if self._labels is None else self._labels.outputs
+    def width(self) -> int:
+        """How many floats of each row a prediction has; 1 before the labels have come."""
+        return 1 if self._labels is None else prediction_width(self._definition.settings.task, self._labels.classes)
 
     def waits_for(self, party: str) -> list[str]:
         """Whom a party's next total waits for."""
@@ -218,13 +219,14 @@ class RunState:
 
     def _check_labels(self, sender: str, labels: Labels, rows: int) -> None:
         task = self._definition.settings.task
-        if (labels.outputs < 2) if task == "multiclass" else (labels.outputs != 1):
+        fits = labels.classes >= 2 if task == "multiclass" else labels.classes == (2 if task == "binary" else 0)
+        if not fits:
             raise MessageRefused(
-                f"party {sender!r} sent labels for {labels.outputs} outputs; the task is {task!r}", Refusal.INVALID
+                f"party {sender!r} sent labels of {labels.classes} classes; the task is {task!r}", Refusal.INVALID
             )
         sizes = [0]
         if self._definition.settings.privacy.labels == "shared":
-            sizes = [Labels.sealed_size(task, labels.outputs, rows, weighted=weighted) for weighted in (False, True)]
+            sizes = [Labels.sealed_size(task, labels.classes, rows, weighted=weighted) for weighted in (False, True)]
         if len(labels.sealed) not in sizes:
             raise MessageRefused(
                 f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
@@ -245,14 +247,14 @@ class RunState:
         self.coordinator = Coordinator(
             self._parties,
             schedule,
-            labels.outputs,
+            self.width,
             chosen.staleness,
             blind=blind,
             gradient_party=gradient_party,
             grid=grid,
         )
         self._held_out = HeldOutSums(
-            self._parties, agreed.held_out * labels.outputs, schedule.epochs, blind=blind, grid=grid
+            self._parties, agreed.held_out * self.width, schedule.epochs, blind=blind, grid=grid
         )
 
     def _training(self, sender: str) -> tuple[Coordinator, HeldOutSums]:
@@ -282,7 +284,7 @@ class RunState:
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
         if self._labels is not None and self.coordinator is not None and self._held_out is not None:
             arrays |= {
-                "labels/outputs": np.array(self._labels.outputs),
+                "labels/classes": np.array(self._labels.classes),
                 "labels/sealed": np.frombuffer(self._labels.sealed, np.uint8),
             }
             arrays |= self.coordinator.state() | self._held_out.state()
@@ -295,8 +297,8 @@ class RunState:
         self._register.restore(facts["register"])
         self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}
         self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
-        if "labels/outputs" in arrays:
-            self._begin(Labels(int(arrays["labels/outputs"]), arrays["labels/sealed"].tobytes()))
+        if "labels/classes" in arrays:
+            self._begin(Labels(int(arrays["labels/classes"]), arrays["labels/sealed"].tobytes()))
             training = self._training("the server")
             training[0].restore(arrays)
             training[1].restore(arrays)

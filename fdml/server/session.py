@@ -267,7 +267,7 @@ class ServerSession:
         if size <= stream.limit:
             return
         if stream.hello is not None:
-            stream.limit = largest_message(self._settings.training, stream.hello, self.state.outputs)
+            stream.limit = largest_message(self._settings.training, stream.hello, self.state.width)
         if size > stream.limit:
             raise MessageRefused(
                 f"party {stream.party!r} sent a message of {size} bytes; here the largest has {stream.limit}",

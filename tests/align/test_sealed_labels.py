@@ -11,7 +11,7 @@ from fdml.protocol.messages import Labels
 KEY = GroupKey(bytes(range(32)))
 ROWS, HELD_OUT = 7, 3
 GIVEN = LabelSet(
-    1,
+    2,
     np.arange(ROWS) % 2.0,
     np.arange(HELD_OUT) % 2.0,
     np.linspace(0.5, 1.5, ROWS),
@@ -20,21 +20,21 @@ GIVEN = LabelSet(
 EVEN = replace(GIVEN, train_weights=np.ones(ROWS), held_out_weights=np.ones(HELD_OUT))
 
 
-def classes(count):
+def of_classes(count):
     """The last of the classes occurs."""
-    return replace(EVEN, outputs=count, train=np.linspace(0, count - 1, ROWS).round())
+    return replace(EVEN, classes=count, train=np.linspace(0, count - 1, ROWS).round())
 
 
 CASES = {
     "two classes": ("binary", EVEN, 1),
-    "as many classes as a byte tells apart": ("multiclass", classes(256), 1),
-    "more of them": ("multiclass", classes(257), 2),
-    "as many as two bytes tell apart": ("multiclass", classes(2**16), 2),
-    "targets": ("regression", replace(EVEN, train=np.linspace(-1e9, 1e-9, ROWS)), 8),
+    "as many classes as a byte tells apart": ("multiclass", of_classes(256), 1),
+    "more of them": ("multiclass", of_classes(257), 2),
+    "as many as two bytes tell apart": ("multiclass", of_classes(2**16), 2),
+    "targets": ("regression", replace(EVEN, classes=0, train=np.linspace(-1e9, 1e-9, ROWS)), 8),
     "weights": ("binary", GIVEN, 9),
-    "weights of two bytes' classes": ("multiclass", replace(classes(300), train_weights=GIVEN.train_weights), 10),
+    "weights of two bytes' classes": ("multiclass", replace(of_classes(300), train_weights=GIVEN.train_weights), 10),
     "weights of held-out rows": ("binary", replace(EVEN, held_out_weights=GIVEN.held_out_weights), 9),
-    "weights of targets": ("regression", replace(GIVEN, train=np.linspace(-1.0, 1.0, ROWS) / 3), 16),
+    "weights of targets": ("regression", replace(GIVEN, classes=0, train=np.linspace(-1.0, 1.0, ROWS) / 3), 16),
     "weights that are nearly even": ("binary", replace(EVEN, train_weights=np.full(ROWS, np.nextafter(1.0, 2.0))), 9),
 }
 
@@ -43,16 +43,16 @@ def opened(sealed, task="binary", key=KEY, rows=ROWS, held_out=HELD_OUT):
     return open_labels(key, sealed, rows, held_out, task, "store")
 
 
-def told(numbers, weights=b"", outputs=1):
+def told(numbers, weights=b"", classes=2):
     """What a label party would send that seals whatever it likes."""
-    return Labels(outputs, KEY.seal("labels", numbers + weights))
+    return Labels(classes, KEY.seal("labels", numbers + weights))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_labels_arrive_as_they_were_and_can_be_written_to(case):
     task, given, _ = CASES[case]
     found = opened(seal_labels(KEY, given, task), task)
-    assert found.outputs == given.outputs
+    assert found.classes == given.classes
     for name in ("train", "held_out", "train_weights", "held_out_weights"):
         assert getattr(found, name).tobytes() == getattr(given, name).tobytes()
         assert getattr(found, name).dtype == np.float64
@@ -63,10 +63,10 @@ def test_labels_arrive_as_they_were_and_can_be_written_to(case):
 @pytest.mark.parametrize("case", CASES)
 def test_labels_take_few_bytes_and_the_size_that_the_server_expects(case):
     task, given, width = CASES[case]
-    size, empty = len(seal_labels(KEY, given, task).sealed), Labels.sealed_size(task, given.outputs, 0)
+    size, empty = len(seal_labels(KEY, given, task).sealed), Labels.sealed_size(task, given.classes, 0)
     assert size == width * (ROWS + HELD_OUT) + empty
     weighted = "weights" in case
-    assert size == Labels.sealed_size(task, given.outputs, ROWS + HELD_OUT, weighted=weighted)
+    assert size == Labels.sealed_size(task, given.classes, ROWS + HELD_OUT, weighted=weighted)
 
 
 def test_sealed_labels_show_nothing():
@@ -103,31 +103,31 @@ def test_another_number_of_bytes_than_the_rows_have_is_refused(size):
         opened(told(bytes(size)))
 
 
-@pytest.mark.parametrize(("outputs", "instead"), [(256, 257), (257, 256)])
-def test_classes_of_another_width_than_their_number_says_are_refused(outputs, instead):
-    sealed = seal_labels(KEY, classes(outputs), "multiclass")
+@pytest.mark.parametrize(("classes", "instead"), [(256, 257), (257, 256)])
+def test_classes_of_another_width_than_their_number_says_are_refused(classes, instead):
+    sealed = seal_labels(KEY, of_classes(classes), "multiclass")
     with pytest.raises(AlignmentError, match="bytes of labels"):
-        opened(replace(sealed, outputs=instead), "multiclass")
+        opened(replace(sealed, classes=instead), "multiclass")
 
 
 OUT_OF_RANGE = {
-    "two classes": ("binary", 1, "u1", 2, "the label 2; the 2 classes"),
-    "the largest byte": ("binary", 1, "u1", 255, "the label 255; the 2 classes"),
+    "two classes": ("binary", 2, "u1", 2, "the label 2; the 2 classes"),
+    "the largest byte": ("binary", 2, "u1", 255, "the label 255; the 2 classes"),
     "three classes": ("multiclass", 3, "u1", 3, "the label 3; the 3 classes"),
     "classes of two bytes": ("multiclass", 300, "<u2", 300, "the label 300; the 300 classes"),
-    "a target that is no number": ("regression", 1, "<f8", np.nan, "not finite"),
-    "a target without end": ("regression", 1, "<f8", -np.inf, "not finite"),
+    "a target that is no number": ("regression", 0, "<f8", np.nan, "not finite"),
+    "a target without end": ("regression", 0, "<f8", -np.inf, "not finite"),
 }
 
 
 @pytest.mark.parametrize("at", [1, ROWS + 1])
 @pytest.mark.parametrize("what", OUT_OF_RANGE)
 def test_a_label_that_no_loss_can_take_is_refused_once_it_is_opened(what, at):
-    task, outputs, kind, value, text = OUT_OF_RANGE[what]
+    task, classes, kind, value, text = OUT_OF_RANGE[what]
     numbers = np.zeros(ROWS + HELD_OUT, kind)
     numbers[at] = value
     with pytest.raises(LabelError, match=f"label party 'store' sent .*{text}"):
-        opened(told(numbers.tobytes(), outputs=outputs), task)
+        opened(told(numbers.tobytes(), classes=classes), task)
 
 
 @pytest.mark.parametrize("at", [1, ROWS + 1])

@@ -12,6 +12,7 @@ from fdml.audit.recording import Recording
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, columns
 from fdml.experiments.paper import a9a_dataset
+from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
 
@@ -31,10 +32,10 @@ def recorded(
     names = list(parts)
     plan = Plan(
         training,
-        dict.fromkeys(names, model or ModelSettings()),
+        dict.fromkeys(names, model or model_settings()),
         names[0],
         "logistic",
-        1,
+        2,
         guards={} if guard is None else dict.fromkeys(names, guard),
     )
     rows = {name: as_rows(values) for name, values in parts.items()}
@@ -59,10 +60,10 @@ def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
     if parties == 3:
         last = parts.pop("party-1")
         parts |= {"party-1": columns(last, np.arange(28)), "party-2": columns(last, np.arange(28, 56))}
-    model = ModelSettings(l2=3e-4)
+    model = model_settings(l2=3e-4)
     names = list(parts)
     guards = {} if guard is None else dict.fromkeys(names, guard)
     plan = Plan(
-        TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 1, guards=guards
+        TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 2, guards=guards
     )
     return record_in_process(plan, RowSet(parts, sample.labels, sample.weights))

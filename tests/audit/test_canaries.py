@@ -11,11 +11,13 @@ import scipy.sparse as sp
 from fdml.audit.canaries import Canary, attacks, canaries_of, distinct, find_canaries, forms, search, search_places
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows
-from fdml.models.compiled import build_compiled
+from fdml.models.objective import objective_for
+from fdml.models.registry import model_settings
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.messages import HeldOutPredictions, Push, Release
 from fdml.protocol.schedule import schedule_for
-from fdml.settings import ModelSettings, RunSettings
+from fdml.settings import RunSettings
+from tests.models.random_updates import build
 
 ROWS = 400
 PARTIES = ("ann", "bob")
@@ -23,7 +25,7 @@ PARTIES = ("ann", "bob")
 
 def trained(chance, inputs, precision="single"):
     """A model with parameters that are no round numbers."""
-    model = build_compiled(ModelSettings(precision=precision), inputs, 1, bias=True, key=(1,))
+    model = build(model_settings(precision=precision), inputs, 1)
     state = dict(model.state())
     state["theta"] = chance.normal(size=state["theta"].shape)
     model.restore(state)
@@ -53,7 +55,7 @@ def record(features="real", models=True, precision="single", task="binary"):
     return Recording(
         run=RunSettings(parties=PARTIES, label_party="ann", task=task),
         schedule=schedule,
-        outputs=1,
+        objective=objective_for("squared" if task == "regression" else "logistic", 0 if task == "regression" else 2),
         echo=2.0,
         pushes=pushes,
         plain={party: {} for party in PARTIES},

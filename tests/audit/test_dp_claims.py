@@ -14,7 +14,7 @@ from fdml.audit import dp_claims as claims
 from fdml.audit.dp_claims import attacks, textbook_epsilon
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows, to_dense
-from fdml.models.losses import LOSSES
+from fdml.models.objective import objective_for
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
@@ -43,7 +43,7 @@ class Linear:
         return to_dense(rows)[start:stop].astype(np.float64) @ self._weights
 
 
-def record(mechanism, *, used=None, outputs=1, gradients_from=None):
+def record(mechanism, *, used=None, classes=2, gradients_from=None):
     """A run of ann, who adds noise, and bob, who does not; `used` is what ann's noise really is.
 
     `gradients_from` is what gradients of private labels are made of: "released" or "exact" predictions.
@@ -52,14 +52,14 @@ def record(mechanism, *, used=None, outputs=1, gradients_from=None):
     schedule = schedule_for(ROWS, 50, 6, 1, EPOCHS, 3)
     parties = ("ann", "bob")
     x = {party: chance.normal(size=(ROWS, 3)) for party in parties}
-    models = {party: Linear(0.5 * chance.normal(size=(3, outputs))) for party in parties}
+    models = {party: Linear(0.5 * chance.normal(size=(3, 1 if classes == 2 else classes))) for party in parties}
     features = {party: as_rows(x[party]) for party in parties}
     used = mechanism if used is None else used
     shields = {"ann": Perturbation(used, NoiseKey(bytes(32))), "bob": Perturbation(NO_NOISE)}
     guards = {party: Guard(shield, Ledger(shield.mechanism, None, DELTA, None)) for party, shield in shields.items()}
     pushes, plain, gradients = {party: {} for party in parties}, {party: {} for party in parties}, {}
-    labels = chance.integers(0, max(outputs, 2), ROWS).astype(float)
-    loss = LOSSES["logistic" if outputs == 1 else "softmax"]
+    labels = chance.integers(0, classes, ROWS).astype(float)
+    objective = objective_for("logistic" if classes == 2 else "softmax", classes)
     for step in range(schedule.steps):
         visit = schedule.visit(step)
         exact = {party: models[party].predict(features[party], visit.start, visit.stop) for party in parties}
@@ -69,17 +69,17 @@ def record(mechanism, *, used=None, outputs=1, gradients_from=None):
             pushes[party][step] = Push(step, replace(push.release, variance=variance))
             plain[party][step] = decode(codes)
         own = exact["ann"] if gradients_from == "exact" else plain["ann"][step]
-        given = loss.gradient(own + plain["bob"][step], labels[visit.start : visit.stop])
+        given = objective.gradient(own + plain["bob"][step], labels[visit.start : visit.stop])
         gradients[step] = decode(encode(given))
     return Recording(
         run=RunSettings(
             parties=parties,
             label_party="ann",
-            task="binary" if outputs == 1 else "multiclass",
+            task="binary" if classes == 2 else "multiclass",
             privacy={"labels": "private" if gradients_from else "shared"},
         ),
         schedule=schedule,
-        outputs=outputs,
+        objective=objective,
         echo=2.0,
         pushes=pushes,
         plain=plain,
@@ -96,9 +96,9 @@ def of_ann(recording):
 
 
 @NOISES
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_an_honest_claim_passes(mechanism, outputs):
-    found = of_ann(record(mechanism, outputs=outputs))
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_honest_claim_passes(mechanism, classes):
+    found = of_ann(record(mechanism, classes=classes))
     assert {part: verdict.outcome for part, verdict in found.items()} == dict.fromkeys((ONE, ALL, TRAVELLED), "PASS")
     assert 0 < found[ONE].score <= found[ONE].details["claimed"]
     assert found[ALL].score == pytest.approx(epsilon_of(mechanism, EPOCHS, DELTA), rel=1e-6)
@@ -182,17 +182,17 @@ def test_messages_that_say_another_variance_are_noticed():
 
 
 @NOISES
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_gradients_made_of_exact_predictions_take_the_noise_off(mechanism, outputs):
-    verdict = of_ann(record(mechanism, outputs=outputs, gradients_from="exact"))[AROUND]
+@pytest.mark.parametrize("classes", [2, 3])
+def test_gradients_made_of_exact_predictions_take_the_noise_off(mechanism, classes):
+    verdict = of_ann(record(mechanism, classes=classes, gradients_from="exact"))[AROUND]
     assert verdict.outcome == "FAIL"
     assert verdict.score > 0.1
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_gradients_made_of_what_was_released_tell_nothing_more(outputs):
+@pytest.mark.parametrize("classes", [2, 3])
+def test_gradients_made_of_what_was_released_tell_nothing_more(classes):
     small = Mechanism("gaussian", CLIP, 0.5 * CLIP)
-    verdict = of_ann(record(small, outputs=outputs, gradients_from="released"))[AROUND]
+    verdict = of_ann(record(small, classes=classes, gradients_from="released"))[AROUND]
     assert verdict.outcome == "PASS"
     assert verdict.details["values"] > 100
 

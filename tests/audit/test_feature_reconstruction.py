@@ -12,7 +12,8 @@ from fdml.audit.result import AttackResult
 from fdml.audit.trajectory import gram_score, recovered
 from fdml.audit.views import coalitions, dense, trajectories, views
 from fdml.models.losses import LOSSES
-from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
+from fdml.models.registry import model_settings
+from fdml.settings import GuardSettings, PrivacySettings, TrainingSettings
 from tests.audit.recorded import NOISE, adult, breast_cancer, recorded
 
 pytestmark = pytest.mark.slow
@@ -49,7 +50,7 @@ def found(test: str, recording: Recording) -> dict[str, AttackResult]:
 def test_whoever_has_the_features_can_follow_the_training_to_what_was_pushed(training, privacy):
     chance = np.random.default_rng(1)
     parts = {name: chance.normal(size=(50, 3)) for name in "abc"}
-    model = ModelSettings(l2=1e-2, precision="double")
+    model = model_settings(l2=1e-2, precision="double")
     recording = recorded(parts, (parts["a"][:, 0] > 0).astype(float), training, privacy=privacy, model=model)
     for target in recording.run.parties:
         course = replay_of(recording, target, recording.plain[target], 0.0)
@@ -121,7 +122,7 @@ def test_gradients_made_of_exact_predictions_are_found_out():
 
 
 @pytest.mark.parametrize(
-    ("model", "word"), [(ModelSettings(kind="mlp", hidden=(4,)), "mlp"), (ModelSettings(optimizer="adam"), "adam")]
+    ("model", "word"), [(model_settings("mlp", hidden=(4,)), "mlp"), (model_settings(optimizer="adam"), "adam")]
 )
 def test_the_trajectory_attack_says_what_it_is_not_made_for(model, word):
     verdicts = attacks["A5"](quick("ab", model=model))

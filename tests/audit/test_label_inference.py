@@ -12,6 +12,7 @@ from fdml.audit.label_inference import attacks, class_auc, gather
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows, to_dense
 from fdml.models.losses import LOSSES
+from fdml.models.objective import objective_for
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.randomised_response import chance_of_truth, randomised
 from fdml.protocol.fixed_point import decode, encode
@@ -40,9 +41,9 @@ def record(classes=2, epsilon=2.0, seed=1, *, drawn_with=None, anew=False, label
     `noise` is put on gradients.
     """
     chance = np.random.default_rng(seed)
-    outputs = 1 if classes == 2 else classes
+    scores = 1 if classes == 2 else classes
     x = {party: chance.normal(size=(ROWS, WIDTH)) for party in ("ann", "bob")}
-    weights = {party: chance.normal(size=(WIDTH, outputs)) for party in x}
+    weights = {party: chance.normal(size=(WIDTH, scores)) for party in x}
     score = sum(x[party] @ weights[party] for party in x)
     logistic = LOSSES["logistic" if classes == 2 else "softmax"]
     chances = logistic.probability(score)
@@ -68,7 +69,7 @@ def record(classes=2, epsilon=2.0, seed=1, *, drawn_with=None, anew=False, label
     return Recording(
         run=RunSettings(parties=("ann", "bob"), label_party="ann", task=task, privacy=privacy),
         schedule=schedule,
-        outputs=outputs,
+        objective=objective_for("logistic" if classes == 2 else "softmax", classes),
         echo=2.0,
         pushes={"ann": {}, "bob": {}},
         plain=plain,

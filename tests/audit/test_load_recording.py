@@ -15,10 +15,11 @@ from fdml.cli.audit import audit
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
 from fdml.errors import DataError
+from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.wire_pb2 import Record
-from fdml.settings import ModelSettings, PrivacySettings, TrainingSettings
+from fdml.settings import PrivacySettings, TrainingSettings
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 from tests.audit.recorded import NOISE, recorded
@@ -63,7 +64,7 @@ def test_held_out_rows_are_tried_after_every_epoch():
             {name: as_rows(chance.normal(size=(rows, 2))) for name in "ab"}, np.arange(rows) % 2.0, np.ones(rows)
         )
 
-    plan = Plan(TRAINING, dict.fromkeys("ab", ModelSettings()), "a", "logistic", 1)
+    plan = Plan(TRAINING, dict.fromkeys("ab", model_settings()), "a", "logistic", 2)
     recording = record_in_process(plan, sample(40), sample(10))
     assert sorted(recording.trials["a"]) == [1, 2, 3]
     assert recording.trials["b"][3].release.values.size == 10

@@ -10,6 +10,7 @@ import pytest
 from fdml.audit.mask_checks import attacks
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows
+from fdml.models.objective import objective_for
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Ledger
 from fdml.privacy.masks import Masks
@@ -49,13 +50,13 @@ def too_small(party, step, codes):
     return codes + np.random.default_rng([step, party == "ann"]).integers(-(2**31), 2**31, codes.shape)
 
 
-def record(mask=real, *, rows=2000, epochs=3, server="blind", outputs=1):
+def record(mask=real, *, rows=2000, epochs=3, server="blind", width=1):
     chance = np.random.default_rng(5)
     schedule = schedule_for(rows, 50, 8, 1, epochs, 7)
     pushes, plain = {party: {} for party in PARTIES}, {party: {} for party in PARTIES}
     for step in range(schedule.steps):
         for party in PARTIES:
-            values = chance.normal(size=(schedule.visit(step).size, outputs))
+            values = chance.normal(size=(schedule.visit(step).size, width))
             codes = encode(values)
             plain[party][step] = decode(codes)
             pushes[party][step] = Push(step, Release(mask(party, step, codes), STAMP))
@@ -63,7 +64,7 @@ def record(mask=real, *, rows=2000, epochs=3, server="blind", outputs=1):
     return Recording(
         run=RunSettings(parties=PARTIES, label_party="ann", privacy={"server": server}),
         schedule=schedule,
-        outputs=outputs,
+        objective=objective_for("logistic" if width == 1 else "softmax", max(2, width)),
         echo=2.0,
         pushes=pushes,
         plain=plain,
@@ -79,9 +80,9 @@ def blind(recording):
     return {each.title.removeprefix("blind transcript: "): each.outcome for each in attacks["A8"](recording)}
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_real_masks_look_like_noise(outputs):
-    assert blind(record(outputs=outputs)) == {"bytes": "PASS", "correlation": "PASS", "equal blocks": "PASS"}
+@pytest.mark.parametrize("width", [1, 3])
+def test_real_masks_look_like_noise(width):
+    assert blind(record(width=width)) == {"bytes": "PASS", "correlation": "PASS", "equal blocks": "PASS"}
 
 
 @pytest.mark.parametrize(

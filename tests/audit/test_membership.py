@@ -11,10 +11,12 @@ from fdml.audit.membership import attacks
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows, to_dense
 from fdml.models.losses import LOSSES
+from fdml.models.objective import objective_for
 from fdml.protocol.schedule import schedule_for
 from fdml.settings import RunSettings
 
 ROWS, WIDTH = 3000, 4
+OBJECTIVES = {"binary": ("logistic", 2), "multiclass": ("softmax", 3), "regression": ("squared", 0)}
 PARTIES = ("ann", "bob")
 
 
@@ -33,8 +35,8 @@ class Formula:
 def record(task="binary", *, by_heart=0.0):
     """A run whose ann knows the truth, and its training rows' labels by heart to some extent."""
     chance = np.random.default_rng(6)
-    outputs = 3 if task == "multiclass" else 1
-    weights = {party: chance.normal(size=(WIDTH, outputs)) for party in PARTIES}
+    scores = 3 if task == "multiclass" else 1
+    weights = {party: chance.normal(size=(WIDTH, scores)) for party in PARTIES}
     sets = []
     for rows in (ROWS, ROWS // 2):
         x = {party: chance.normal(size=(rows, WIDTH)).astype(np.float32) for party in PARTIES}
@@ -44,7 +46,7 @@ def record(task="binary", *, by_heart=0.0):
     known = {row.tobytes(): label for row, label in zip(train["ann"], labels, strict=True)}
 
     def remembered(x):
-        hints = np.array([_hint(task, known.get(row.tobytes()), outputs) for row in x])
+        hints = np.array([_hint(task, known.get(row.tobytes()), scores) for row in x])
         return x @ weights["ann"] + by_heart * hints
 
     models = {"ann": Formula(remembered), "bob": Formula(lambda x: x @ weights["bob"])}
@@ -52,7 +54,7 @@ def record(task="binary", *, by_heart=0.0):
     return Recording(
         run=RunSettings(parties=PARTIES, label_party="ann", task=task),
         schedule=schedule_for(ROWS, 100, 4, 1, 1, 3),
-        outputs=outputs,
+        objective=objective_for(*OBJECTIVES[task]),
         echo=2.0,
         pushes={},
         plain={},
@@ -70,12 +72,12 @@ def _labels(task, score, chance):
     return (chances.cumsum(axis=1) < chance.uniform(size=(len(score), 1))).sum(axis=1).astype(float)
 
 
-def _hint(task, label, outputs):
+def _hint(task, label, scores):
     """Towards the label of a row that is known; nothing of others."""
     if label is None:
-        return np.zeros(outputs)
+        return np.zeros(scores)
     if task == "multiclass":
-        return np.eye(outputs)[int(label)]
+        return np.eye(scores)[int(label)]
     return np.array([label if task == "regression" else 2 * label - 1])
 
 

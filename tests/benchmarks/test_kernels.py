@@ -40,9 +40,9 @@ def test_fdml_and_torch_do_the_same_work(kind):
     twin = trainer_of(model, kind, TINY, sparse=False)
     batches = batches_of(rows, updates)
     for update in updates:
-        model.learn(rows, update)
+        model.learn(rows, *update)
     twin.learn(batches)
-    chosen = updates[0].start + updates[0].order[: updates[0].batch_bounds[1]]
+    chosen = updates[0][0].start + updates[0][0].batch(0)
     np.testing.assert_allclose(twin.predict(batches[0]), model.predict(rows)[chosen, 0], rtol=1e-4, atol=1e-5)
 
 

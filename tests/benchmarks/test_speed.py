@@ -54,7 +54,7 @@ def test_the_exponent_is_the_slope_on_log_axes():
 
 @pytest.mark.slow
 def test_a_point_of_growth_counts_time_memory_and_bytes():
-    point = growth.measure(Size(rows=3000, parties=2, entries=5, outputs=3, width=50))
+    point = growth.measure(Size(rows=3000, parties=2, entries=5, scores=3, width=50))
     assert point.seconds > 0
     assert 50 < point.party_memory < 2000
     assert 3000 * 3 * 2 < point.sent < 3000 * 3 * 2 * 1.5

@@ -15,7 +15,8 @@ from fdml.experiments.comparison_input import from_run_file
 from fdml.federation.certificates import read_credentials
 from fdml.federation.processes import run_processes
 from fdml.monitor.listeners import ignore_events
-from fdml.settings import read_party, read_run
+from fdml.party.settings import read_party
+from fdml.settings import read_run
 
 pytestmark = pytest.mark.slow
 

@@ -1,5 +1,6 @@
 from fdml.errors import SettingsError
-from fdml.settings import read_party, read_run
+from fdml.party.settings import read_party
+from fdml.settings import read_run
 from tests.cli.commands import call, fail, succeed
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fdml.errors import SettingsError
-from fdml.models.kernels import loss_gradient, loss_gradients
+from fdml.models.kernels.gradients import loss_gradient, loss_gradients
 from fdml.models.losses import LOSSES
 from fdml.protocol.fixed_point import decode, encode
 from fdml.settings import PRIVATE_LOSSES
-from tests.models.block_updates import OUTPUTS_OF, random_labels
+from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 
 NAMES = list(LOSSES)
 
@@ -29,12 +29,17 @@ def kernel_gradients_together(code, scores, labels, shares):
 
 
 def drawn_scores(data, name):
-    shape = (data.draw(st.integers(1, 5)), OUTPUTS_OF[name])
+    shape = (data.draw(st.integers(1, 5)), WIDTH_OF[name])
     return data.draw(arrays(np.float64, shape, elements=st.floats(-1000, 1000)))
 
 
 def labels_for(data, name, rows):
     return random_labels(np.random.default_rng(data.draw(st.integers(0, 99))), rows, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loss_has_a_score_for_each_class_or_one(name):
+    assert LOSSES[name].scores(CLASSES_OF[name]) == (CLASSES_OF[name] if name == "softmax" else 1)
 
 
 def test_the_codes_are_distinct():
@@ -77,7 +82,7 @@ def test_the_kernels_gradient_is_the_same(name, data):
 @pytest.mark.parametrize("label", [0.0, 1.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_kernels_gradient_is_the_same_close_to_the_margin(name, label):
-    scores = np.zeros((401, OUTPUTS_OF[name]))
+    scores = np.zeros((401, WIDTH_OF[name]))
     scores[:, 0] = np.arange(-200, 201) / 100
     labels, out = np.full(401, label), np.empty_like(scores)
     kernel_gradients(LOSSES[name].code, scores, labels, out)
@@ -86,7 +91,7 @@ def test_the_kernels_gradient_is_the_same_close_to_the_margin(name, label):
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float32, 3e-7), (np.float64, 1e-14)])
 @pytest.mark.parametrize("label", [0.0, 1.0])
-@pytest.mark.parametrize("name", [name for name in NAMES if OUTPUTS_OF[name] == 1])
+@pytest.mark.parametrize("name", [name for name in NAMES if WIDTH_OF[name] == 1])
 def test_the_kernels_gradients_of_many_rows_are_the_same_times_their_shares(name, label, kind, tolerance):
     """Relative to the gradient itself, so also where a row is nearly learned; the steps leave no binade out."""
     scores = np.concatenate([np.linspace(-90, 90, 20_011), np.linspace(-1.5, 1.5, 501), [-1e30, 1e30]]).astype(kind)
@@ -104,7 +109,7 @@ def test_the_kernels_gradients_of_many_rows_are_the_same_times_their_shares(name
 def test_scores_however_large_give_finite_values_and_gradients(name):
     loss = LOSSES[name]
     for size in (-1e6, 1e6):
-        scores = np.zeros((2, OUTPUTS_OF[name]), np.float32)
+        scores = np.zeros((2, WIDTH_OF[name]), np.float32)
         scores[:, 0] = size
         labels = np.array([0.0, 1.0])
         assert np.isfinite(loss.value(scores, labels)).all()
@@ -125,8 +130,8 @@ def test_values_are_never_negative_and_one_per_row(name, data):
 def test_the_curvature_bounds_the_second_derivative_and_is_reached(name):
     """Steepest for two classes of equal score along their difference, or at the score of even odds."""
     loss, shift = LOSSES[name], 1e-4
-    direction = {1: np.array([1.0]), 3: np.array([1.0, -1.0, 0.0]) / np.sqrt(2)}[OUTPUTS_OF[name]]
-    steepest = {1: np.array([0.0]), 3: np.array([0.0, 0.0, -50.0])}[OUTPUTS_OF[name]]
+    direction = {1: np.array([1.0]), 3: np.array([1.0, -1.0, 0.0]) / np.sqrt(2)}[WIDTH_OF[name]]
+    steepest = {1: np.array([0.0]), 3: np.array([0.0, 0.0, -50.0])}[WIDTH_OF[name]]
 
     def bend(at, along):
         ends = [loss.gradient((at + sign * shift * along)[None], np.zeros(1))[0] @ along for sign in (1, -1)]
@@ -143,7 +148,7 @@ def test_the_curvature_bounds_the_second_derivative_and_is_reached(name):
 def test_probabilities_sum_to_one_and_the_value_is_minus_their_logarithm(name):
     loss = LOSSES[name]
     random = np.random.default_rng(2)
-    scores = random.normal(size=(20, OUTPUTS_OF[name]))
+    scores = random.normal(size=(20, WIDTH_OF[name]))
     labels = random_labels(random, 20, name)
     probability = loss.probability(scores)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0)
@@ -162,12 +167,12 @@ def test_some_values_worked_out_by_hand():
     assert LOSSES["softmax"].value(np.zeros((1, 4)), one) == pytest.approx(np.log(4))
 
 
-# What a gradient tells.
+# What a gradient shows.
 
 
 def tame_scores(data, name):
     """So that no chance is lost in the grid on which gradients travel."""
-    shape = (data.draw(st.integers(1, 5)), OUTPUTS_OF[name])
+    shape = (data.draw(st.integers(1, 5)), WIDTH_OF[name])
     return data.draw(arrays(np.float64, shape, elements=st.floats(-8, 8)))
 
 
@@ -181,44 +186,44 @@ def up_to_a_constant(scores):
 def test_a_gradient_gives_away_score_and_label(name, data):
     loss, scores = LOSSES[name], tame_scores(data, name)
     labels = labels_for(data, name, len(scores))
-    found, told = loss.invert_gradient(loss.gradient(scores, labels))
-    np.testing.assert_array_equal(told, labels)
+    found, shown = loss.invert_gradient(loss.gradient(scores, labels))
+    np.testing.assert_array_equal(shown, labels)
     np.testing.assert_allclose(up_to_a_constant(found), up_to_a_constant(scores), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["logistic", "softmax", "squared"])
 @settings(max_examples=100)
 @given(data=st.data())
-def test_what_a_gradient_is_undone_to_has_that_gradient(name, data):
+def test_what_a_gradient_is_inverted_to_has_that_gradient(name, data):
     """However large the scores: where a chance is too small to be told from none, so is the difference."""
     loss, scores = LOSSES[name], drawn_scores(data, name)
     gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
     before = gradient.copy()
-    found, told = loss.invert_gradient(gradient)
+    found, shown = loss.invert_gradient(gradient)
     np.testing.assert_array_equal(gradient, before)
-    assert (found.shape, told.shape) == (scores.shape, (len(scores),))
+    assert (found.shape, shown.shape) == (scores.shape, (len(scores),))
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(loss.gradient(found, told), gradient, atol=OUTPUTS_OF[name] * 2.0**-32, rtol=1e-9)
+    np.testing.assert_allclose(loss.gradient(found, shown), gradient, atol=WIDTH_OF[name] * 2.0**-32, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["logistic", "softmax", "squared"])
 @settings(max_examples=100)
 @given(data=st.data())
-def test_a_gradient_that_travelled_is_undone_as_well(name, data):
+def test_a_gradient_that_travelled_is_inverted_as_well(name, data):
     """Rounded to the grid, it may even end a step past 0 or 1."""
     loss, scores = LOSSES[name], drawn_scores(data, name)
     gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
     steps = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=gradient.size, max_size=gradient.size)))
     travelled = decode(encode(gradient)) + steps.reshape(gradient.shape) * 2.0**-32
-    found, told = loss.invert_gradient(travelled)
+    found, shown = loss.invert_gradient(travelled)
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(loss.gradient(found, told), gradient, atol=4 * OUTPUTS_OF[name] * 2.0**-32)
+    np.testing.assert_allclose(loss.gradient(found, shown), gradient, atol=4 * WIDTH_OF[name] * 2.0**-32)
 
 
-def test_the_gradient_of_hinge_tells_too_little_to_learn_from():
-    with pytest.raises(SettingsError, match=r"the gradient of hinge \(3 rows\) does not tell scores; use logistic"):
+def test_the_gradient_of_hinge_shows_too_little_to_learn_from():
+    with pytest.raises(SettingsError, match=r"the gradient of hinge \(3 rows\) does not show scores; use logistic"):
         LOSSES["hinge"].invert_gradient(np.zeros((3, 1)))
 
 
-def test_private_labels_are_offered_only_for_losses_that_can_be_undone_and_randomised():
+def test_private_labels_are_offered_only_for_losses_that_can_be_inverted_and_randomised():
     assert set(PRIVATE_LOSSES) == {"logistic", "softmax"}

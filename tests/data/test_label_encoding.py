@@ -14,13 +14,13 @@ from fdml.errors import DataError, LabelError
 def test_two_values_of_any_kind_become_0_and_1():
     code = fit_labels("binary", np.array(["yes", "no", "yes"]))
     assert code.transform(np.array(["no", "yes"])).tolist() == [0.0, 1.0]
-    assert code.outputs == 1
+    assert code.class_count == 2
 
 
 def test_classes_are_numbered_in_sorted_order():
     code = fit_labels("multiclass", np.array([30, 10, 20]))
     assert code.transform(np.array([10, 20, 30])).tolist() == [0.0, 1.0, 2.0]
-    assert code.outputs == 3
+    assert code.class_count == 3
 
 
 def test_targets_are_centred_and_scaled_and_come_back_in_their_units():
@@ -29,6 +29,7 @@ def test_targets_are_centred_and_scaled_and_come_back_in_their_units():
     scaled = code.transform(targets)
     assert (scaled.mean(), scaled.std()) == pytest.approx((0.0, 1.0))
     assert code.inverse_transform(scaled[:, None]) == pytest.approx(targets)
+    assert code.class_count == 0
 
 
 def test_constant_targets_are_only_centred():

@@ -170,7 +170,7 @@ def raw_channel(target: str, credentials: Credentials | None) -> grpc.Channel:
 
 
 def labels(rows: int = ROWS + HELD_OUT) -> Labels:
-    return Labels(1, bytes(Labels.sealed_size("binary", 1, rows)))
+    return Labels(2, bytes(Labels.sealed_size("binary", 2, rows)))
 
 
 def push(step: int, rows: int = BLOCK, value: float = 0.25) -> Push:

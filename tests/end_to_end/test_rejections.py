@@ -205,12 +205,12 @@ def test_a_start_that_lost_what_it_had_said_to_be_safe_is_told_to_start_over_eve
 
 
 def test_the_limit_follows_from_the_run():
-    def limit(rows, outputs=1, **training):
+    def limit(rows, width=1, **training):
         hello = SimpleNamespace(rows=rows, held_out=rows // 4)
-        return largest_message(TrainingSettings(**training), hello, outputs)
+        return largest_message(TrainingSettings(**training), hello, width)
 
     assert limit(1000) - HELLO == 2 * 8 * 1250, "labels and weights of all rows"
-    assert limit(1000, 10, batches_per_block=4) - HELLO == 8 * 10 * 400, "a block of 400 rows with 10 outputs"
+    assert limit(1000, 10, batches_per_block=4) - HELLO == 8 * 10 * 400, "a block of 400 rows of 10 floats"
     assert limit(1000, 10, batches_per_block="all") - HELLO == 8 * 10 * 1000
     assert limit(10**12) == CEILING
 

@@ -15,10 +15,11 @@ from fdml.experiments.compare import Contender, compare, workload
 from fdml.experiments.dataset import build_dataset
 from fdml.models.calibration import calibrate
 from fdml.models.metrics import mean_loss, metric
+from fdml.models.registry import model_settings
 from fdml.monitor.history import SCHEMES
 from fdml.privacy.epsilon import gaussian_epsilon
 from fdml.privacy.ledger import DIRECT, RECORD_LEVEL
-from fdml.settings import GradientGuardSettings, GuardSettings, ModelSettings, TrainingSettings
+from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
 
 TASKS = {"binary": lambda s: s > 0, "multiclass": lambda s: np.digitize(s, [-1, 1]), "regression": lambda s: 50 + 9 * s}
 
@@ -37,7 +38,9 @@ def dataset_of(task, rows=2000, empty_label_party=False):
 
 def contender(epochs=30):
     return Contender(
-        "LR", TrainingSettings(epochs=epochs, batch_size=10, learning_rate="auto"), dict.fromkeys("pq", ModelSettings())
+        "LR",
+        TrainingSettings(epochs=epochs, batch_size=10, learning_rate="auto"),
+        dict.fromkeys("pq", model_settings()),
     )
 
 
@@ -95,7 +98,7 @@ def test_what_every_joint_training_leaves_behind_is_handed_out():
 @pytest.mark.parametrize(("exchanges", "passes"), [(1, [9]), (2, [6, 9]), (4, [3, 5, 7, 9])])
 def test_few_exchanges_bind_joint_training_alone_and_its_epochs_are_passes(exchanges, passes):
     training = TrainingSettings(epochs=9, batch_size=10, learning_rate="auto", exchanges=exchanges)
-    few = Contender("LR", training, dict.fromkeys("pq", ModelSettings()))
+    few = Contender("LR", training, dict.fromkeys("pq", model_settings()))
     problem, heard, outcomes = dataset_of("binary"), [], []
     curves = {each.scheme: each for each in compare(problem, [few], [1, 2], heard.append, outcomes.append)}
     assert [record.epoch for record in curves.pop("joint").records] == passes
@@ -108,7 +111,7 @@ def test_few_exchanges_bind_joint_training_alone_and_its_epochs_are_passes(excha
 def test_one_exchange_with_noise_still_beats_alone():
     training = TrainingSettings(epochs=20, batch_size=10, learning_rate="auto", exchanges=1)
     guard = GuardSettings(clip=3.0, noise="gaussian", sigma="auto", epsilon=5.0)
-    few = Contender("LR", training, dict.fromkeys("pq", ModelSettings()), dict.fromkeys("pq", guard))
+    few = Contender("LR", training, dict.fromkeys("pq", model_settings()), dict.fromkeys("pq", guard))
     last = {each.scheme: each.last for each in compare(dataset_of("binary"), [few], [1])}
     assert last["joint"].test_metric > last["alone"].test_metric + 0.05
 

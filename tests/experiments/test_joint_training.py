@@ -8,10 +8,10 @@ import pytest
 from fdml.data.rows import to_dense
 from fdml.errors import TrainingDiverged
 from fdml.models.metrics import metric
-from fdml.settings import ModelSettings
+from fdml.models.registry import model_settings
 from tests.conftest import train_on
 
-LR = ModelSettings(kind="linear", l2=3e-4)
+LR = model_settings("linear", l2=3e-4)
 LITERAL = {"batches_per_block": 1, "lookahead": 0, "staleness": 0}
 """The paper's Algorithm 1."""
 
@@ -50,7 +50,7 @@ def test_pooled_sgd_is_sgd_as_anyone_would_write_it(a9a_of):
 
 @pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
 def test_two_runs_with_the_same_seed_are_bit_identical(a9a_of, kind):
-    model = ModelSettings(kind=kind)
+    model = model_settings(kind)
     first, second = (train_on(a9a_of(3), model, epochs=2, lookahead=2) for _ in range(2))
     for name in first.models:
         assert first.models[name].state()["theta"].tobytes() == second.models[name].state()["theta"].tobytes()
@@ -83,7 +83,7 @@ def batch_by_batch(a9a_of):
 
 
 def model_for(kind, parties):
-    return LR if kind == "linear" else ModelSettings(kind="mlp", l2=1e-3, hidden=(128 // parties,))
+    return LR if kind == "linear" else model_settings("mlp", l2=1e-3, hidden=(128 // parties,))
 
 
 @pytest.mark.slow

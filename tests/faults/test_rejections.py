@@ -147,7 +147,7 @@ TABLE = {
     "labels that are empty": bad_labels(sealed=b""),
     "labels as wide as targets": bad_labels(task="regression"),
     "labels with weights of some rows": bad_labels(sealed=labels(weighted=True).sealed[:-8]),
-    "labels for too many outputs": bad_labels(outputs=2),
+    "labels of too many classes": bad_labels(classes=3),
     "a hash too short": said("guard", hello(9, run_hash=b"short"), ANY, INVALID),
     "a model hash too long": said("guard", Finished(b"m" * 33), ANY, INVALID),
     # bytes that are no message

@@ -4,7 +4,8 @@ from fdml.federation.alignment import AlignmentReport, PartyFiles, found_rows
 
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, DataError, LabelError
-from fdml.settings import DataSettings, PartySettings, RunSettings
+from fdml.party.settings import PartySettings
+from fdml.settings import DataSettings, RunSettings
 
 RUN = RunSettings(parties=("ann", "bob"), label_party="ann")
 

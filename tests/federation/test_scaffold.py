@@ -6,8 +6,9 @@ import pytest
 from fdml.errors import SettingsError
 from fdml.federation.certificates import own_credentials
 from fdml.federation.scaffold import scaffold
+from fdml.party.settings import read_party
 from fdml.protocol.identity import Identity
-from fdml.settings import read_party, read_run
+from fdml.settings import read_run
 
 ADDRESS = "127.0.0.1:7443"
 

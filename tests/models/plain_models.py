@@ -10,15 +10,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from fdml.models.losses import LOSSES
-
-LOSS_OF_CODE = {loss.code: loss for loss in LOSSES.values()}
-
 
 class PlainLinear:
-    def __init__(self, width, outputs, *, bias):
-        self.weights = [np.zeros((width, outputs))]
-        self.biases = [np.zeros(outputs)] if bias else []
+    def __init__(self, inputs, width, *, bias):
+        self.weights = [np.zeros((inputs, width))]
+        self.biases = [np.zeros(width)] if bias else []
 
     def predict(self, x):
         return x @ self.weights[0] + sum(self.biases)
@@ -36,32 +32,32 @@ class PlainLinear:
 class PlainFm:
     """Every pair of features is written out, as in the definition."""
 
-    def __init__(self, width, outputs, *, bias, factors):
-        self.width, self.outputs, self.factors = width, outputs, factors
-        self.weights = [np.zeros((width, outputs)), np.zeros((width, outputs, factors))]
-        self.biases = [np.zeros(outputs)] if bias else []
+    def __init__(self, inputs, width, *, bias, factors):
+        self.inputs, self.width, self.factors = inputs, width, factors
+        self.weights = [np.zeros((inputs, width)), np.zeros((inputs, width, factors))]
+        self.biases = [np.zeros(width)] if bias else []
 
     def predict(self, x):
         linear, factors = self.weights
         out = x @ linear + sum(self.biases)
-        for i, j in combinations(range(self.width), 2):
-            for k in range(self.outputs):
+        for i, j in combinations(range(self.inputs), 2):
+            for k in range(self.width):
                 out[:, k] += (factors[i, k] @ factors[j, k]) * x[:, i] * x[:, j]
         return out
 
     def gradients(self, x, gradient):
         _, factors = self.weights
         pairs = np.zeros_like(factors)
-        for i in range(self.width):
-            for j in range(self.width):
+        for i in range(self.inputs):
+            for j in range(self.inputs):
                 if i != j:
-                    for k in range(self.outputs):
+                    for k in range(self.width):
                         pairs[i, k] += factors[j, k] * (gradient[:, k] * x[:, i] * x[:, j]).sum()
         return [x.T @ gradient, pairs], [gradient.sum(axis=0) for _ in self.biases]
 
     def read(self, flat):
-        cells = self.width * self.outputs * (1 + self.factors)
-        cell = flat[:cells].reshape(self.width, self.outputs, 1 + self.factors)
+        cells = self.inputs * self.width * (1 + self.factors)
+        cell = flat[:cells].reshape(self.inputs, self.width, 1 + self.factors)
         self.weights = [cell[:, :, 0].astype(np.float64), cell[:, :, 1:].astype(np.float64)]
         fill(self.biases, flat[cells:])
 
@@ -73,8 +69,8 @@ class PlainFm:
 class PlainMlp:
     """Layers as `(inputs, units)`; every layer but the last is cut at zero."""
 
-    def __init__(self, width, outputs, *, bias, hidden):
-        sizes = [width, *hidden, outputs]
+    def __init__(self, inputs, width, *, bias, hidden):
+        sizes = [inputs, *hidden, width]
         self.weights = [np.zeros((below, above)) for below, above in pairwise(sizes)]
         self.biases = [np.zeros(units) for units in (sizes[1:] if bias else hidden)]
 
@@ -123,18 +119,18 @@ def flatten(arrays):
     return np.concatenate([array.ravel() for array in arrays]) if arrays else np.zeros(0)
 
 
-def plain_twin(settings, width, outputs, *, bias):
+def plain_twin(settings, inputs, width, *, bias):
     match settings.kind:
         case "linear":
-            return PlainLinear(width, outputs, bias=bias)
+            return PlainLinear(inputs, width, bias=bias)
         case "fm":
-            return PlainFm(width, outputs, bias=bias, factors=settings.factors)
+            return PlainFm(inputs, width, bias=bias, factors=settings.factors)
         case "mlp":
-            return PlainMlp(width, outputs, bias=bias, hidden=settings.hidden)
+            return PlainMlp(inputs, width, bias=bias, hidden=settings.hidden)
 
 
 class PlainRule:
-    """An update rule by torch's formulas. What it remembers is kept per parameter array, zero at first."""
+    """An update rule by torch's formulas. What it keeps is zero at first, one value per parameter."""
 
     def __init__(self, name, momentum):
         self.name, self.momentum = name, momentum
@@ -164,14 +160,13 @@ class PlainRule:
                 return mean / (np.sqrt(square) + 1e-8)
 
 
-def plain_learn(twin, rule, l2, x, update):
+def plain_learn(twin, rule, l2, x, block, scores):
     """What `Model.learn` promises. `x` holds all rows, dense."""
-    loss = LOSS_OF_CODE[update.loss]
-    for batch, rate in enumerate(update.rates):
-        chosen = update.order[update.batch_bounds[batch] : update.batch_bounds[batch + 1]]
-        rows = x[update.start + chosen]
-        score = update.scores[chosen] + update.echo * (twin.predict(rows) - update.own_at_push[chosen])
-        each = loss.gradient(score, update.labels[chosen]) * update.weights[chosen, None]
+    for batch, rate in enumerate(block.rates):
+        chosen = block.order[block.batch_bounds[batch] : block.batch_bounds[batch + 1]]
+        rows = x[block.start + chosen]
+        total = scores.total[chosen] + scores.echo * (twin.predict(rows) - scores.own_at_push[chosen])
+        each = scores.objective.gradient(total, scores.labels[chosen]) * scores.weights[chosen, None]
         of_weights, of_biases = twin.gradients(rows, each / len(chosen))
         shrunk = [gradient + l2 * weight for gradient, weight in zip(of_weights, twin.weights, strict=True)]
         rule.apply(twin.weights + twin.biases, shrunk + of_biases, rate)
@@ -184,17 +179,17 @@ def laid_out(twin, weights, biases):
     return other.flat()
 
 
-def plain_private_learn(twin, private, update, l2, x, number):
-    """What `Model.learn` promises with private steps, row by row; `number` is that of the first update."""
-    loss = LOSS_OF_CODE[update.loss]
-    for batch, rate in enumerate(update.rates):
-        chosen = update.order[update.batch_bounds[batch] : update.batch_bounds[batch + 1]]
-        total = private.noise(number + batch, len(twin.flat()))
+def plain_dp_sgd(twin, dp_sgd, update, l2, x, number):
+    """What `Model.learn` promises with DP-SGD, row by row; `number` is that of the first batch."""
+    block, scores = update
+    for batch, rate in enumerate(block.rates):
+        chosen = block.order[block.batch_bounds[batch] : block.batch_bounds[batch + 1]]
+        total = dp_sgd.noise(number + batch, len(twin.flat()))
         for row in chosen:
-            features = x[update.start + row][None]
-            score = update.scores[[row]] + update.echo * (twin.predict(features) - update.own_at_push[[row]])
-            towards = loss.gradient(score, update.labels[[row]]) * update.weights[row]
+            features = x[block.start + row][None]
+            at = scores.total[[row]] + scores.echo * (twin.predict(features) - scores.own_at_push[[row]])
+            towards = scores.objective.gradient(at, scores.labels[[row]]) * scores.weights[row]
             gradient = laid_out(twin, *twin.gradients(features, towards))
-            total += gradient * min(1.0, private.clip / max(np.linalg.norm(gradient), 1e-300))
+            total += gradient * min(1.0, dp_sgd.clip / max(np.linalg.norm(gradient), 1e-300))
         shrunk = laid_out(twin, [l2 * weight for weight in twin.weights], [0.0 * bias for bias in twin.biases])
         twin.read(twin.flat() - rate * (total / len(chosen) + shrunk))

@@ -22,9 +22,10 @@ from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.errors import DataError, StateCorrupt
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard, version_of
+from fdml.party.settings import PartySettings
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
-from fdml.settings import PartySettings, RunSettings, run_hash
+from fdml.settings import RunSettings, run_hash
 from tests.data.frames import data_settings, tables
 from tests.storage.system_calls import SystemCalls, crash_at_every_call
 

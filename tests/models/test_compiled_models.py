@@ -1,15 +1,29 @@
 """The compiled models answer to their plain twins."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdml.data.rows import drop_unit_values, span
-from fdml.models.compiled import RULES, build_compiled
-from fdml.settings import ModelSettings
-from tests.models.block_updates import DTYPES, OUTPUTS_OF, Shape, random_features, random_lesson, set_parameters, stored
+from fdml.models.joint import Sum
+from fdml.models.kernels.optimizers import RULES
+from fdml.models.losses import LOSSES
+from fdml.models.objective import Objective
 from tests.models.plain_models import PlainRule, plain_learn, plain_twin
+from tests.models.random_updates import (
+    DTYPES,
+    WIDTH_OF,
+    Shape,
+    build,
+    random_features,
+    random_update,
+    set_parameters,
+    settings_of,
+    stored,
+)
 
 KINDS = ["linear", "fm", "mlp"]
 RATE = {"sgd": 0.1, "momentum": 0.05, "adagrad": 0.1, "adam": 0.02}
@@ -17,15 +31,15 @@ TOLERANCE = {"single": 1e-4, "double": 1e-9}
 
 
 def of_kind(kind, **values):
-    return ModelSettings(**{"kind": kind, "hidden": (5, 4), "factors": 3, "l2": 0.01, "momentum": 0.8, **values})
+    return settings_of(kind, **{"hidden": (5, 4), "factors": 3, "l2": 0.01, "momentum": 0.8, **values})
 
 
-def pair(random, wanted, width, outputs, *, bias=True):
+def pair(random, wanted, inputs, width, *, bias=True):
     """A compiled model and its twin, both at the same random parameters."""
-    model = build_compiled(wanted, width, outputs, bias=bias, key=(1, "test"))
+    model = build(wanted, inputs, width, bias=bias)
     theta = random.normal(0.0, 0.3, len(model.parameters)).astype(model.dtype)
     set_parameters(model, theta)
-    twin = plain_twin(wanted, width, outputs, bias=bias)
+    twin = plain_twin(wanted, inputs, width, bias=bias)
     twin.read(theta)
     return model, twin
 
@@ -33,8 +47,8 @@ def pair(random, wanted, width, outputs, *, bias=True):
 def learn_both(model, twin, wanted, rows, x, updates):
     optimizer = PlainRule(wanted.optimizer, wanted.momentum)
     for update in updates:
-        model.learn(rows, update)
-        plain_learn(twin, optimizer, wanted.l2, x.astype(np.float64), update)
+        model.learn(rows, *update)
+        plain_learn(twin, optimizer, wanted.l2, x.astype(np.float64), *update)
 
 
 def assert_equal(model, twin, rows, x, tolerance):
@@ -44,17 +58,17 @@ def assert_equal(model, twin, rows, x, tolerance):
 
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("form", ["sparse", "dense"])
-@pytest.mark.parametrize("loss", OUTPUTS_OF)
+@pytest.mark.parametrize("loss", WIDTH_OF)
 @pytest.mark.parametrize("optimizer", RULES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_learning_and_predicting_equal_plain_numpy(kind, optimizer, loss, form, precision):
-    random = np.random.default_rng([KINDS.index(kind), RULES[optimizer], list(OUTPUTS_OF).index(loss)])
+    random = np.random.default_rng([KINDS.index(kind), RULES[optimizer], list(WIDTH_OF).index(loss)])
     x = random_features(random)
     rows = stored(x, form)
     wanted = of_kind(kind, optimizer=optimizer, precision=precision)
-    model, twin = pair(random, wanted, x.shape[1], OUTPUTS_OF[loss])
+    model, twin = pair(random, wanted, x.shape[1], WIDTH_OF[loss])
     np.testing.assert_allclose(model.predict(rows), twin.predict(x.astype(np.float64)), rtol=1e-4, atol=1e-5)
-    updates = [random_lesson(random, loss, precision, rate=RATE[optimizer]) for _ in range(3)]
+    updates = [random_update(random, loss, precision, rate=RATE[optimizer]) for _ in range(3)]
     learn_both(model, twin, wanted, rows, x, updates)
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
@@ -68,8 +82,8 @@ def test_rows_of_ones_are_learned_from_without_their_values(kind, loss, precisio
     rows = drop_unit_values(stored(x, "sparse"))
     assert rows.values.strides == (0,)
     wanted = of_kind(kind, precision=precision)
-    model, twin = pair(random, wanted, x.shape[1], OUTPUTS_OF[loss])
-    learn_both(model, twin, wanted, rows, x, [random_lesson(random, loss, precision) for _ in range(3)])
+    model, twin = pair(random, wanted, x.shape[1], WIDTH_OF[loss])
+    learn_both(model, twin, wanted, rows, x, [random_update(random, loss, precision) for _ in range(3)])
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 
@@ -88,8 +102,8 @@ def test_any_shape_with_and_without_bias_equals_plain_numpy(shape, kind, loss, f
     x = random_features(random, shape)
     rows = stored(x, form)
     wanted = of_kind(kind, precision="double")
-    model, twin = pair(random, wanted, shape.width, OUTPUTS_OF[loss], bias=bias)
-    learn_both(model, twin, wanted, rows, x, [random_lesson(random, loss, "double", shape, echo=float(echo))])
+    model, twin = pair(random, wanted, shape.width, WIDTH_OF[loss], bias=bias)
+    learn_both(model, twin, wanted, rows, x, [random_update(random, loss, "double", shape, echo=float(echo))])
     assert_equal(model, twin, rows, x, 1e-9)
 
 
@@ -105,7 +119,7 @@ def test_strong_l2_folds_the_scale_back_into_the_weights(kind, precision):
     model, twin = pair(random, wanted, shape.width, 1)
     scale, folds = 1.0, 0
     for _ in range(30):
-        learn_both(model, twin, wanted, rows, x, [random_lesson(random, "logistic", precision, shape, rate=0.5)])
+        learn_both(model, twin, wanted, rows, x, [random_update(random, "logistic", precision, shape, rate=0.5)])
         assert_equal(model, twin, rows, x, TOLERANCE[precision])
         before, scale = scale, model.state()["counters"][0]
         assert scale >= 1e-3
@@ -123,7 +137,7 @@ def test_a_label_party_without_features_learns_its_biases(kind, form):
     wanted = of_kind(kind, precision="double")
     model, twin = pair(random, wanted, 0, 1)
     before = model.predict(rows)
-    learn_both(model, twin, wanted, rows, x, [random_lesson(random, "logistic", "double", shape)])
+    learn_both(model, twin, wanted, rows, x, [random_update(random, "logistic", "double", shape)])
     assert_equal(model, twin, rows, x, 1e-9)
     assert not np.allclose(model.predict(rows), before)
 
@@ -143,7 +157,7 @@ def test_the_penalty_is_half_l2_times_the_squared_weights_without_biases(kind):
     x = random_features(random)
     wanted = of_kind(kind, l2=0.3, precision="double")
     model, twin = pair(random, wanted, x.shape[1], 1)
-    learn_both(model, twin, wanted, stored(x, "sparse"), x, [random_lesson(random, "logistic", "double")])
+    learn_both(model, twin, wanted, stored(x, "sparse"), x, [random_update(random, "logistic", "double")])
     expected = 0.15 * sum(np.square(weight).sum() for weight in twin.weights)
     assert model.penalty() == pytest.approx(expected, rel=1e-9)
 
@@ -173,8 +187,49 @@ def test_the_gradients_of_the_twins_are_those_of_their_predictions(kind, bias):
 @pytest.mark.parametrize("kind", ["fm", "mlp"])
 def test_starting_parameters_depend_on_the_key_alone(kind):
     def start(*key):
-        return build_compiled(of_kind(kind), 4, 2, bias=True, key=key).parameters
+        return build(of_kind(kind), 4, 2, key=key).parameters
 
     np.testing.assert_array_equal(start(7, "model", "a"), start(7, "model", "a"))
     assert not np.array_equal(start(7, "model", "a"), start(7, "model", "b"))
     assert not np.array_equal(start(7, "model", "a"), start(8, "model", "a"))
+
+
+class Halves(Sum):
+    """A joint function with two floats for each score, of which half the product is the score."""
+
+    is_identity = False
+
+    def width(self, scores):
+        return 2 * scores
+
+    def score(self, total):
+        return 0.5 * total[:, ::2] * total[:, 1::2]
+
+    def gradient(self, total, of_score):
+        out = np.empty_like(total)
+        out[:, ::2], out[:, 1::2] = 0.5 * of_score * total[:, 1::2], 0.5 * of_score * total[:, ::2]
+        return out
+
+
+JOINTS = {
+    "more floats than scores": Objective(LOSSES["logistic"], 2, Halves()),
+    "several scores": Objective(LOSSES["softmax"], 3, Halves()),
+}
+
+
+@pytest.mark.parametrize("objective", JOINTS.values(), ids=JOINTS)
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_joint_function_that_no_kernel_knows_is_learned_by_its_gradients(kind, form, objective):
+    random = np.random.default_rng(12)
+    x = random_features(random)
+    rows, wanted = stored(x, form), of_kind(kind, precision="double")
+    model, twin = pair(random, wanted, x.shape[1], objective.width)
+    updates = []
+    for _ in range(2):
+        block, scores = random_update(random, "logistic" if objective.classes == 2 else "softmax", "double")
+        shape = (len(block.order), objective.width)
+        total, own = random.normal(size=shape), random.normal(size=shape)
+        updates.append((block, replace(scores, total=total, own_at_push=own, objective=objective)))
+    learn_both(model, twin, wanted, rows, x, updates)
+    assert_equal(model, twin, rows, x, 1e-9)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from fdml.errors import SettingsError
-from fdml.models.learning_rate import LearningRate, starting_rate
-from fdml.settings import ModelSettings
+from fdml.models.learning_rate import LearningRate, RateInputs, starting_rate
+from fdml.models.registry import kind_named, model_settings
 
 
 def test_linear_falls_evenly_towards_zero_over_all_updates():
@@ -24,17 +24,23 @@ def test_the_rates_of_a_stretch_are_a_stretch_of_the_rates(decay):
     np.testing.assert_array_equal(rate.of(7, 5), rate.of(0, 20)[7:12])
 
 
-def start(wanted, **model):
-    return starting_rate(wanted, ModelSettings(**model), curvature=0.25, parties=4, inputs=20, square_norm=10.0)
+GIVEN = RateInputs(curvature=0.25, parties=4, inputs=20, square_norm=10.0)
+
+
+def start(wanted, given=GIVEN, **model):
+    settings = model_settings(**model)
+    return starting_rate(wanted, settings, given, kind_named(settings.kind).default_rate)
 
 
 def test_a_rate_asked_for_is_taken():
     assert start(0.5) == 0.5
 
 
-@pytest.mark.parametrize(("rule", "expected"), [("sgd", 0.1), ("momentum", 0.01), ("adagrad", 0.05), ("adam", 0.002)])
-def test_the_automatic_rate_is_safe_for_all_parties_together(rule, expected):
-    assert start("auto", optimizer=rule) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("optimizer", "expected"), [("sgd", 0.1), ("momentum", 0.01), ("adagrad", 0.05), ("adam", 0.002)]
+)
+def test_the_automatic_rate_is_safe_for_all_parties_together(optimizer, expected):
+    assert start("auto", optimizer=optimizer) == pytest.approx(expected)
 
 
 def test_the_hidden_units_of_an_mlp_count_as_more_inputs():
@@ -43,8 +49,7 @@ def test_the_hidden_units_of_an_mlp_count_as_more_inputs():
 
 def test_rows_without_entries_are_taken_to_be_of_length_one():
     """So that the usual L2 does not overshoot."""
-    rate = starting_rate("auto", ModelSettings(l2=1e-4), curvature=1.0, parties=4, inputs=0, square_norm=0.0)
-    assert rate == 0.25
+    assert start("auto", RateInputs(curvature=1.0, parties=4, inputs=0, square_norm=0.0)) == 0.25
 
 
 def test_a_rate_that_l2_would_overshoot_is_refused():

@@ -246,7 +246,7 @@ def test_verdicts_are_taken_for_the_epochs_asked_for_and_others_wait():
 
 def test_labels_and_whom_to_wait_for_are_kept():
     courier = Delivery(HELLO)
-    given = Labels(1, b"sealed")
+    given = Labels(2, b"sealed")
     courier.hear(given)
     assert courier.labels is given
     courier.hear(Waiting(("browser",)))

@@ -22,23 +22,23 @@ def test_a_part_that_never_came_counts_from_before_step_0():
 
 
 @pytest.mark.parametrize(
-    ("task", "outputs", "width"),
+    ("task", "classes", "width"),
     [
-        ("binary", 1, 1),
+        ("binary", 2, 1),
         ("multiclass", 2, 1),
         ("multiclass", 256, 1),
         ("multiclass", 257, 2),
         ("multiclass", 2**16, 2),
-        ("regression", 1, 8),
+        ("regression", 0, 8),
     ],
 )
-def test_a_label_takes_as_few_bytes_as_its_task_allows_and_a_weight_eight(task, outputs, width):
-    assert label_type(task, outputs).itemsize == width
+def test_a_label_takes_as_few_bytes_as_its_task_allows_and_a_weight_eight(task, classes, width):
+    assert label_type(task, classes).itemsize == width
     if task != "regression":
-        assert np.iinfo(label_type(task, outputs)).max >= max(outputs, 2) - 1
-    sealing = Labels.sealed_size(task, outputs, 0)
-    assert Labels.sealed_size(task, outputs, 1000) == 1000 * width + sealing
-    assert Labels.sealed_size(task, outputs, 1000, weighted=True) == 1000 * (width + 8) + sealing
+        assert np.iinfo(label_type(task, classes)).max >= classes - 1
+    sealing = Labels.sealed_size(task, classes, 0)
+    assert Labels.sealed_size(task, classes, 1000) == 1000 * width + sealing
+    assert Labels.sealed_size(task, classes, 1000, weighted=True) == 1000 * (width + 8) + sealing
 
 
 FIELDS = {
@@ -52,7 +52,7 @@ FIELDS = {
         "done": "int",
         "protocol": "int",
     },
-    "Labels": {"outputs": "int", "sealed": "bytes"},
+    "Labels": {"classes": "int", "sealed": "bytes"},
     "Push": {"step": "int", "release": "Release"},
     "Gradient": {"step": "int", "release": "Release"},
     "Stop": {"step": "int"},

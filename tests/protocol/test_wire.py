@@ -40,7 +40,7 @@ variances = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=
 releases = st.builds(Release, codes, mask_ids, variances)
 gradients = st.builds(Gradient, steps, st.builds(Release, wide, mask_ids))
 figures = st.none() | numbers
-label_sets = st.builds(Labels, st.integers(1, 2**16), st.binary(max_size=200))
+label_sets = st.builds(Labels, st.just(0) | st.integers(2, 2**16), st.binary(max_size=200))
 from_party = st.one_of(
     st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 2**32 - 1)),
     label_sets,
@@ -214,8 +214,8 @@ BAD = {
         "noise of variance inf",
     ),
     "noise that is no number": (envelope(push=pb.Push(step=1, width=8, variance=np.nan)), "noise of variance nan"),
-    "labels without outputs": (envelope(labels=pb.Labels()), "labels for 0 outputs"),
-    "too many outputs": (envelope(labels=pb.Labels(outputs=2**16 + 1)), "labels for 65537 outputs"),
+    "labels of one class": (envelope(labels=pb.Labels(classes=1)), "labels of 1 classes"),
+    "too many classes": (envelope(labels=pb.Labels(classes=2**16 + 1)), "labels of 65537 classes"),
     "a short run hash": (
         envelope(hello=pb.Hello(run_hash=b"short", alignment_hash=b"a" * 32)),
         "a run_hash of 5 bytes instead of 32",

@@ -48,9 +48,9 @@ def hello(incarnation=1, done=-1, **other):
     return replace(Hello(RUN_HASH, ALIGNMENT, ROWS, HELD_OUT, incarnation, done), **other)
 
 
-def labels(outputs=1, *, task="binary", weighted=False, **other):
-    size = Labels.sealed_size(task, outputs, ROWS + HELD_OUT, weighted=weighted)
-    return replace(Labels(outputs, bytes(at % 251 for at in range(size))), **other)
+def labels(classes=2, *, task="binary", weighted=False, **other):
+    size = Labels.sealed_size(task, classes, ROWS + HELD_OUT, weighted=weighted)
+    return replace(Labels(classes, bytes(at % 251 for at in range(size))), **other)
 
 
 def codes(size, *key):

@@ -423,7 +423,7 @@ def refusals():
         "labels of another party": ("guard", labels(), Refusal.NOT_PERMITTED, "'guard' sent labels; only 'store' may"),
         "labels too many": ("store", labels(sealed=labels().sealed + b"x"), Refusal.INVALID, "bytes of sealed labels"),
         "labels too few": ("store", labels(sealed=labels().sealed[1:]), Refusal.INVALID, "bytes of sealed labels"),
-        "outputs of another task": ("store", labels(outputs=3), Refusal.INVALID, "3 outputs; the task is 'binary'"),
+        "classes of another task": ("store", labels(classes=3), Refusal.INVALID, "3 classes; the task is 'binary'"),
         "a step left out": ("guard", Push(9999, push(host, "guard", 1).release), Refusal.GAP, "pushed step 9999"),
         "kept before it was served": ("guard", Checkpointed(STEPS), Refusal.GAP, "has kept step"),
         "an epoch too many": ("guard", replace(trial("guard", 1), epoch=4), Refusal.GAP, "epoch 4 of 3"),
@@ -483,36 +483,36 @@ def test_a_finished_party_cannot_finish_with_another_model():
     assert say(host, "guard", Finished(b"\2" * 32)) == []
 
 
-TASKS = [("binary", 1), ("multiclass", 2), ("multiclass", 256), ("multiclass", 257), ("regression", 1)]
+TASKS = [("binary", 2), ("multiclass", 2), ("multiclass", 256), ("multiclass", 257), ("regression", 0)]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("task", "outputs"), TASKS)
-def test_labels_of_every_task_are_taken_with_weights_or_without(task, outputs, weighted):
+@pytest.mark.parametrize(("task", "classes"), TASKS)
+def test_labels_of_every_task_are_taken_with_weights_or_without(task, classes, weighted):
     host = new_host(task=task)
     say(host, "store", hello())
-    say(host, "store", labels(outputs, task=task, weighted=weighted))
+    say(host, "store", labels(classes, task=task, weighted=weighted))
     assert host.coordinator is not None
-    assert host.outputs == outputs
+    assert host.width == (classes if task == "multiclass" else 1)
 
 
 @pytest.mark.parametrize(
-    ("task", "outputs", "given"),
+    ("task", "classes", "given"),
     [
-        ("binary", 1, labels(task="regression")),
-        ("regression", 1, labels()),
+        ("binary", 2, labels(0, task="regression")),
+        ("regression", 0, labels()),
         ("multiclass", 256, labels(257, task="multiclass")),
         ("multiclass", 257, labels(256, task="multiclass")),
     ],
 )
-def test_labels_of_another_width_than_the_task_has_are_refused(task, outputs, given):
+def test_labels_of_another_width_than_the_task_has_are_refused(task, classes, given):
     host = new_host(task=task)
     say(host, "store", hello())
-    plain, weighted = (len(labels(outputs, task=task, weighted=each).sealed) for each in (False, True))
+    plain, weighted = (len(labels(classes, task=task, weighted=each).sealed) for each in (False, True))
     rows = ROWS + HELD_OUT
     expected = f"sent {len(given.sealed)} bytes of sealed labels; {rows} rows have {plain} or, with weights, {weighted}"
     with pytest.raises(MessageRefused, match=expected) as refused:
-        say(host, "store", replace(given, outputs=outputs))
+        say(host, "store", replace(given, classes=classes))
     assert refused.value.refusal is Refusal.INVALID
     assert host.coordinator is None
 
@@ -529,12 +529,12 @@ def test_where_labels_are_private_nothing_sealed_is_taken():
     assert host.coordinator is not None
 
 
-@pytest.mark.parametrize(("task", "outputs"), [("multiclass", 1), ("regression", 2), ("binary", 2)])
-def test_outputs_that_do_not_fit_the_task_are_refused(task, outputs):
+@pytest.mark.parametrize(("task", "classes"), [("multiclass", 1), ("regression", 2), ("binary", 0), ("binary", 3)])
+def test_classes_that_do_not_fit_the_task_are_refused(task, classes):
     host = new_host(task=task)
     say(host, "store", hello())
     with pytest.raises(MessageRefused) as refused:
-        say(host, "store", labels(outputs=outputs))
+        say(host, "store", labels(classes=classes))
     assert refused.value.refusal is Refusal.INVALID
     assert host.coordinator is None
 

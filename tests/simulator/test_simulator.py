@@ -10,7 +10,8 @@ from benchmarks.registry import run_benchmark
 from fdml.errors import FdmlError, InvariantBroken
 from fdml.party.checkpoint import CheckpointStore
 from fdml.party.delivery import Delivery
-from fdml.party.loop import Outbox, Worker
+from fdml.party.loop import Worker
+from fdml.party.outbox import Outbox
 from fdml.server.clocks import Clocks
 from fdml.server.coordinator import Coordinator
 from fdml.storage.journal import Journal
@@ -150,7 +151,7 @@ def test_one_total_too_many_dropped_by_the_server_is_found(monkeypatch):
 
 
 def test_an_outbox_left_out_of_the_checkpoint_is_found(monkeypatch):
-    monkeypatch.setattr(Outbox, "state", lambda self: {})
+    monkeypatch.setattr(Outbox, "pending", property(lambda self: {}))
     assert "KeyError" in found(range(200))
 
 
@@ -193,7 +194,7 @@ def test_a_wrong_sum_is_found(monkeypatch):
 
 
 def test_a_failure_shows_its_course_and_how_to_see_it_again(monkeypatch):
-    monkeypatch.setattr(Outbox, "state", lambda self: {})
+    monkeypatch.setattr(Outbox, "pending", property(lambda self: {}))
     said = found(range(200)).splitlines()
     seed = said[-2].partition(":")[0].removeprefix("seed ")
     assert said[-1] == f"to see it again: python -m benchmarks protocol --first {seed} --seeds 1"

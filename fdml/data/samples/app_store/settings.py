@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdml.data.samples.app_store.dataset import PARTIES
-from fdml.settings import Kind
 
 NAME = "app-store"
 
@@ -35,8 +34,7 @@ path = "train.npz"           # its array `ids` has two columns, user_id and app_
 test_path = "test.npz"
 
 [model]
-kind = "{kind}"
-hidden = [64]                # of an "mlp"
+{model}
 l2 = 1e-3
 """
 
@@ -47,12 +45,17 @@ class Choice(NamedTuple):
     epochs: int
     rate: float
     per_block: int
+    model: str
+    """Its lines of `[model]`."""
 
 
-CHOICES: dict[Kind, Choice] = {"linear": Choice(10, 0.1, 1024), "mlp": Choice(10, 1.0, 256)}
+CHOICES: dict[str, Choice] = {
+    "linear": Choice(10, 0.1, 1024, 'kind = "linear"'),
+    "mlp": Choice(10, 1.0, 256, 'kind = "mlp"\nhidden = [64]'),
+}
 
 
-def write_settings(folder: Path, kind: Kind = "linear", server: str = "127.0.0.1:7443") -> None:
+def write_settings(folder: Path, kind: str = "linear", server: str = "127.0.0.1:7443") -> None:
     """Write `run.toml`, and `party.toml` into every party's folder, which is there already."""
     parties, chosen = ", ".join(f'"{party}"' for party in PARTIES), CHOICES[kind]
     other = CHOICES["mlp"]
@@ -72,4 +75,4 @@ def write_settings(folder: Path, kind: Kind = "linear", server: str = "127.0.0.1
     )
     (folder / "run.toml").write_text(text, encoding="utf-8")
     for party in PARTIES:
-        (folder / party / "party.toml").write_text(_PARTY.format(party=party, kind=kind), encoding="utf-8")
+        (folder / party / "party.toml").write_text(_PARTY.format(party=party, model=chosen.model), encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,16 +12,18 @@ from torch.func import functional_call, grad, vmap
 
 from fdml.data.rows import Rows, row_count, take, to_dense, width
 from fdml.errors import DataError, SettingsError
-from fdml.models.compiled import State
-from fdml.models.kernels import LONGEST, BlockUpdate, Floats
-from fdml.models.losses import LOSSES
-from fdml.privacy.dp_sgd import WAY_OUT, DpSgd, check_private
+from fdml.models.kernels.gradients import LONGEST
+from fdml.models.kind import ModelSpec
+from fdml.models.losses import Floats
+from fdml.models.model import State
+from fdml.models.signals import BlockUpdate, Scores
+from fdml.privacy.dp_sgd import WAY_OUT, DpSgd
 from fdml.protocol.shuffle import stream
 from fdml.settings import ModelSettings, OptimizerName
 
 _PREDICT_ROWS = 8192
 _GRADIENT_CELLS = 2**24
-"""How many numbers the gradients of rows may take that are held at once."""
+"""How many numbers the gradients of rows may have that are held at once."""
 _MODULE, _RULE, _UPDATES = "module/", "rule/", "private/updates"
 _SLOTS: dict[OptimizerName, tuple[str, ...]] = {
     "sgd": (),
@@ -29,8 +31,7 @@ _SLOTS: dict[OptimizerName, tuple[str, ...]] = {
     "adagrad": ("step", "sum"),
     "adam": ("step", "exp_avg", "exp_avg_sq"),
 }
-"""What torch's optimizer remembers of each parameter."""
-_LOSS_OF_CODE = {loss.code: loss for loss in LOSSES.values()}
+"""What torch's optimizer keeps of each parameter."""
 
 
 def _optimizers(settings: ModelSettings) -> dict[OptimizerName, Callable[[Any], torch.optim.Optimizer]]:
@@ -42,13 +43,11 @@ def _optimizers(settings: ModelSettings) -> dict[OptimizerName, Callable[[Any], 
     }
 
 
-def make_module(
-    factory: Callable[[int, int], Any], inputs: int, outputs: int, key: tuple[int | str, ...]
-) -> torch.nn.Module:
+def make_module(factory: Callable[[int, int], Any], spec: ModelSpec) -> torch.nn.Module:
     """Let the user's function make a module, with torch's generator seeded from the key and put back after."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream(*key) % 2**63)
-        module: torch.nn.Module = factory(inputs, outputs)
+        torch.manual_seed(stream(*spec.key) % 2**63)
+        module: torch.nn.Module = factory(spec.inputs, spec.width)
     return module
 
 
@@ -82,12 +81,12 @@ def _row_gradients(module: torch.nn.Module, features: torch.Tensor, towards: tor
 
 
 def _check_rows_stay_apart(module: torch.nn.Module, inputs: int, kind: torch.dtype) -> None:
-    """Raise if the module cannot be run one row at a time, or remembers rows other than in its parameters."""
+    """Raise if the module cannot be run one row at a time, or keeps some of them outside its parameters."""
     for each in module.modules():
         normal = torch.nn.modules.batchnorm
         if isinstance(each, normal._BatchNorm) or (isinstance(each, normal._NormBase) and each.track_running_stats):
             raise SettingsError(
-                f"the torch module has a {type(each).__name__}, which mixes rows, and [guard.training] must tell them "
+                f"the torch module has a {type(each).__name__}, which mixes rows, and [guard.training] must keep them "
                 f"apart; take GroupNorm or LayerNorm, {WAY_OUT}"
             )
     module.train()
@@ -98,7 +97,7 @@ def _check_rows_stay_apart(module: torch.nn.Module, inputs: int, kind: torch.dty
         except RuntimeError as error:
             raise SettingsError(
                 f"the torch module cannot be run one row at a time by torch.func.vmap, as [guard.training] needs; "
-                f"change the module, {WAY_OUT}. torch says: {error}"
+                f"change the module, {WAY_OUT}. torch: {error}"
             ) from None
 
 
@@ -108,36 +107,30 @@ class TorchModel:
     L2 shrinks parameters of two or more dimensions; biases are left alone.
     """
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        settings: ModelSettings,
-        outputs: int,
-        inputs: int,
-        private: DpSgd | None = None,
-    ) -> None:
+    concurrent: ClassVar[bool] = False
+    """torch has threads of its own."""
+
+    def __init__(self, module: torch.nn.Module, settings: ModelSettings, spec: ModelSpec) -> None:
         if not isinstance(module, torch.nn.Module):
             raise SettingsError(f"a torch party needs a torch.nn.Module, not {type(module).__name__}")
-        if private is not None:
-            check_private(settings)
         kind = torch.float64 if settings.precision == "double" else torch.float32
         self._module = module.to(kind)
         self._kind = kind
         self._l2 = settings.l2
-        self._rule = settings.optimizer
-        self._outputs = outputs
-        self._inputs = inputs
-        self._private = private
+        self._optimizer_name = settings.optimizer
+        self._width = spec.width
+        self._inputs = spec.inputs
+        self._dp_sgd = spec.dp_sgd
         self._updates = 0
-        """Private ones alone."""
+        """With DP-SGD alone."""
         self._optimizer = _optimizers(settings)[settings.optimizer](
             [
                 {"params": self._parameters(weights=True), "weight_decay": settings.l2},
                 {"params": self._parameters(weights=False)},
             ]
         )
-        if private is not None:
-            _check_rows_stay_apart(self._module, inputs, kind)
+        if spec.dp_sgd is not None:
+            _check_rows_stay_apart(self._module, spec.inputs, kind)
 
     def _parameters(self, *, weights: bool) -> list[torch.nn.Parameter]:
         return [each for each in self._module.parameters() if (each.ndim > 1) == weights]
@@ -148,9 +141,9 @@ class TorchModel:
         return np.dtype(np.float64 if self._kind == torch.float64 else np.float32)
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
-        """Local predictions of the rows from `start` to `stop`, `(rows, outputs)`."""
+        """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
         stop = row_count(rows) if stop is None else stop
-        out = np.empty((stop - start, self._outputs), self.dtype)
+        out = np.empty((stop - start, self._width), self.dtype)
         self._module.eval()
         with torch.no_grad():
             for first in range(start, stop, _PREDICT_ROWS):
@@ -158,29 +151,29 @@ class TorchModel:
                 out[first - start : last - start] = self._forward(rows, np.arange(first, last)).numpy()
         return out
 
-    def learn(self, rows: Rows, update: BlockUpdate) -> None:
+    def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """One pass over one block."""
         self._module.train()
-        for batch, rate in enumerate(update.rates):
-            chosen = update.order[update.batch_bounds[batch] : update.batch_bounds[batch + 1]]
+        for batch, rate in enumerate(block.rates):
+            chosen = block.batch(batch)
             for group in self._optimizer.param_groups:
                 group["lr"] = float(rate)
             self._optimizer.zero_grad()
-            if self._private is None:
-                own = self._forward(rows, update.start + chosen)
-                gradient = self._loss_gradient(update, chosen, own) / len(chosen)
+            if self._dp_sgd is None:
+                own = self._forward(rows, block.start + chosen)
+                gradient = self._loss_gradient(scores, chosen, own) / len(chosen)
                 own.backward(gradient)  # type: ignore[no-untyped-call]
             else:
-                self._set_private_gradient(self._private, rows, update, chosen)
+                self._set_noisy_gradient(self._dp_sgd, rows, block.start, scores, chosen)
             self._optimizer.step()
 
-    def _loss_gradient(self, update: BlockUpdate, chosen: NDArray[np.int64], own: torch.Tensor) -> torch.Tensor:
-        """Of each row's weighted loss, `(rows, outputs)`, where the module predicts `own` now."""
-        score = update.scores[chosen] + update.echo * (own.detach().numpy() - update.own_at_push[chosen])
-        gradient = _LOSS_OF_CODE[update.loss].gradient(score, update.labels[chosen]) * update.weights[chosen, None]
-        return torch.as_tensor(gradient, dtype=self._kind)
+    def _loss_gradient(self, scores: Scores, chosen: NDArray[np.int64], own: torch.Tensor) -> torch.Tensor:
+        """Of each row's weighted loss, `(rows, width)`, where the module predicts `own` now."""
+        return torch.as_tensor(scores.gradient(chosen, own.detach().numpy()), dtype=self._kind)
 
-    def _set_private_gradient(self, private: DpSgd, rows: Rows, update: BlockUpdate, chosen: NDArray[np.int64]) -> None:
+    def _set_noisy_gradient(
+        self, dp_sgd: DpSgd, rows: Rows, start: int, scores: Scores, chosen: NDArray[np.int64]
+    ) -> None:
         """Give every parameter the mean of the rows' clipped gradients and its part of the noise."""
         learned = [each for each in self._module.parameters() if each.requires_grad]
         sums = [torch.zeros_like(each) for each in learned]
@@ -188,12 +181,12 @@ class TorchModel:
         together = max(1, _GRADIENT_CELLS // max(1, size))
         with torch.random.fork_rng(devices=[]):
             # What a module draws must not differ either when the update is computed again: the noise would not.
-            torch.manual_seed(int.from_bytes(private.key.stream("module", self._updates, 8)) % 2**63)
+            torch.manual_seed(int.from_bytes(dp_sgd.key.stream("module", self._updates, 8)) % 2**63)
             for first in range(0, len(chosen), together):
                 some = chosen[first : first + together]
-                for total, part in zip(sums, self._clipped(private.clip, rows, update, some), strict=True):
+                for total, part in zip(sums, self._clipped(dp_sgd.clip, rows, start, scores, some), strict=True):
                     total += part
-        noise = torch.as_tensor(private.noise(self._updates, size))
+        noise = torch.as_tensor(dp_sgd.noise(self._updates, size))
         at = 0
         for each, total in zip(learned, sums, strict=True):
             part = noise[at : at + each.numel()].reshape(each.shape)
@@ -201,14 +194,16 @@ class TorchModel:
             at += each.numel()
         self._updates += 1
 
-    def _clipped(self, clip: float, rows: Rows, update: BlockUpdate, chosen: NDArray[np.int64]) -> list[torch.Tensor]:
+    def _clipped(
+        self, clip: float, rows: Rows, start: int, scores: Scores, chosen: NDArray[np.int64]
+    ) -> list[torch.Tensor]:
         """The sum of these rows' clipped gradients, parameter by parameter."""
-        features = self._features(rows, update.start + chosen)
+        features = self._features(rows, start + chosen)
         drawn = torch.get_rng_state()
         with torch.no_grad():
             own = self._checked(_each_row(self._module, features), len(chosen))
         torch.set_rng_state(drawn)
-        each = _row_gradients(self._module, features, self._loss_gradient(update, chosen, own))
+        each = _row_gradients(self._module, features, self._loss_gradient(scores, chosen, own))
         square = sum((part.flatten(1).double().square().sum(1) for part in each), torch.zeros(len(chosen)))
         kept = square <= LONGEST**2  # not so where it is no number
         if not kept.all():
@@ -225,10 +220,10 @@ class TorchModel:
         return self._checked(self._module(self._features(rows, index)), len(index))
 
     def _checked(self, out: torch.Tensor, count: int) -> torch.Tensor:
-        if tuple(out.shape) != (count, self._outputs):
+        if tuple(out.shape) != (count, self._width):
             raise DataError(
                 f"the torch module returned shape {tuple(out.shape)} for {count} rows; "
-                f"it must return ({count}, {self._outputs})"
+                f"it must return ({count}, {self._width})"
             )
         return out
 
@@ -249,14 +244,14 @@ class TorchModel:
             for slot, value in slots.items():
                 if value is not None:
                     arrays[f"{_RULE}{number}/{slot}"] = torch.as_tensor(value).numpy(force=True).copy()
-        if self._private is not None or self._updates:
+        if self._dp_sgd is not None or self._updates:
             arrays[_UPDATES] = np.array(self._updates)
         return arrays
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
         needed = {**self._module_shapes(), **self._slot_shapes(state)}
-        if self._private is not None or _UPDATES in state:
+        if self._dp_sgd is not None or _UPDATES in state:
             needed[_UPDATES] = ()
         for name, shape in needed.items():
             theirs = state[name].shape if name in state else None
@@ -278,11 +273,11 @@ class TorchModel:
         return {f"{_MODULE}{name}": tuple(value.shape) for name, value in self._module.state_dict().items()}
 
     def _slot_shapes(self, state: State) -> dict[str, tuple[int, ...]]:
-        """What the update rule remembers; only Adagrad does so before a parameter's first gradient."""
+        """Of what the update rule keeps; only Adagrad does so before a parameter's first gradient."""
         parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
         return {
             name: () if slot == "step" else tuple(each.shape)
             for number, each in enumerate(parameters)
-            for slot in _SLOTS[self._rule]
-            if (name := f"{_RULE}{number}/{slot}") in state or self._rule == "adagrad"
+            for slot in _SLOTS[self._optimizer_name]
+            if (name := f"{_RULE}{number}/{slot}") in state or self._optimizer_name == "adagrad"
         }

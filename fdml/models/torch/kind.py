@@ -1,4 +1,4 @@
-"""A party's model from its settings."""
+"""Any torch.nn.Module as a local model. PyTorch is an extra and is imported when the first model is built."""
 
 from __future__ import annotations
 
@@ -6,39 +6,34 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fdml.errors import MissingExtra, SettingsError
-from fdml.models.compiled import Model, build_compiled
-from fdml.privacy.dp_sgd import DpSgd
+from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.model import Model
 from fdml.settings import ModelSettings
 
 ModuleFactory = Callable[[int, int], Any]
-"""Called with (inputs, outputs), returns a torch.nn.Module."""
+"""Called with (inputs, width), returns a torch.nn.Module."""
 
 
-def build_model(
-    settings: ModelSettings,
-    inputs: int,
-    outputs: int,
-    *,
-    bias: bool,
-    key: tuple[int | str, ...],
-    module: ModuleFactory | None = None,
-    private: DpSgd | None = None,
-) -> Model:
-    """A model of any kind; its starting parameters depend on the key alone.
+class TorchSettings(ModelSettings):
+    """Where its module comes from."""
 
-    `private` makes its steps differentially private; not every kind and rule can.
-    """
-    if settings.kind != "torch":
-        return build_compiled(settings, inputs, outputs, bias=bias, key=key, private=private)
+    kind: Literal["torch"] = "torch"
+    module: str | ModuleFactory
+    """"package.module:function", or in Python the function itself: called with (inputs, width), it returns a
+    torch.nn.Module."""
+
+
+def build(settings: TorchSettings, spec: ModelSpec) -> Model:
+    """The module's starting parameters are drawn with torch's generator seeded from the key."""
     try:
-        from fdml.models.torch_model import TorchModel, make_module  # noqa: PLC0415 (an extra)
+        from fdml.models.torch.model import TorchModel, make_module  # noqa: PLC0415 (an extra)
     except ImportError:
         raise MissingExtra("a torch party needs PyTorch; install it with `pip install fdml[torch]`") from None
-    factory = module or find_factory(settings.module or "")
-    return TorchModel(make_module(factory, inputs, outputs, key), settings, outputs, inputs, private)
+    factory = find_factory(settings.module) if isinstance(settings.module, str) else settings.module
+    return TorchModel(make_module(factory, spec), settings, spec)
 
 
 def find_factory(name: str) -> ModuleFactory:
@@ -55,3 +50,6 @@ def find_factory(name: str) -> ModuleFactory:
     except AttributeError:
         raise SettingsError(f"model.module {name!r}: there is no {function!r} in {module_name}") from None
     return found
+
+
+TORCH = ModelKind("torch", "torch", TorchSettings, build, supports_dp_sgd=True, function_setting="module")

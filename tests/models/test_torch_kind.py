@@ -3,16 +3,9 @@ import pytest
 import torch
 
 from fdml.errors import SettingsError
-from fdml.models.build import build_model, find_factory
-from fdml.models.compiled import CompiledModel
-from fdml.settings import ModelSettings
-
-
-@pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
-def test_the_kind_decides_what_is_built(kind):
-    model = build_model(ModelSettings(kind=kind, precision="double"), 3, 2, bias=True, key=(7,))
-    assert isinstance(model, CompiledModel)
-    assert model.dtype == np.float64
+from fdml.models.registry import model_settings
+from fdml.models.torch.kind import TORCH, find_factory
+from tests.models.random_updates import build
 
 
 @pytest.mark.parametrize("name", ["", "module", ":function", "module:"])
@@ -34,19 +27,21 @@ def test_a_function_that_is_not_there_is_named():
 
 
 def test_the_working_folder_is_looked_in(tmp_path, monkeypatch):
-    (tmp_path / "my_party_net.py").write_text("def net(inputs, outputs):\n    return inputs + outputs\n")
+    (tmp_path / "my_party_net.py").write_text("def net(inputs, width):\n    return inputs + width\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*__import__("sys").path])
     assert find_factory("my_party_net:net")(2, 3) == 5
 
 
 def test_a_torch_modules_starting_parameters_follow_from_the_key_and_torchs_own_generator_is_left_alone():
-    settings = ModelSettings(kind="torch", module="given in Python")
+    settings = model_settings("torch", module=torch.nn.Linear)
     before = torch.get_rng_state()
-    first, second, other = (
-        build_model(settings, 3, 2, bias=True, key=key, module=torch.nn.Linear).state()
-        for key in ((7, "a"), (7, "a"), (7, "b"))
-    )
+    first, second, other = (build(settings, 3, 2, key=key).state() for key in ((7, "a"), (7, "a"), (7, "b")))
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(first["module/weight"], second["module/weight"])
     assert not np.array_equal(first["module/weight"], other["module/weight"])
+
+
+def test_a_function_given_in_python_is_the_setting_that_estimators_fill():
+    assert TORCH.function_setting in TORCH.settings.model_fields
+    assert not TORCH.has_defaults

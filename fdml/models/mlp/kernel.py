@@ -1,9 +1,10 @@
-"""CompiledModel passes of the multi-layer perceptron with ReLU units.
+"""Compiled passes of the multi-layer perceptron with ReLU units.
 
 theta holds the weights of all layers, then their biases; the last layer has
-none where the model has no bias. The first layer's weights are `(width, units)`,
+none where the model has no bias. The first layer's weights are `(features, units)`,
 as rows are sparse there; later ones are `(units, inputs)`. So every inner loop
-runs along memory. `sizes` are the units of each layer, the outputs last.
+runs along memory. `sizes` are the units of each layer; those of the last are the
+prediction. With h_0 = x:  h_l = relu(W_l h_l-1 + b_l), and the last layer without relu.
 """
 
 from __future__ import annotations
@@ -15,32 +16,20 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from fdml.models.kernels import (
-    LINE,
-    SGD,
-    BlockUpdate,
-    Floats,
-    OptimizerState,
-    UpdateRule,
-    begin_update,
-    clip_factor,
-    end_update,
-    entries,
-    entry,
-    kernel,
-    loss_gradient,
-    prefetch,
-    prefetch_line,
-    square_norm,
-)
+from fdml.models.kernels.compiler import kernel
+from fdml.models.kernels.gradients import KernelScores, clip_factor, loss_gradient
+from fdml.models.kernels.optimizers import SGD, OptimizerState, UpdateRule, begin_update, end_update
+from fdml.models.kernels.rows import LINE, entries, entry, prefetch, prefetch_line, square_norm
+from fdml.models.losses import Floats
+from fdml.models.signals import BlockUpdate
 
 Sizes = NDArray[np.int64]
 _ROWS_AHEAD, _WEIGHTS_AHEAD = 6, 2
-"""How many rows ahead of its use a row is fetched to the cache, and then the weights of its features."""
+"""How many rows ahead of its use a row is loaded to the cache, and then the weights of its features."""
 
 
 def _prefetch_weights(rows: Any, row: int, theta: Floats, size: int) -> None:
-    """Have the weights of a row's features fetched; all of them together are larger than a core's cache.
+    """Have the weights of a row's features loaded to the cache; all of them together are larger than a core's cache.
 
     Those of a dense row are one long stretch, which the processor fetches by itself.
     """
@@ -52,18 +41,18 @@ def _prefetch_weights_overload(rows: Any, row: int, theta: Any, size: int) -> An
     if "indptr" not in rows.fields:
         return lambda rows, row, theta, size: None  # noqa: ARG005
 
-    def fetch_of_entries(rows: Any, row: int, theta: Any, size: int) -> None:
+    def prefetch_of_entries(rows: Any, row: int, theta: Any, size: int) -> None:
         for place in range(np.uint64(rows.indptr[row]), np.uint64(rows.indptr[row + 1])):
             base = np.uint64(np.uint32(rows.indices[place])) * np.uint64(size)
             for unit in range(np.uint64(0), np.uint64(size), np.uint64(LINE)):
                 prefetch_line(theta, base + unit)  # type: ignore[call-arg]
 
-    return fetch_of_entries
+    return prefetch_of_entries
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _predict_row(
-    rows: Any, row: int, theta: Floats, decayed: int, scale: float, sizes: Sizes, width: int, units: Floats
+    rows: Any, row: int, theta: Floats, decayed: int, scale: float, sizes: Sizes, features: int, units: Floats
 ) -> None:
     """Write the units of all layers, one after the other, to `units`; the last are the prediction."""
     kind = theta.dtype.type
@@ -76,7 +65,7 @@ def _predict_row(
         weights = theta[base : base + np.uint64(size)]
         for u in range(size):
             layer[u] += value * weights[u]
-    weight_at, bias_at, unit_at = width * size, decayed, 0
+    weight_at, bias_at, unit_at = features * size, decayed, 0
     _finish(layer, theta, bias_at, kind(scale), len(sizes) > 1)
     bias_at += size
     for depth in range(1, len(sizes)):
@@ -112,37 +101,38 @@ def _finish(layer: Floats, theta: Floats, bias_at: int, scale: float, hidden: bo
 
 @kernel
 def predict(
-    rows: Any, start: int, recipe: UpdateRule, memory: OptimizerState, sizes: Sizes, width: int, out: Floats
+    rows: Any, start: int, rule: UpdateRule, state: OptimizerState, sizes: Sizes, features: int, out: Floats
 ) -> None:
     """Write the predictions of the rows from `start` on to `out`."""
-    units = np.empty(sizes.sum(), memory.theta.dtype)
+    units = np.empty(sizes.sum(), state.theta.dtype)
     for row in range(len(out)):
         if row + _WEIGHTS_AHEAD < len(out):
-            _prefetch_weights(rows, start + row + _WEIGHTS_AHEAD, memory.theta, sizes[0])
-        _predict_row(rows, start + row, memory.theta, recipe.decayed, memory.counters[0], sizes, width, units)
+            _prefetch_weights(rows, start + row + _WEIGHTS_AHEAD, state.theta, sizes[0])
+        _predict_row(rows, start + row, state.theta, rule.decayed, state.counters[0], sizes, features, units)
         out[row] = units[len(units) - sizes[-1] :]
 
 
 @kernel
-def _send_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, units: Floats, errors: Floats) -> None:
-    """From the gradient of the outputs (the end of each row of `errors`) fill in those of all hidden units."""
+def _propagate_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, units: Floats, errors: Floats) -> None:
+    """From the gradient of the prediction (the end of each row of `errors`) fill in those of all hidden units."""
     kind = theta.dtype.type
     weight_at, unit_at = decayed, units.shape[1]
     for depth in range(len(sizes) - 1, 0, -1):
         above, below = sizes[depth], sizes[depth - 1]
         weight_at -= above * below
         unit_at -= above
+        # e_l-1 = (W_l^T e_l) where h_l-1 > 0, else 0
         for row in range(len(units)):
-            sent = errors[row, unit_at - below : unit_at]
-            sent[:] = 0.0
+            error_below = errors[row, unit_at - below : unit_at]
+            error_below[:] = 0.0
             for v in range(above):
                 error = kind(scale) * errors[row, unit_at + v]
                 weights = theta[weight_at + v * below : weight_at + (v + 1) * below]
                 for u in range(below):
-                    sent[u] += error * weights[u]
+                    error_below[u] += error * weights[u]
             for u in range(below):
                 if units[row, unit_at - below + u] <= 0.0:
-                    sent[u] = 0.0
+                    error_below[u] = 0.0
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -164,78 +154,81 @@ def _clip_rows(
     units: Floats,
     errors: Floats,
 ) -> NDArray[np.bool_]:
-    """Shorten the gradient that each row has in all parameters to `limit`; says which rows may be learned from.
+    """Clip the gradient that each row has in all parameters to length `limit`; returns which rows to learn from.
 
-    A layer's gradient is the product of its errors and its inputs, and so is its length.
+    A layer's gradient is the outer product of its errors and its inputs, so its length is the product of theirs.
     """
     kept = np.empty(len(order), np.bool_)
-    for seat in range(len(order)):
-        inputs, longest, square, unit_at = square_norm(rows, start + order[seat]), 0.0, 0.0, 0
+    for slot in range(len(order)):
+        inputs, longest, square, unit_at = square_norm(rows, start + order[slot]), 0.0, 0.0, 0
         for depth in range(len(sizes)):
             above = unit_at + sizes[depth]
             longest = max(longest, inputs)
-            square += _square(errors[seat, unit_at:above]) * (inputs + (1.0 if unit_at < biases else 0.0))
-            inputs = _square(units[seat, unit_at:above])
+            square += _square(errors[slot, unit_at:above]) * (inputs + (1.0 if unit_at < biases else 0.0))
+            inputs = _square(units[slot, unit_at:above])
             unit_at = above
         factor = clip_factor(longest, square, limit)
-        kept[seat] = factor > 0.0
+        kept[slot] = factor > 0.0
         if factor < 1.0:
             for u in range(errors.shape[1]):
-                errors[seat, u] = np.float64(errors[seat, u]) * factor
+                errors[slot, u] = np.float64(errors[slot, u]) * factor
     return kept
 
 
 @kernel
 def train(
     rows: Any,
-    update: BlockUpdate,
-    recipe: UpdateRule,
-    memory: OptimizerState,
+    block: BlockUpdate,
+    scores: KernelScores,
+    rule: UpdateRule,
+    state: OptimizerState,
     sizes: Sizes,
-    width: int,
+    features: int,
     clip: float | None,
 ) -> None:
     """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
 
-    Without a clip (None) numba leaves out all that is said about it here.
+    Without a clip (None) numba leaves clipping out of the compiled code.
     """
-    theta, decayed = memory.theta, recipe.decayed
+    theta, decayed = state.theta, rule.decayed
     kind = theta.dtype.type
-    target = theta if recipe.rule == SGD else memory.gradient
-    every, outputs = sizes.sum(), sizes[-1]
-    score, gradient = np.empty(outputs, theta.dtype), np.empty(outputs, theta.dtype)
-    units = np.empty((update.batch_bounds[1], every), theta.dtype)
+    target = theta if rule.optimizer == SGD else state.gradient
+    every, width = sizes.sum(), sizes[-1]
+    score, gradient = np.empty(width, theta.dtype), np.empty(width, theta.dtype)
+    units = np.empty((block.batch_bounds[1], every), theta.dtype)
     errors = np.empty_like(units)
-    for batch in range(len(update.rates)):
-        begin, end = update.batch_bounds[batch], update.batch_bounds[batch + 1]
-        scale = memory.counters[0]
+    for batch in range(len(block.rates)):
+        begin, end = block.batch_bounds[batch], block.batch_bounds[batch + 1]
+        scale = state.counters[0]
         for place in range(begin, end):
-            row, seat = update.order[place], place - begin
-            if place + _ROWS_AHEAD < len(update.order):
-                prefetch(rows, update.start + update.order[place + _ROWS_AHEAD])
-                _prefetch_weights(rows, update.start + update.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
-            _predict_row(rows, update.start + row, theta, decayed, scale, sizes, width, units[seat])
-            # `row_gradient` written out, as handing it the update for every row takes time.
-            for k in range(outputs):
-                own = units[seat, every - outputs + k]
-                score[k] = update.scores[row, k] + update.echo * (own - update.own_at_push[row, k])
-            loss_gradient(update.loss, score, update.labels[row], gradient)
-            share = update.weights[row] / (end - begin)
-            for k in range(outputs):
-                errors[seat, every - outputs + k] = gradient[k] * share
-        _send_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
+            row, slot = block.order[place], place - begin
+            if place + _ROWS_AHEAD < len(block.order):
+                prefetch(rows, block.start + block.order[place + _ROWS_AHEAD])
+                _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
+            _predict_row(rows, block.start + row, theta, decayed, scale, sizes, features, units[slot])
+            # e = dLoss/dscore weight / size at score = total + echo (prediction - own_at_push): `row_gradient` written
+            # out, as handing it the scores for every row takes time.
+            for k in range(width):
+                own = units[slot, every - width + k]
+                score[k] = scores.total[row, k] + scores.echo * (own - scores.own_at_push[row, k])
+            loss_gradient(scores.loss, score, scores.labels[row], gradient)
+            share = scores.weights[row] / (end - begin)
+            for k in range(width):
+                errors[slot, every - width + k] = gradient[k] * share
+        _propagate_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
         if clip is not None:
-            batch_order, limit = update.order[begin:end], clip / (end - begin)
-            kept = _clip_rows(rows, update.start, batch_order, limit, sizes, len(theta) - decayed, units, errors)
-        rate = update.rates[batch]
-        weight_factor, bias_factor = begin_update(recipe, memory, rate)
+            batch_order, limit = block.order[begin:end], clip / (end - begin)
+            kept = _clip_rows(rows, block.start, batch_order, limit, sizes, len(theta) - decayed, units, errors)
+        rate = block.rates[batch]
+        weight_factor, bias_factor = begin_update(rule, state, rate)
+        # dLoss/dW_l = sum_i e_l h_l-1^T, dLoss/db_l = sum_i e_l, added row by row
         for place in range(begin, end):
-            row, seat = update.start + update.order[place], place - begin
+            row, slot = block.start + block.order[place], place - begin
             if place + _WEIGHTS_AHEAD < end:
-                _prefetch_weights(rows, update.start + update.order[place + _WEIGHTS_AHEAD], target, sizes[0])
-            if clip is not None and not kept[seat]:
+                _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], target, sizes[0])
+            if clip is not None and not kept[slot]:
                 continue
-            error = errors[seat, : sizes[0]]
+            error = errors[slot, : sizes[0]]
             for where in entries(rows, row):
                 feature, value = entry(rows, row, where)
                 amount = kind(weight_factor) * value
@@ -243,12 +236,12 @@ def train(
                 cells = target[base : base + np.uint64(sizes[0])]
                 for u in range(sizes[0]):
                     cells[u] += amount * error[u]
-            weight_at, unit_at = width * sizes[0], 0
+            weight_at, unit_at = features * sizes[0], 0
             for depth in range(1, len(sizes)):
                 above, below = sizes[depth], sizes[depth - 1]
-                inputs = units[seat, unit_at : unit_at + below]
+                inputs = units[slot, unit_at : unit_at + below]
                 for v in range(above):
-                    amount = kind(weight_factor) * errors[seat, unit_at + below + v]
+                    amount = kind(weight_factor) * errors[slot, unit_at + below + v]
                     cells = target[weight_at + v * below : weight_at + (v + 1) * below]
                     for u in range(below):
                         cells[u] += amount * inputs[u]
@@ -256,5 +249,5 @@ def train(
                 unit_at += below
             biases = target[decayed:]
             for u in range(len(biases)):
-                biases[u] += kind(bias_factor) * errors[seat, u]
-        end_update(recipe, memory, rate)
+                biases[u] += kind(bias_factor) * errors[slot, u]
+        end_update(rule, state, rate)

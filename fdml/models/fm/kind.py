@@ -1,0 +1,55 @@
+"""The factorization machine: a linear model with a product of factors for every pair of features."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from fdml.models.compiled import CompiledModel, Kernels, float_type
+from fdml.models.fm import kernel
+from fdml.models.initialisation import generator
+from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.losses import Floats
+from fdml.settings import ModelSettings
+
+_FACTOR_SPREAD = 0.05
+
+
+class FmSettings(ModelSettings):
+    """Its pairs of features."""
+
+    kind: Literal["fm"] = "fm"
+    factors: PositiveInt = 8
+    """How many each feature has."""
+
+
+class FactorizationMachine(CompiledModel):
+    """A weight and factors for each feature and float of the prediction."""
+
+    kernels: ClassVar[Kernels] = kernel
+
+
+def initial_weights(cells: int, factors: int, random: np.random.Generator) -> Floats:
+    """Weights zero, factors small and random: equal factors would stay equal for ever. One cell per feature and float
+    of the prediction."""
+    weights = np.zeros((cells, 1 + factors))
+    weights[:, 1:] = random.normal(0.0, _FACTOR_SPREAD, (cells, factors))
+    return weights.ravel()
+
+
+def build(settings: FmSettings, spec: ModelSpec) -> FactorizationMachine:
+    """The factors are drawn from the key."""
+    cells = spec.inputs * spec.width
+    return FactorizationMachine(
+        settings,
+        spec,
+        initial_weights(cells, settings.factors, generator(*spec.key)),
+        biases=spec.width if spec.bias else 0,
+        extras=(settings.factors,),
+        scratch=(np.zeros(cells, float_type(settings)),),
+    )
+
+
+FM = ModelKind("fm", "FM", FmSettings, build)

@@ -1,0 +1,133 @@
+"""Gradients of losses as kernels compute them; `fdml.models.losses` has the same in plain numpy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from fdml.models.losses import Floats
+
+LOGISTIC, HINGE, SQUARED, SOFTMAX = range(4)
+_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_FARTHEST = np.float32(87.0)
+"""exp of more is no float32."""
+_PER_DOUBLING = np.float32(1.0 / math.log(2.0))
+_DOUBLING = np.float32(0.693359375)
+"""ln 2 in nine bits, so that small multiples of it are exact."""
+_DOUBLING_REST = np.float32(math.log(2.0) - 0.693359375)
+_C3, _C4, _C5, _C6, _C7 = (np.float32(1.0 / math.factorial(n)) for n in range(3, 8))
+_EXPONENT_OF_ONE, _MANTISSA_BITS = np.int32(127), np.int32(23)
+LONGEST = 1e30
+"""With DP-SGD a row longer than this, or with a longer gradient, is left out of its batch: it might overflow."""
+
+
+class KernelScores(NamedTuple):
+    """The signal of one pass over one block as kernels take it. Row 0 of every array is the block's first row."""
+
+    total: Floats
+    """The total as received, with the party's own part exact; `(rows, width)`."""
+    own_at_push: Floats
+    """The party's own part of `total`."""
+    echo: float
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    loss: int
+
+
+def logistic(values: Floats, powers: NDArray[np.int32]) -> None:
+    """Replace every value by 1 / (1 + exp(-value)); `powers` is scratch of the same length. For kernels only."""
+    raise NotImplementedError
+
+
+@overload(logistic, inline="always", strict=False)
+def _logistic(values: Any, powers: Any) -> Any:
+    if values.dtype == types.float64:
+
+        def one_by_one(values: Any, powers: Any) -> None:
+            for place in range(len(values)):
+                values[place] = 1.0 / (1.0 + math.exp(-values[place]))
+
+        return one_by_one
+
+    def all_at_once(values: Any, powers: Any) -> None:
+        """exp(x) is 2**k times exp of a rest, of which eight terms of its series are enough. No call: many at once."""
+        for place in range(len(values)):
+            x = min(max(-values[place], -_FARTHEST), _FARTHEST)
+            k = np.floor(x * _PER_DOUBLING + _HALF)
+            x = x - k * _DOUBLING - k * _DOUBLING_REST
+            powers[place] = (np.int32(k) + _EXPONENT_OF_ONE) << _MANTISSA_BITS
+            values[place] = ((((((_C7 * x + _C6) * x + _C5) * x + _C4) * x + _C3) * x + _HALF) * x + _ONE) * x + _ONE
+        doubled = powers.view(np.float32)
+        for place in range(len(values)):
+            values[place] = _ONE / (_ONE + values[place] * doubled[place])
+
+    return all_at_once
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def loss_gradients(loss: int, scores: Floats, labels: Floats, shares: Floats, powers: NDArray[np.int32]) -> None:
+    """Replace scores of rows with one score by dLoss/dscore times each row's share; `powers` is scratch."""
+    if loss == LOGISTIC:
+        logistic(scores, powers)  # type: ignore[call-arg]
+    if loss == HINGE:
+        for slot in range(len(scores)):
+            sign = _TWO * labels[slot] - _ONE
+            scores[slot] = -sign * shares[slot] if sign * scores[slot] < _ONE else _ZERO
+    else:
+        for slot in range(len(scores)):
+            scores[slot] = (scores[slot] - labels[slot]) * shares[slot]
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def loss_gradient(loss: int, score: Floats, label: float, out: Floats) -> None:
+    """Write dLoss/dscore of one row to `out`."""
+    if loss == LOGISTIC:
+        out[0] = 1.0 / (1.0 + math.exp(-score[0])) - label
+    elif loss == HINGE:
+        sign = 2.0 * label - 1.0
+        out[0] = -sign if sign * score[0] < 1.0 else 0.0
+    elif loss == SQUARED:
+        for k in range(len(score)):
+            out[k] = score[k] - label
+    else:
+        highest = score[0]
+        for k in range(1, len(score)):
+            highest = max(highest, score[k])
+        total = 0.0
+        for k in range(len(score)):
+            out[k] = math.exp(score[k] - highest)
+            total += out[k]
+        for k in range(len(score)):
+            out[k] /= total
+        out[int(label)] -= 1.0
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def row_gradient(scores: KernelScores, row: int, count: int, own: Floats, score: Floats, out: Floats) -> None:
+    """Write one row's part of the batch's mean gradient to `out`, where the party predicts `own` now."""
+    for k in range(len(own)):
+        score[k] = scores.total[row, k] + scores.echo * (own[k] - scores.own_at_push[row, k])
+    loss_gradient(scores.loss, score, scores.labels[row], out)
+    share = scores.weights[row] / count
+    for k in range(len(own)):
+        out[k] *= share
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def clip_factor(inputs: float, square: float, limit: float) -> float:
+    """What to multiply a row's gradient by so that it is no longer than `limit`; 0 leaves the row out.
+
+    `inputs` and `square` are the squared lengths of what a layer is given (at most) and of the gradient.
+    """
+    factor = 1.0
+    if not (inputs <= LONGEST**2 and square <= LONGEST**2):  # also where it is not a number
+        factor = 0.0
+    elif square > limit * limit:
+        factor = limit / math.sqrt(square)
+    return factor

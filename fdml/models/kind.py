@@ -1,0 +1,55 @@
+"""A kind of model: everything that training, settings and commands need to know of it, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from fdml.data.rows import RowEncoding
+from fdml.models.learning_rate import RateInputs, default_rate
+from fdml.models.model import Model
+from fdml.privacy.dp_sgd import DpSgd
+from fdml.settings import ModelSettings
+
+S = TypeVar("S", bound=ModelSettings)
+
+
+class ModelSpec(NamedTuple):
+    """What a model is built for, besides its settings."""
+
+    inputs: int
+    """Features of a row."""
+    width: int
+    """Floats of a local prediction."""
+    bias: bool
+    """Whether its prediction has a bias."""
+    key: tuple[int | str, ...]
+    """Its starting parameters depend on this alone."""
+    dp_sgd: DpSgd | None = None
+    """Clip and noise of its updates; only where the kind can do it."""
+
+
+@dataclass(frozen=True)
+class ModelKind(Generic[S]):
+    """A registry entry."""
+
+    name: str
+    """As in `kind = "..."` of a party.toml."""
+    display_name: str
+    """As in tables and plots."""
+    settings: type[S]
+    """The keys of `[model]` that it takes."""
+    build: Callable[[S, ModelSpec], Model]
+    encoding: RowEncoding = "numeric"
+    """The rows it wants from a party's encoder."""
+    default_rate: Callable[[S, RateInputs], float] = default_rate
+    """The step size where none is set."""
+    supports_dp_sgd: bool = False
+    function_setting: str | None = None
+    """The setting that takes a Python function; an estimator given a function for a model builds this kind with it."""
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether it can be built from its name alone."""
+        return not any(field.is_required() for field in self.settings.model_fields.values())

@@ -1,0 +1,64 @@
+"""The multi-layer perceptron with ReLU units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from fdml.models.compiled import CompiledModel, Kernels, clip_of
+from fdml.models.initialisation import generator
+from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.learning_rate import RateInputs, default_rate
+from fdml.models.losses import Floats
+from fdml.models.mlp import kernel
+from fdml.settings import ModelSettings
+
+
+class MlpSettings(ModelSettings):
+    """Its hidden layers."""
+
+    kind: Literal["mlp"] = "mlp"
+    hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
+    """Units of each hidden layer."""
+
+
+class Perceptron(CompiledModel):
+    """Layers of weights, all with biases but the last, which has them where the prediction has a bias."""
+
+    kernels: ClassVar[Kernels] = kernel
+
+
+def initial_weights(inputs: int, sizes: Sequence[int], random: np.random.Generator) -> Floats:
+    """He's initial weights for hidden layers, half that variance for the last."""
+    fans = [inputs, *sizes[:-1]]
+    gains = [2.0] * (len(sizes) - 1) + [1.0]
+    return np.concatenate(
+        [
+            random.normal(0.0, np.sqrt(gain / max(fan_in, 1)), fan_in * units)
+            for fan_in, units, gain in zip(fans, sizes, gains, strict=True)
+        ]
+    )
+
+
+def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
+    """The weights are drawn from the key."""
+    sizes = [*settings.hidden, spec.width]
+    return Perceptron(
+        settings,
+        spec,
+        initial_weights(spec.inputs, sizes, generator(*spec.key)),
+        biases=sum(settings.hidden) + (spec.width if spec.bias else 0),
+        extras=(np.array(sizes), spec.inputs),
+        scratch=(clip_of(spec),),
+    )
+
+
+def rate(settings: MlpSettings, given: RateInputs) -> float:
+    """The default step size: hidden units start out about as long as the rows, per unit, and count as more inputs."""
+    return default_rate(settings, given, growth=1.0 + sum(settings.hidden) / max(given.inputs, 1))
+
+
+MLP = ModelKind("mlp", "NN", MlpSettings, build, default_rate=rate, supports_dp_sgd=True)

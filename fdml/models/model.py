@@ -1,0 +1,47 @@
+"""The seam between training and the kinds of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.rows import Rows
+from fdml.models.losses import Floats
+from fdml.models.signals import BlockUpdate, Scores
+
+State = Mapping[str, NDArray[Any]]
+
+
+class Model(Protocol):
+    """A party's local model: maps features to `width` floats a row. Its parameters never leave the party."""
+
+    concurrent: ClassVar[bool]
+    """Whether several threads may predict with it at once, and gain by it."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type it computes and predicts in."""
+        ...
+
+    def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
+        """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
+        ...
+
+    def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """One pass over one block."""
+        ...
+
+    def penalty(self) -> float:
+        """This party's part of the regulariser: l2 / 2 times its squared weights."""
+        ...
+
+    def state(self) -> State:
+        """Everything needed to go on from here, as arrays that share no memory with the model."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state; raises and changes nothing if it was another model's."""
+        ...

@@ -1,0 +1,73 @@
+"""The kinds of models. To add one: its folder, and its entry here; or `register` it from outside."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from fdml.data.rows import RowEncoding
+from fdml.errors import SettingsError
+from fdml.models.fm.kind import FM
+from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.linear.kind import LINEAR
+from fdml.models.mlp.kind import MLP
+from fdml.models.model import Model
+from fdml.models.torch.kind import TORCH
+from fdml.privacy.dp_sgd import WAY_OUT
+from fdml.settings import ModelSettings
+
+_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH)}
+DEFAULT_KIND = LINEAR.name
+
+
+def register(kind: ModelKind[Any]) -> None:
+    """Make a kind known by its name to settings, estimators and commands; a name is taken once."""
+    if _KINDS.get(kind.name, kind) is not kind:
+        raise SettingsError(f"there is a model kind {kind.name!r} already; choose another name")
+    if kind.encoding not in get_args(RowEncoding):
+        raise SettingsError(
+            f"model kind {kind.name!r} wants {kind.encoding!r} rows; encoders make {', '.join(get_args(RowEncoding))}"
+        )
+    if kind.settings.model_fields["kind"].default != kind.name:
+        raise SettingsError(f'the settings of model kind {kind.name!r} need the field `kind: ... = "{kind.name}"`')
+    _KINDS[kind.name] = kind
+
+
+def kinds() -> tuple[ModelKind[Any], ...]:
+    """All that are known."""
+    return tuple(_KINDS.values())
+
+
+def kind_named(name: str) -> ModelKind[Any]:
+    """The kind of this name."""
+    if name not in _KINDS:
+        raise SettingsError(f"there is no model kind {name!r}; there are {', '.join(_KINDS)}")
+    return _KINDS[name]
+
+
+def model_settings(kind: str = DEFAULT_KIND, **values: Any) -> ModelSettings:
+    """The settings of a kind; a key that does not belong to it is refused."""
+    chosen: ModelSettings = kind_named(kind).settings(**values)
+    return chosen
+
+
+def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
+    """A model before training."""
+    kind = kind_named(settings.kind)
+    if spec.dp_sgd is not None:
+        _check_dp_sgd(settings, kind)
+    return kind.build(settings, spec)
+
+
+def _check_dp_sgd(settings: ModelSettings, kind: ModelKind[Any]) -> None:
+    """Raise unless a model with these settings can be trained with DP-SGD."""
+    if not kind.supports_dp_sgd:
+        able = [each.name for each in kinds() if each.supports_dp_sgd]
+        raise SettingsError(
+            f"model.kind is {kind.name!r}, and [guard.training] knows no way to clip it; "
+            f"take {', '.join(able[:-1])} or {able[-1]}, {WAY_OUT}"
+        )
+    if settings.optimizer != "sgd":
+        raise SettingsError(
+            f"model.optimizer is {settings.optimizer!r}, and [guard.training] goes with 'sgd' alone; "
+            f'set model.optimizer = "sgd", {WAY_OUT}'
+        )

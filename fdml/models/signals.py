@@ -1,0 +1,95 @@
+"""What a party learns from: which rows of a block in which order, and what is known of their totals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.models.losses import Floats
+from fdml.models.objective import Objective
+
+
+class BlockUpdate(NamedTuple):
+    """One pass over one block: its rows in the order of learning, cut into batches, with their step sizes."""
+
+    start: int
+    """The block's first row."""
+    order: NDArray[np.int64]
+    """Rows counted from `start`."""
+    batch_bounds: NDArray[np.int64]
+    """Batch b is order[batch_bounds[b]:batch_bounds[b + 1]]."""
+    rates: NDArray[np.float64]
+    """Step size of each batch."""
+
+    def batch(self, number: int) -> NDArray[np.int64]:
+        """The rows of one batch, counted from `start`."""
+        return self.order[self.batch_bounds[number] : self.batch_bounds[number + 1]]
+
+    def only(self, number: int) -> BlockUpdate:
+        """One of its batches alone."""
+        rows = self.batch(number)
+        return BlockUpdate(self.start, rows, np.array([0, len(rows)]), self.rates[number : number + 1])
+
+
+NO_ROWS = BlockUpdate(0, np.zeros(0, np.int64), np.zeros(2, np.int64), np.zeros(0))
+"""A pass without a batch: changes nothing, but has kernels compiled."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The totals of a block. Row 0 of every array is the block's first row."""
+
+    total: Floats
+    """As received, with the party's own part exact; `(rows, width)`."""
+    own_at_push: Floats
+    """The party's own part of `total`."""
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    echo: float
+    """How much the total moves as the party's own prediction moves away from `own_at_push`."""
+    objective: Objective
+
+    @property
+    def scores(self) -> Scores:
+        """This signal itself."""
+        return self
+
+    def gradient(self, rows: NDArray[np.int64], own: Floats) -> Floats:
+        """dLoss/dtotal times the weight of these rows, where the party now predicts `own` for them; `(rows, width)`."""
+        total = self.total[rows] + self.echo * (own - self.own_at_push[rows])
+        return self.objective.gradient(total, self.labels[rows]) * self.weights[rows, None]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """dLoss/dtotal of a block as the label party returned it, where labels are private."""
+
+    gradient: Floats
+    """`(rows, width)`."""
+    pushed: Floats
+    """The party's own part of the totals that the gradient was taken at: its prediction as the guard let it out."""
+    own_at_push: Floats
+    """The same prediction, exact."""
+    weights: NDArray[np.float64]
+    echo: float
+    objective: Objective
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The totals and labels that have this gradient, with the party's own part exact."""
+        total, labels = self.objective.invert_gradient(self.gradient)
+        exact = (total - self.pushed + self.own_at_push).astype(self.own_at_push.dtype)
+        return Scores(exact, self.own_at_push, labels, self.weights, self.echo, self.objective)
+
+
+Signal = Scores | Gradients
+
+
+def no_scores(objective: Objective, dtype: np.dtype[np.floating]) -> Scores:
+    """A signal for `NO_ROWS`."""
+    empty, none = np.zeros((0, objective.width), dtype), np.zeros(0)
+    return Scores(empty, empty, none, none, 1.0, objective)

@@ -1,0 +1,1 @@
+"""Any torch.nn.Module as a local model."""

@@ -1,0 +1,47 @@
+"""party.toml: stays at home and says where the party's data is and which model it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
+
+from fdml.models.registry import model_settings
+from fdml.settings import DataSettings, GuardSettings, ModelSettings, Settings, read_settings
+
+
+def _model(values: object) -> object:
+    """The settings of the kind that a table names."""
+    return model_settings(**values) if isinstance(values, Mapping) else values
+
+
+class PartySettings(Settings):
+    """One party's own file."""
+
+    party: str
+    run: Path
+    server: str | None = None
+    """Where this party reaches the server; None takes the run's address."""
+    group_key: Path | None = None
+    """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
+    threads: PositiveInt | Literal["auto"] = "auto"
+    """That predict a block together; "auto" takes as many as the machine has cores."""
+    data: DataSettings
+    model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
+    guard: GuardSettings = GuardSettings()
+
+
+def read_party(path: Path) -> PartySettings:
+    """Read and check a party.toml; its paths are taken from the folder it is in."""
+    settings = read_settings(path, PartySettings)
+    home = path.parent
+    data = settings.data.model_copy(
+        update={
+            "path": home / settings.data.path,
+            "test_path": None if settings.data.test_path is None else home / settings.data.test_path,
+        }
+    )
+    key = None if settings.group_key is None else home / settings.group_key
+    return settings.model_copy(update={"run": home / settings.run, "data": data, "group_key": key})

@@ -1,0 +1,92 @@
+"""What a worker needs to go on after a crash, as typed values and as the arrays of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.models.model import State
+from fdml.party.few_exchanges import LastExchange
+from fdml.party.outbox import PendingPush
+from fdml.protocol.messages import Release
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A worker between two steps."""
+
+    step: int
+    """The next step to learn from."""
+    pushed: int
+    """The last step pushed."""
+    end: int
+    """The step before which training ends."""
+    loss_sum: float
+    spent: str
+    """Why this party may release nothing more; empty while it may."""
+    guard: str
+    """What the guard has counted."""
+    pending: Mapping[int, PendingPush]
+    """Pushes that were not answered yet, by step."""
+    model: State
+    last_exchange: LastExchange | None = None
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """As arrays of plain types, by name."""
+        arrays: dict[str, NDArray[Any]] = {
+            "position": np.array([self.step, self.pushed, self.end]),
+            "loss_sum": np.array(self.loss_sum),
+            "spent": np.array(self.spent),
+            "guard": np.array(self.guard),
+        }
+        if self.last_exchange is not None:
+            arrays |= {f"last/{name}": np.asarray(value) for name, value in self.last_exchange._asdict().items()}
+        for step, push in self.pending.items():
+            arrays |= _push_arrays(step, push)
+        return {**arrays, **{f"model/{name}": array for name, array in self.model.items()}}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """The state that these arrays were made from."""
+        step, pushed, end = (int(number) for number in arrays["position"])
+        last = None
+        if "last/others" in arrays:
+            last = LastExchange(arrays["last/others"], arrays["last/own"], float(arrays["last/variance"]))
+        steps = [int(key.removeprefix("own/")) for key in arrays if key.startswith("own/")]
+        return cls(
+            step=step,
+            pushed=pushed,
+            end=end,
+            loss_sum=float(arrays["loss_sum"]),
+            spent=str(arrays["spent"]),
+            guard=str(arrays["guard"]),
+            pending={step: _push_of(arrays, step) for step in steps},
+            model={key.removeprefix("model/"): each for key, each in arrays.items() if key.startswith("model/")},
+            last_exchange=last,
+        )
+
+
+def _push_arrays(step: int, push: PendingPush) -> dict[str, NDArray[Any]]:
+    """Without a mask the codes are the release itself, and are kept once."""
+    arrays: dict[str, NDArray[Any]] = {
+        f"own/{step}": push.own,
+        f"pushed/{step}": push.codes,
+        f"variance/{step}": np.array(push.release.variance),
+    }
+    if push.release.mask_id:
+        arrays[f"mask_id/{step}"] = np.array(push.release.mask_id, np.uint64)
+        arrays[f"masked/{step}"] = push.release.values
+    return arrays
+
+
+def _push_of(arrays: Arrays, step: int) -> PendingPush:
+    own, codes, variance = arrays[f"own/{step}"], arrays[f"pushed/{step}"], float(arrays[f"variance/{step}"])
+    if f"mask_id/{step}" not in arrays:
+        return PendingPush(own, codes, Release(codes, 0, variance))
+    return PendingPush(own, codes, Release(arrays[f"masked/{step}"], int(arrays[f"mask_id/{step}"]), variance))

@@ -1,0 +1,81 @@
+"""What every learner must pass."""
+
+import numpy as np
+import pytest
+
+from fdml.errors import DataError
+from fdml.models.learner import LocalLearner
+from fdml.models.objective import objective_for
+from fdml.models.registry import model_settings
+from tests.models.random_updates import Shape, build, random_features, random_update, stored
+
+SHAPE = Shape(rows=9000, start=0, batch=500)
+"""So many that threads share the work."""
+X = random_features(np.random.default_rng(6), SHAPE)
+TRAIN, HELD_OUT = stored(X, "sparse"), stored(X[:30], "sparse")
+
+
+def local(kind, threads):
+    def make(held_out=HELD_OUT):
+        return LocalLearner(build(model_settings(kind), SHAPE.width, 1), TRAIN, held_out=held_out, threads=threads)
+
+    return make
+
+
+LEARNERS = {
+    f"{kind} with {threads} threads": local(kind, threads) for kind in ("linear", "fm", "mlp") for threads in (1, 2)
+}
+
+
+@pytest.fixture(params=LEARNERS.values(), ids=LEARNERS)
+def make(request):
+    return request.param
+
+
+def updated(learner, seed=1):
+    learner.update(*random_update(np.random.default_rng(seed), "logistic", "single", SHAPE))
+    return learner
+
+
+def test_a_part_of_the_rows_is_predicted_as_in_all_of_them(make):
+    learner = updated(make())
+    whole = learner.predict(0, SHAPE.rows)
+    assert (whole.shape, whole.dtype) == ((SHAPE.rows, 1), learner.dtype)
+    for start, stop in ((0, 0), (0, 10), (17, 8999)):
+        np.testing.assert_array_equal(learner.predict(start, stop), whole[start:stop])
+
+
+def test_held_out_rows_are_predicted_with_the_same_model(make):
+    learner = updated(make())
+    np.testing.assert_array_equal(learner.predict_held_out(), learner.predict(0, 30))
+
+
+def test_without_held_out_rows_there_is_nothing_to_predict(make):
+    with pytest.raises(DataError, match="no held-out rows"):
+        make(held_out=None).predict_held_out()
+
+
+def test_an_update_changes_predictions_and_penalty(make):
+    learner = make()
+    before, penalty = learner.predict(0, 100), learner.penalty()
+    updated(learner)
+    assert not np.array_equal(learner.predict(0, 100), before)
+    assert learner.penalty() != penalty
+
+
+def test_a_restored_learner_goes_on_bit_by_bit_as_the_one_that_was_saved(make):
+    learner, other = updated(make()), make()
+    other.restore(learner.state())
+    for each in (learner, other):
+        updated(each, seed=2)
+    for name, array in learner.state().items():
+        np.testing.assert_array_equal(other.state()[name], array)
+    np.testing.assert_array_equal(other.predict(0, SHAPE.rows), learner.predict(0, SHAPE.rows))
+
+
+def test_warming_up_changes_nothing(make):
+    learner = updated(make())
+    before = learner.state()
+    learner.warm_up(objective_for("logistic", 2))
+    for name, array in learner.state().items():
+        np.testing.assert_array_equal(array, before[name])

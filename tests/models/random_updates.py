@@ -1,0 +1,82 @@
+"""Random rows, updates and models for tests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from fdml.data.rows import as_rows
+from fdml.models.kind import ModelSpec
+from fdml.models.objective import objective_for
+from fdml.models.registry import build_model, kind_named, model_settings
+from fdml.models.signals import BlockUpdate, Scores
+
+CLASSES_OF = {"logistic": 2, "hinge": 2, "squared": 0, "softmax": 3}
+WIDTH_OF = {loss: objective_for(loss, classes).width for loss, classes in CLASSES_OF.items()}
+DTYPES = {"single": np.float32, "double": np.float64}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """By default the last batch is short and the block begins behind the first row."""
+
+    rows: int = 23
+    width: int = 7
+    start: int = 4
+    batch: int = 5
+
+
+USUAL = Shape()
+
+
+def random_features(random, shape=USUAL, *, density=0.5):
+    """Many entries are zero, and at least one row has none at all."""
+    x = random.normal(size=(shape.rows, shape.width)) * (random.random((shape.rows, shape.width)) < density)
+    x[shape.start + (shape.rows - shape.start) // 2] = 0.0
+    return x.astype(np.float32)
+
+
+def stored(x, form):
+    return as_rows(sp.csr_array(x) if form == "sparse" else x)
+
+
+def random_labels(random, rows, loss):
+    if loss == "squared":
+        return random.normal(size=rows)
+    return random.integers(0, CLASSES_OF[loss], rows).astype(np.float64)
+
+
+def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0):
+    """A pass over the rows from `shape.start` to the last, and a signal for it."""
+    size, objective, dtype = shape.rows - shape.start, objective_for(loss, CLASSES_OF[loss]), DTYPES[precision]
+    batch_bounds = np.minimum(np.arange(0, size + shape.batch, shape.batch), size)
+    block = BlockUpdate(
+        start=shape.start,
+        order=random.permutation(size),
+        batch_bounds=batch_bounds,
+        rates=rate * random.uniform(0.5, 1.0, len(batch_bounds) - 1),
+    )
+    scores = Scores(
+        total=random.normal(size=(size, objective.width)).astype(dtype),
+        own_at_push=random.normal(size=(size, objective.width)).astype(dtype),
+        labels=random_labels(random, size, loss),
+        weights=random.uniform(0.5, 1.5, size),
+        echo=echo,
+        objective=objective,
+    )
+    return block, scores
+
+
+def settings_of(kind, **values):
+    """The settings of a kind, of these values those that it takes."""
+    takes = kind_named(kind).settings.model_fields
+    return model_settings(kind, **{name: value for name, value in values.items() if name in takes})
+
+
+def build(settings, inputs, width, *, bias=True, key=(1, "test"), dp_sgd=None):
+    return build_model(settings, ModelSpec(inputs=inputs, width=width, bias=bias, key=key, dp_sgd=dp_sgd))
+
+
+def set_parameters(model, theta):
+    """Begin at these parameters; what the update rule keeps stays as it is."""
+    model.restore({**model.state(), "theta": theta.astype(model.dtype)})
