@@ -103,14 +103,14 @@ def test_a_finished_run_is_read_as_it_went(finished):
 
 
 @pytest.mark.slow
-def test_the_command_shows_every_verdict_and_fails_where_one_does(finished):
+def test_the_command_shows_every_result_and_fails_where_one_does(finished):
     app = typer.Typer()
     app.command()(audit)
     result = CliRunner().invoke(
         app, [str(finished / "run.toml"), "--only", "a4,A5", "--json", str(finished / "audit.json")]
     )
     figures = json.loads((finished / "audit.json").read_text())
-    assert {verdict["test"] for verdict in figures["verdicts"]} == {"A4", "A5"}
+    assert {result["test"] for result in figures["results"]} == {"A4", "A5"}
     failed = figures["counts"].get("FAIL", 0)
     assert result.exit_code == (1 if failed else 0)
     assert re.search(rf"{failed} failed", result.output)
