@@ -110,7 +110,8 @@ class Finished:
     """A side has done its whole part of the run."""
 
     party: str
-    seconds: float
+    seconds: float | None = None
+    """Of its training; None where only the party knows."""
 
 
 Event = Aligned | Joined | Waiting | Released | StepDone | EpochDone | Evaluated | Refused | Stopped | Remark | Finished

@@ -21,9 +21,10 @@ from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import train_in_process
+from fdml.federation.party_folder import MODEL
 from fdml.federation.processes import run_processes
 from fdml.federation.scaffold import write_keys
-from fdml.models.archive import read_archive
+from fdml.models.bundle import Bundle
 from fdml.models.registry import model_settings
 from fdml.monitor.history import EpochRecord, Scheme
 from fdml.monitor.listeners import ignore_events
@@ -97,7 +98,7 @@ def joint_by_processes(
     plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.class_count)
     twin = train_in_process(plan, ordered.train, held_out=ordered.test, keep_epochs=True)
     for name, model in twin.models.items():
-        saved = read_archive(folder / name / "model.npz")[1][name]
+        saved = Bundle.load(folder / name / MODEL).parameters
         if hash_arrays(saved) != hash_arrays(model.state()):
             raise FdmlError(
                 f"{name}'s model differs from the one trained in one process, at seed {seed}: a bug, report it"

@@ -10,8 +10,8 @@ from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, width
 from fdml.errors import AlignmentError, DataError
 from fdml.experiments.dataset import JointDataset
-from fdml.federation.party_folder import PartyFolder
-from fdml.models.archive import read_archive
+from fdml.federation.party_folder import MODEL, PartyFolder
+from fdml.models.bundle import Bundle
 from fdml.models.model import Model
 from fdml.party.alignment import SharedRows
 from fdml.party.data import PartyRows
@@ -77,7 +77,4 @@ def plan_of(run: RunSettings, folders: Mapping[str, AlignedFolder], problem: Joi
 def load_model(plan: Plan, home: AlignedFolder) -> Model:
     """A party's model as its run left it."""
     name = home.folder.settings.party
-    path = home.folder.path / "model.npz"
-    if not path.is_file():
-        raise DataError(f"party {name!r} has not finished: there is no {str(path)!r}; let the run end first")
-    return plan.model(name, width(home.rows.train), state=read_archive(path)[1][name])
+    return plan.model(name, width(home.rows.train), state=Bundle.load(home.folder.path / MODEL).parameters)

@@ -10,7 +10,8 @@ from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.certificates import own_credentials
 from fdml.federation.party_files import PartyFiles
-from fdml.models.archive import write_archive
+from fdml.models.bundle import Bundle
+from fdml.models.bundle_card import BundleCard
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
 from fdml.party.member import AlignmentKeys, Member
@@ -83,16 +84,21 @@ class PartyFolder(DiskStore):
         """Write the privacy statement for people."""
         statement.write(self.path)
 
-    def write_bundle(self, bundle: WriteBundle) -> Path | None:
-        """Write the trained model; gives where it is."""
-        facts = {
-            "kind": "party",
-            "party": self.settings.party,
-            "model": self.settings.model.model_dump(),
-            "scale": bundle.calibration.scale,
-            "offset": bundle.calibration.offset.tolist(),
-        }
-        path = self.path / "model.npz"
-        write_archive(path, facts, {self.settings.party: bundle.parameters})
-        path.chmod(0o600)
-        return path
+    def write_bundle(self, bundle: WriteBundle) -> Path:
+        """Write the trained model; gives its folder."""
+        settings, calibration = self.settings, bundle.calibration
+        card = BundleCard.of(
+            run=self.run,
+            party=settings.party,
+            model=settings.model,
+            data=settings.data,
+            alignment_hash=bundle.alignment_hash,
+            metrics=bundle.metrics,
+            privacy=bundle.spent,
+            scale=calibration.scale,
+            offset=calibration.offset.tolist(),
+        )
+        folder = self.path / MODEL
+        encoder = self.files.sources[0].encoder
+        Bundle(card=card, parameters=bundle.parameters, encoder=encoder, labels=bundle.labels).save(folder)
+        return folder

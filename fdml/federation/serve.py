@@ -68,8 +68,7 @@ def serve(
         bulletin = BulletinStore.open(settings.parties, settings.align, disk)
         if state.finished:
             remark(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
-            return ServerResult(state, bulletin)
-        if state.rows:
+        elif state.rows:
             remark(f"going on with a run of {state.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
         alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, time.monotonic)

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from fdml.party.settings import PartySettings
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import DataSettings, ModelSettings, RunSettings, run_hash
 
 
 def version_of(run_hash: bytes, alignment_hash: bytes) -> str:
@@ -67,7 +66,9 @@ class BundleCard:
         cls,
         *,
         run: RunSettings,
-        party: PartySettings,
+        party: str,
+        model: ModelSettings,
+        data: DataSettings,
         alignment_hash: bytes,
         metrics: Metrics | None = None,
         privacy: Iterable[Spent] | None = None,
@@ -78,13 +79,13 @@ class BundleCard:
         agreed = run_hash(run)
         return cls(
             run=run.name,
-            party=party.party,
+            party=party,
             version=version_of(agreed, alignment_hash),
             run_hash=agreed.hex(),
             settings=BundleSettings(
                 run=run.model_dump(mode="json"),
-                model=party.model.model_dump(mode="json"),
-                data=party.data.model_dump(mode="json", exclude={"path", "test_path"}),
+                model=model.model_dump(mode="json"),
+                data=data.model_dump(mode="json", exclude={"path", "test_path"}),
             ),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             fdml_version=metadata.version("fdml"),

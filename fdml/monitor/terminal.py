@@ -219,7 +219,8 @@ class RunTerminal:
     def _show_end(self, event: Finished) -> None:
         evaluated = self._evaluated.get(event.party)
         more = "" if evaluated is None else f"; {_epoch_text(evaluated)}"
-        self._print(f"{event.party}: finished after {event.seconds:.1f} s{more}")
+        after = "" if event.seconds is None else f" after {event.seconds:.1f} s"
+        self._print(f"{event.party}: finished{after}{more}")
 
     def _print(self, text: str) -> None:
         print_line(self._console, text)

@@ -12,8 +12,7 @@ from fdml.models.model import State
 from fdml.party.alignment import SharedRows
 from fdml.party.channel import ToServer
 from fdml.party.checkpoint import Checkpoint, FinishedModel
-from fdml.privacy.ledger import Ledger
-from fdml.privacy.statement import Statement
+from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.messages import Metrics
 
 
@@ -75,7 +74,9 @@ class WriteBundle:
     """At the label party."""
     metrics: Metrics | None
     """The last ones, at the label party."""
-    ledger: Ledger
+    spent: tuple[Spent, ...]
+    """What training has spent of the party's privacy budget."""
+    alignment_hash: bytes
 
 
 @dataclass(frozen=True)

@@ -197,8 +197,6 @@ class PartySession:
         self.worker = worker = member.worker(labels, member.data.rows(shared), guard)
         worker.restore(None if self._checkpoint is None else self._checkpoint.worker)
         yield Emit(events.Joined(member.name, worker.step))
-        if worker.step:
-            yield self._remark(f"going on at step {worker.step}")
         return worker, guard
 
     # Training
@@ -279,7 +277,6 @@ class PartySession:
         if worker.ended_early:
             reason = worker.spent or self._messages.why_stopped
             yield Emit(events.Stopped(worker.party, worker.step, reason))
-            yield self._remark(f"training ended before step {worker.end}: {reason}")
         if self._member.is_label_party and not self._member.has_private_labels:
             loss = loss_for(self._run.task, self._run.loss)
             evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
@@ -301,13 +298,16 @@ class PartySession:
             self._run, member.name, member.guard, guard.ledger, worker.schedule, evaluation.count, plain=member.plain
         )
         yield WriteStatement(statement)
-        if (last := evaluation.last) is not None:
-            yield self._remark(
-                f"epoch {last.epoch}: test loss {last.test_loss:.4f}, test metric {last.test_metric:.4f}"
-            )
         parameters = worker.parameters()
         result = FinishedModel(facts, hash_arrays(parameters), reported=False)
-        yield WriteBundle(parameters, evaluation.calibration, self._label_encoding, evaluation.last, guard.ledger)
+        yield WriteBundle(
+            parameters=parameters,
+            calibration=evaluation.calibration,
+            labels=self._label_encoding,
+            metrics=evaluation.last,
+            spent=statement.spent,
+            alignment_hash=bytes.fromhex(facts["data"]),
+        )
         yield Flush()
         yield SaveResult(result)
         yield from self._report(result)

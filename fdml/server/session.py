@@ -326,7 +326,7 @@ def _events_of(party: str, message: FromParty) -> list[Effect]:
         case Metrics(epoch, seconds, train_loss, test_loss, test_metric):
             return [Emit(events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric))]
         case Finished():
-            return [Emit(events.Finished(party, 0.0))]
+            return [Emit(events.Finished(party))]
     return []
 
 

@@ -35,6 +35,9 @@ _FLUSH_SECONDS = 1.0
 _LINGER_SECONDS = 15.0
 """How long a server whose run is over waits for parties that may not know yet that all is stored."""
 
+_RETURN_SECONDS = 3.0
+"""The same for a server that was started again after its run was over: parties reconnect within half a second."""
+
 Context = Any
 
 
@@ -60,6 +63,9 @@ class GrpcServer:
         self._lines: dict[Stream, _Line] = {}
         self._wake = asyncio.Event()
         self._timeout: PeerTimeout | None = None
+        self._linger_seconds = min(
+            _RETURN_SECONDS if session.state.finished else _LINGER_SECONDS, settings.training.peer_timeout_seconds
+        )
         self._posting = asyncio.Lock()
         self._posted = asyncio.Event()
 
@@ -138,7 +144,7 @@ class GrpcServer:
 
     async def _linger(self) -> None:
         """Let every party learn that all is stored, also one whose stream is broken just now."""
-        deadline = time.monotonic() + min(_LINGER_SECONDS, self._settings.training.peer_timeout_seconds)
+        deadline = time.monotonic() + self._linger_seconds
         while not self._session.all_departed and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(deadline - time.monotonic()):
