@@ -20,6 +20,7 @@ from fdml.align.group_key import GroupKey, agree
 from fdml.align.matching import PartyIds, align
 from fdml.align.party_secrets import Secrets
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
+from fdml.data.encoders import AnyEncoder, encoder_from_json
 from fdml.data.ids import IdCounts
 from fdml.data.rows import Rows, span
 from fdml.data.sources import Source, open_sources
@@ -30,6 +31,7 @@ from fdml.transport.grpc_bulletin import GrpcBulletin
 from fdml.transport.grpc_channel import Endpoint
 
 _STORED = "alignment"
+_ENCODER = "encoder.json"
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ class AlignedData:
     train: Rows
     held_out: Rows
     files: PartyFiles
+    encoder: AnyEncoder
+    """The encoder that made the features; stored with them, so that it is theirs even if the file changes later."""
 
     def labels(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The labels of training and held-out rows as the files have them."""
@@ -146,6 +150,7 @@ class Aligner:
     def forget(self) -> None:
         """Start over."""
         self._disk.remove(_STORED)
+        self._disk.remove(_ENCODER)
         Secrets.forget(self._disk)
 
     def aligned(self, address: Endpoint) -> AlignedData:
@@ -199,9 +204,11 @@ class Aligner:
         rows, held_out = len(found.train), len(found.held_out)
         if len(self._files.paths) == 1:
             (whole,) = self._blocks([np.concatenate([found.train, found.held_out])])
-            return AlignedData(found, span(whole, 0, rows), span(whole, rows, rows + held_out), self._files)
-        train, test = self._blocks([found.train, found.held_out])
-        return AlignedData(found, train, test, self._files)
+            parts = span(whole, 0, rows), span(whole, rows, rows + held_out)
+        else:
+            train, test = self._blocks([found.train, found.held_out])
+            parts = train, test
+        return AlignedData(found, *parts, self._files, self._stored_encoder())
 
     def _blocks(self, orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
         """The features of these rows of each file in this order, from the store; others in the store are removed."""
@@ -220,7 +227,14 @@ class Aligner:
             shutil.rmtree(other)
         return [open_blocks(folder) for folder in folders]
 
+    def _stored_encoder(self) -> AnyEncoder:
+        text = self._disk.read(_ENCODER)
+        if text is None:
+            raise StateCorrupt(f"there is no {str(self._home / _ENCODER)!r}; align again with `fdml align --fresh`")
+        return encoder_from_json(text)
+
     def _store(self, found: SharedRows) -> None:
+        self._disk.replace(_ENCODER, self._files.sources[0].encoder.to_json().encode())
         report = asdict(found.report)
         facts = {"facts": self._facts, "digest": found.digest.hex(), "key": found.key.secret.hex(), "report": report}
         buffer = io.BytesIO()
