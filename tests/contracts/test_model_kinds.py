@@ -48,7 +48,7 @@ def test_every_setting_of_its_own_has_a_sentence(kind):
 
 def test_a_key_of_no_kind_is_refused_with_its_name_and_the_keys_it_takes(kind):
     with pytest.raises(SettingsError, match=rf"unknown setting 'zzz' of model kind '{kind.name}'; known here: kind, "):
-        model_settings(kind.name, zzz=1)
+        kind.settings(**usual(kind).model_dump(), zzz=1)
 
 
 def test_another_kinds_name_is_no_value_of_its_field(kind):

@@ -1,7 +1,6 @@
 """What every local model must pass."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,7 +98,7 @@ def test_learning_lowers_the_loss_of_a_separable_problem(kind, optimizer):
     for _ in range(10):
         own = model.predict(rows)
         block, scores = random_update(random, "logistic", "single", shape, rate=0.05, echo=1.0)
-        model.learn(rows, block, replace(scores, total=own, own_at_push=own, labels=labels))
+        model.learn(rows, block, scores._replace(total=own, own_at_push=own, labels=labels))
     assert loss() < 0.6 * first
 
 
