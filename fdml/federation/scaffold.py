@@ -15,7 +15,7 @@ import pyarrow.csv
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
 from fdml.federation.certificates import Authority, write_credentials, write_secret
-from fdml.models.registry import DEFAULT_KIND, kinds
+from fdml.models.registry import DEFAULT_KIND, ready_kinds
 from fdml.protocol.shuffle import permutation
 from fdml.settings import check_parties
 
@@ -81,7 +81,7 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
     write_keys(folder, run, parties)
     frame = adult().train.slice(0, _EXAMPLE_ROWS)
     kind = f'"{DEFAULT_KIND}"'.ljust(22)
-    others = ", ".join(f'"{each.name}"' for each in kinds() if each.has_defaults and each.name != DEFAULT_KIND)
+    others = ", ".join(f'"{each}"' for each in ready_kinds() if each != DEFAULT_KIND)
     for number, party in enumerate(parties):
         label = '\nlabel = "income"\n' if number == 0 else "\n"
         text = _PARTY.format(party=party, label=label.lstrip("\n"), kind=kind, others=others)

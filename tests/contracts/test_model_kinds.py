@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from fdml.errors import SettingsError
 from fdml.models.learning_rate import RateInputs
-from fdml.models.registry import kind_named, kinds, model_settings
+from fdml.models.registry import kind_named, kinds
 from fdml.settings import ModelSettings
 from tests.models.random_updates import build, random_features, settings_of, stored
 

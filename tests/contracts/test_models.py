@@ -10,7 +10,7 @@ from fdml.errors import DataError
 from fdml.models.kernels.optimizers import RULES
 from fdml.models.losses import LOSSES
 from fdml.models.objective import objective_for
-from fdml.models.registry import kinds
+from fdml.models.registry import kinds, ready_kinds
 from fdml.models.signals import NO_ROWS, no_scores
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.noise import NoiseKey
@@ -18,7 +18,7 @@ from tests.models import random_updates
 from tests.models.random_updates import DTYPES, Shape, random_features, random_update, settings_of, stored
 
 KINDS = [kind.name for kind in kinds()]
-COMPILED = [kind.name for kind in kinds() if kind.has_defaults]
+COMPILED = ready_kinds()
 DP_SGD_KINDS = [kind.name for kind in kinds() if kind.supports_dp_sgd]
 OBJECTIVES = {1: objective_for("logistic", 2), 3: objective_for("softmax", 3)}
 DP_SGD = DpSgd(clip=0.5, sigma=0.3, key=NoiseKey(b"a secret of this run"))
