@@ -15,7 +15,7 @@ from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import workload
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
-from fdml.models.registry import kinds
+from fdml.models.registry import ready_kinds
 from fdml.monitor.history import METRIC_OF
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
@@ -23,6 +23,7 @@ from fdml.privacy.ledger import Ledger
 from fdml.settings import DataSettings, Task, TrainingSettings
 
 _DATA_FILE = "For a data file"
+_KINDS_HELP = f"Any of {', '.join(ready_kinds())}."
 
 
 def compare(
@@ -44,7 +45,7 @@ def compare(
         str | None,
         typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
     ] = None,
-    models: Annotated[str, typer.Option(help="Any of linear, fm, mlp.", rich_help_panel=_DATA_FILE)] = "linear,mlp",
+    models: Annotated[str, typer.Option(help=_KINDS_HELP, rich_help_panel=_DATA_FILE)] = "linear,mlp",
     epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_DATA_FILE)] = 20,
     batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_DATA_FILE)] = 100,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
@@ -117,9 +118,8 @@ def _checked_task(text: str | None) -> Task | None:
 
 
 def _model_kinds(text: str) -> tuple[str, ...]:
-    offered = [kind.name for kind in kinds() if kind.has_defaults]
     chosen = _split_list(text)
     for kind in chosen:
-        if kind not in offered:
-            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(offered)}")
+        if kind not in ready_kinds():
+            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(ready_kinds())}")
     return chosen

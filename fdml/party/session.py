@@ -81,6 +81,7 @@ class PartySession:
         self._inbox: deque[Incoming] = deque()
         self._messages = TrainingMessages()
         self._label_encoding: LabelEncoding | None = None
+        self._alignment_hash = b""
         self._waited = 0.0
         self._seconds = 0.0 if saved.checkpoint is None else saved.checkpoint.progress.seconds
         """Of training, over all starts."""
@@ -97,6 +98,7 @@ class PartySession:
     def run(self) -> Work[PartyResult]:
         """All effects of this party's part, in order; its result is what the generator returns."""
         shared = yield from self.align()
+        self._alignment_hash = shared.digest
         facts = self._member.facts(shared)
         self._saved.check_facts(facts)
         result = self._saved.result
@@ -306,7 +308,7 @@ class PartySession:
             labels=self._label_encoding,
             metrics=evaluation.last,
             spent=statement.spent,
-            alignment_hash=bytes.fromhex(facts["data"]),
+            alignment_hash=self._alignment_hash,
         )
         yield Flush()
         yield SaveResult(result)
