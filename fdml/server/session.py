@@ -292,7 +292,7 @@ class ServerSession:
         if hello.incarnation < self.state.incarnation(party):
             return  # the state says what is wrong
         coordinator = self.state.coordinator
-        served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.kept(party))
+        served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.checkpointed(party))
         remedy = "put back the newest state of both, or start over at every side with --fresh"
         if hello.done > served:
             raise MessageRefused(

@@ -102,7 +102,7 @@ class GrpcServer:
             for line in self._lines.values():
                 line.outgoing.put_nowait(None)
             await server.stop(grace=_FLUSH_SECONDS)
-            await _settle()
+            await _let_tasks_end()
 
     # Streams
 
@@ -272,7 +272,7 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
     return int(server.add_secure_port(address, ours))
 
 
-async def _settle() -> None:
+async def _let_tasks_end() -> None:
     """Let gRPC's own tasks end by themselves; cancelled, they would print where they were."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     if rest:

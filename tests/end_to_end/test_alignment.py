@@ -128,7 +128,7 @@ def test_alignment_that_is_killed_anywhere_goes_on_with_the_same_commands(tmp_pa
         for cluster, messages in zip(runs, (1, 5, 9), strict=True):
             state = cluster.home / "server" / "state"
             cluster.start()
-            until(lambda state=state, n=messages: len(list(state.glob("board-*"))) >= n, f"{messages} messages")
+            until(lambda state=state, n=messages: len(list(state.glob("bulletin-*"))) >= n, f"{messages} messages")
             cluster[victim].kill()
             if victim == "server":
                 cluster.serve()

@@ -108,7 +108,7 @@ TABLE = {
     "labels of a stranger": said("spy", labels(), ANY, Refusal.NOT_PERMITTED),
     "finish of a stranger": said("spy", Finished(b"m" * 32), ANY, Refusal.NOT_PERMITTED),
     "the party without a name": said("", hello(9), ANY, Refusal.NOT_PERMITTED),
-    "a name in other unacknowledged": said("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "a name in other letters": said("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
     "labels of another party": said("guard", labels(), ANY, Refusal.NOT_PERMITTED),
     "metrics of another party": said("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
     # numbers that are none, or too large
