@@ -10,7 +10,16 @@ from typing import Annotated, cast, get_args
 import typer
 
 from fdml.cli.options import JsonOption, PlotOption, SeedsOption
-from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
+from fdml.cli.output import (
+    check_plot,
+    check_writable,
+    comparison_json,
+    comparison_table,
+    echo,
+    stderr,
+    stdout,
+    write_json,
+)
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import workload
@@ -66,7 +75,8 @@ def compare(
     Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
     passes each party's guard, and the epsilon that such a run would spend is printed.
     """
-    check_writable(json, plot)
+    check_writable(json)
+    check_plot(plot)
     if source.suffix == ".toml":
         problem, chosen, first = from_run_file(source)
     else:

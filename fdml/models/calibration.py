@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
@@ -29,8 +30,6 @@ IDENTITY = Calibration(1.0, np.zeros(1))
 
 def calibrate(loss: LossName, score: Floats, sample: RowSet) -> Calibration:
     """The scale and offset with the least loss on these rows."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - a fifth of a party's start, and few runs need it
-
     kind, outputs = LOSSES[loss], score.shape[1]
     share = sample.weights / sample.weights.sum()
 
@@ -41,5 +40,5 @@ def calibrate(loss: LossName, score: Floats, sample: RowSet) -> Calibration:
         return value, np.concatenate([[np.sum(slope * score)], slope.sum(axis=0)])
 
     start = np.concatenate([[1.0], np.zeros(outputs)])
-    found = minimize(objective, start, jac=True, method="L-BFGS-B").x
+    found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B").x
     return Calibration(float(found[0]), found[1:])
