@@ -60,6 +60,8 @@ from fdml.settings import loss_for, run_hash
 from fdml.storage.arrays import hash_arrays
 
 Phase = Literal["starting", "aligning", "labelling", "training", "evaluating", "finished"]
+_FORGET_STEPS = 8
+"""How often a party that saves nothing lets the server forget totals."""
 
 
 class PartySession:
@@ -203,7 +205,7 @@ class PartySession:
     def _save(self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]) -> Work[None]:
         """Save if it is time. Totals are needed again from the older of the two checkpoints on."""
         if not self._member.is_durable:
-            safe = worker.step - 1
+            safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
                 progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count)

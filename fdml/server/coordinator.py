@@ -172,7 +172,11 @@ class Coordinator:
         blockers = self._clocks.blockers(number)
         if not blockers and self._gradient_party is not None and self._clocks.served[number] == self.last_gradient:
             ahead = self._clocks.served[self._gradient_party] > self.last_gradient
-            blockers = [self._gradient_party] if ahead else self._clocks.blockers(self._gradient_party) or [self._gradient_party]
+            blockers = (
+                [self._gradient_party]
+                if ahead
+                else self._clocks.blockers(self._gradient_party) or [self._gradient_party]
+            )
         return [self._parties[other] for other in blockers]
 
     @property
@@ -254,7 +258,7 @@ class Coordinator:
     def _forget(self, sender: str, party: int, step: int) -> None:
         if step > self._clocks.served[party]:
             raise MessageRefused(
-                f"party {sender!r} has a checkpoint after step {step}, but was served only {self._clocks.served[party]}",
+                f"party {sender!r} has a checkpoint after step {step}, but was served {self._clocks.served[party]}",
                 Refusal.GAP,
             )
         self._clocks.checkpointed[party] = max(self._clocks.checkpointed[party], step)
@@ -311,4 +315,3 @@ class Coordinator:
                 self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))
         for step in [at for at in self._gradients if at <= served_to_all]:
             del self._gradients[step]
-

@@ -24,6 +24,8 @@ from fdml.settings import RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
+_WITH_EVENT = (Hello, Metrics, Finished)
+"""Messages that listeners of the server learn of."""
 _MOST_REPORTED = 100
 """Different refusals that become events; all are counted."""
 
@@ -176,7 +178,8 @@ class ServerSession:
                 continue
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
-            effects += _events_of(stream.party, message)
+            if isinstance(message, _WITH_EVENT):
+                effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
             self._unacknowledged[stream] = None
             urgent |= isinstance(message, Hello | Labels | Finished)
@@ -185,8 +188,11 @@ class ServerSession:
             effects += self._answers(replies)
         if urgent:
             effects += self._answers([])
-        self.status.note_waits(self._streams)
         return effects
+
+    def note_waits(self) -> None:
+        """Bring the waiting times that `fdml status` shows up to date."""
+        self.status.note_waits(self._streams)
 
     def acknowledge(self) -> list[Effect]:
         """Store and acknowledge what no answer has carried along."""
@@ -319,15 +325,14 @@ class ServerSession:
         )
 
 
-def _events_of(party: str, message: FromParty) -> list[Effect]:
+def _event_of(party: str, message: Hello | Metrics | Finished) -> events.Event:
     match message:
         case Hello():
-            return [Emit(events.Joined(party, message.done + 1))]
+            return events.Joined(party, message.done + 1)
         case Metrics(epoch, seconds, train_loss, test_loss, test_metric):
-            return [Emit(events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric))]
+            return events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric)
         case Finished():
-            return [Emit(events.Finished(party))]
-    return []
+            return events.Finished(party)
 
 
 def _replaced(party: str) -> MessageRefused:
