@@ -18,6 +18,10 @@ COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "sta
 """Each is a function of the same name in a module of the same name."""
 
 
+RENAMED = {"plan": "fdml budget", "bench": "python -m benchmarks"}
+"""Commands under the names they had before."""
+
+
 def app_for(words: Sequence[str]) -> typer.Typer:
     """The command line for these words. Only the wanted command is imported: every start of a party waits for it."""
     app = typer.Typer(
@@ -55,6 +59,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _as_ctrl_c)
+    if (name := next(iter(sys.argv[1:]), "")) in RENAMED:
+        typer.echo(f"fdml: the command {name!r} is now called `{RENAMED[name]}`", err=True)
+        sys.exit(2)
     try:
         app_for(sys.argv[1:])()
     except FdmlError as error:
