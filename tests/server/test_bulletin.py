@@ -64,6 +64,13 @@ def filled(mode, disk=None, upto=None):
     return store
 
 
+def filled_disk(mode):
+    """The disk of a server that has taken everything."""
+    disk = MemoryDisk()
+    filled(mode, disk)
+    return disk
+
+
 def places_of(store, party):
     raw = store.fetch(party, "shared_rows", "")
     return None if raw is None else decode_alignment(raw)
@@ -81,7 +88,7 @@ def check_result(mode, store):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_once_all_sets_are_there_every_party_finds_its_places(mode):
+def test_once_all_sets_are_there_every_party_finds_its_rows(mode):
     disk = MemoryDisk()
     store = filled(mode, disk, upto=-1)
     assert places_of(store, A) is None
@@ -329,8 +336,8 @@ def test_a_write_that_fails_can_be_tried_again_without_a_restart(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_clearing_takes_everything_down_even_if_it_is_cut_off(mode):
-    whole = filled(mode)._disk
+def test_clearing_removes_everything_even_if_it_is_cut_off(mode):
+    whole = filled_disk(mode)
     for writes in range(100):
         disk = MemoryDisk(whole.files, writes_left=writes)
         try:
@@ -357,14 +364,14 @@ def test_an_open_store_can_be_cleared():
 
 @pytest.mark.parametrize(("parties", "mode"), [((B, A, C), "tokens"), ((A, B), "tokens"), (PARTIES, "ecdh")])
 def test_messages_of_another_run_do_not_count(parties, mode):
-    store = BulletinStore.open(parties, mode, filled("tokens")._disk)
+    store = BulletinStore.open(parties, mode, filled_disk("tokens"))
     assert store.rows == {}
     assert store.fetch(B, "key_offer", A) is None
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_any_damaged_file_is_found_at_once(mode):
-    whole = filled(mode)._disk
+    whole = filled_disk(mode)
     for name, content in whole.files.items():
         for at in (0, 10, 50, len(content) - 1):
             disk = whole.copy()
@@ -378,14 +385,14 @@ def test_any_damaged_file_is_found_at_once(mode):
 
 
 def test_a_message_that_is_damaged_later_is_not_given_out():
-    store = filled("tokens")
-    name = "bulletin-key_offer-0"
-    store._disk.files[name] = store._disk.files[name][:-1] + b"?"
+    disk, name = MemoryDisk(), "bulletin-key_offer-0"
+    store = filled("tokens", disk)
+    disk.files[name] = disk.files[name][:-1] + b"?"
     with pytest.raises(StateCorrupt, match=name):
         store.fetch(B, "key_offer", A)
 
 
-def test_whom_one_waits_for_in_tokens():
+def test_with_tokens_one_waits_for_those_who_have_not_posted():
     store = filled("tokens", upto=8)
     assert store.waits_for(A, "shared_rows", "") == [A, B, C]
     store.post(B, "", "", encode_alignment(Tokens(keys(1))))
@@ -396,7 +403,7 @@ def test_whom_one_waits_for_in_tokens():
     assert filled("tokens").waits_for(A, "shared_rows", "") == []
 
 
-def test_whom_one_waits_for_in_a_round_is_who_has_to_act_next():
+def test_in_a_ring_one_waits_for_the_party_that_has_to_act_next():
     store = filled("ecdh", upto=8)
     assert store.waits_for(C, "blinded_ids", B, A) == [A]
     store.post(A, B, A, encode_alignment(BlindedIds(points(1, 3))))

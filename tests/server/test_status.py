@@ -5,19 +5,19 @@ from fdml.protocol.messages import Finished
 from fdml.server.bulletin import BulletinStore
 from fdml.server.status import StatusTracker, WaitTimer
 from tests.monitor.sample_events import Clock
-from tests.server.run_states import PARTIES, RUN_HASH, STEPS, charter_of, hello, labels, new_host, play, push, script_of
+from tests.server.run_states import PARTIES, RUN_HASH, STEPS, definition_of, hello, labels, new_state, play, push, script_of
 from tests.storage.memory_disk import MemoryDisk
 
 
 def tracker_of(state, **options):
-    settings = charter_of().settings
+    settings = definition_of().settings
     board = BulletinStore(settings.parties, settings.align, MemoryDisk())
     return StatusTracker(state, BulletinService(board, settings.parties, RUN_HASH), settings, **options)
 
 
 def training_state():
     """A run in which all have joined and the labels are known."""
-    state = new_host()
+    state = new_state()
     play(state, [(party, hello()) for party in PARTIES] + [("store", labels())])
     return state
 
@@ -27,7 +27,7 @@ def waits(tracker, connected=PARTIES):
 
 
 def test_before_the_labels_whoever_has_joined_waits_for_the_label_party():
-    state = new_host()
+    state = new_state()
     tracker = tracker_of(state)
     assert waits(tracker, connected=()) == {}
     state.take("guard", hello())
@@ -45,7 +45,7 @@ def test_who_has_pushed_waits_for_those_who_have_not():
 
 
 def test_a_label_party_that_has_trained_to_the_end_waits_for_those_who_have_not():
-    state = new_host()
+    state = new_state()
     play(state, [(party, message) for party, message in script_of() if not isinstance(message, Finished)])
     tracker = tracker_of(state)
     assert state.coordinator.served("store") == STEPS - 1
@@ -66,7 +66,7 @@ def test_a_wait_is_counted_from_its_beginning_to_its_end():
 
 
 def test_a_report_names_all_parties_also_before_anyone_has_come():
-    report = tracker_of(new_host()).report(())
+    report = tracker_of(new_state()).report(())
     assert [party.name for party in report.parties] == list(PARTIES)
     assert {(party.pushed, party.served, party.connected) for party in report.parties} == {(-1, -1, False)}
     assert report.steps == 0
@@ -102,7 +102,7 @@ def test_a_wait_that_is_over_counts_on_among_all_waits():
 
 
 def test_a_report_has_steps_starts_and_the_end_of_every_party():
-    state = new_host()
+    state = new_state()
     play(state, script_of())
     report = tracker_of(state).report(())
     assert report.steps == STEPS
