@@ -9,8 +9,7 @@ from fdml.models.losses import LOSSES
 from fdml.models.objective import objective_for
 from fdml.models.signals import Scores
 from fdml.protocol.fixed_point import decode
-from fdml.protocol.schedule import schedule_for
-from tests.party.workers import GUARDS, ROWS, Recorder, ServerCopy, Y, bits, new_worker, run, total_of
+from tests.party.workers import GUARDS, Recorder, ServerCopy, Y, bits, new_worker, run, total_of
 
 
 def test_without_lookahead_every_push_follows_the_update_before_it():
