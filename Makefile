@@ -50,7 +50,7 @@ resolve: .venv/made.done
 	touch $@
 
 .venv/run.done: .venv/made.done pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plots]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[sklearn,plots]"
 	touch $@
 
 .venv/dev.done: .venv/made.done pyproject.toml constraints.txt

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fdml import __version__
+import fdml
 from fdml.errors import FdmlError
 
 COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
@@ -40,7 +40,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fdml {__version__}")
+        typer.echo(f"fdml {fdml.__version__}")
         raise typer.Exit
 
 
