@@ -77,9 +77,7 @@ class Membership:
         agreed = self.alignment
         return {
             "incarnations": self._incarnations,
-            "alignment": None
-            if agreed is None
-            else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.party],
+            "alignment": None if agreed is None else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.party],
         }
 
     def restore(self, facts: Mapping[str, Any]) -> None:

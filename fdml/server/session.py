@@ -68,7 +68,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Emit:
-    """Tell the listeners."""
+    """Give an event to the listeners."""
 
     event: events.Event
 
@@ -93,7 +93,7 @@ class ServerSession:
         """For every party the stream on which it was last welcomed."""
         self._unacknowledged: dict[Stream, None] = {}
         self._departed: set[str] = set()
-        self._heard_at = clock()
+        self._last_call = clock()
         self._reported: set[str] = set()
 
     # Streams
@@ -138,7 +138,7 @@ class ServerSession:
 
     def saw(self, party: str) -> None:
         """A party has made a call besides its stream."""
-        self._heard_at = self._clock()
+        self._last_call = self._clock()
         self.alignment.saw(party)
 
     # Messages
@@ -163,7 +163,7 @@ class ServerSession:
         replies: list[Reply] = []
         urgent = False
         if self._inbox:
-            self._heard_at = self._clock()
+            self._last_call = self._clock()
         while self._inbox:
             stream, raw = self._inbox.popleft()
             if stream.refused:
@@ -193,12 +193,12 @@ class ServerSession:
         return self._answers([]) if self._unacknowledged else []
 
     def tick(self) -> list[Effect]:
-        """Tell parties that wait for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
-        silence = self._clock() - self._heard_at
+        """Send waiting parties for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
+        silence = self._clock() - self._last_call
         if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
-                f"no message from any party for {silence:.0f} s; {', '.join(missing)} have not finished; start the "
+                f"no message from any party for {silence:.0f} s; not finished: {', '.join(missing)}; start the "
                 f"server again, then the parties, and the run goes on"
             )
         self.status.note_waits(self._streams)
@@ -277,7 +277,7 @@ class ServerSession:
     def _check_stream(self, stream: Stream, message: FromParty) -> None:
         if stream.hello is None:
             if not isinstance(message, Hello):
-                raise MessageRefused(f"party {stream.party!r} did not say hello first", Refusal.INVALID)
+                raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
             if message.run_hash == self._run_hash:  # else the state says what is wrong
                 self._check_position(stream.party, message)
                 self._check_alignment(stream.party, message)
@@ -285,7 +285,7 @@ class ServerSession:
         if stream.hello.incarnation < self.state.incarnation(stream.party):
             raise _replaced(stream.party)
         if isinstance(message, Hello):
-            raise MessageRefused(f"party {stream.party!r} said hello twice on one line", Refusal.INVALID)
+            raise MessageRefused(f"party {stream.party!r} sent hello twice on one line", Refusal.INVALID)
 
     def _check_position(self, party: str, hello: Hello) -> None:
         """Refuse a party whose saved state does not fit the server's."""
@@ -302,8 +302,8 @@ class ServerSession:
             )
         if hello.done < safe:
             raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but had told the server that it has step {safe} "
-                f"safe: it was started over or has lost its state; {remedy}",
+                f"party {party!r} goes on at step {hello.done + 1}, but has had a checkpoint after step {safe}: "
+                f"it was started over or has lost its state; {remedy}",
                 Refusal.MISMATCH,
             )
 
