@@ -93,7 +93,7 @@ class ServerSession:
         """For every party the stream on which it was last welcomed."""
         self._unacknowledged: dict[Stream, None] = {}
         self._departed: set[str] = set()
-        self._last_call = clock()
+        self._heard_at = clock()
         self._reported: set[str] = set()
 
     # Streams
@@ -138,7 +138,7 @@ class ServerSession:
 
     def saw(self, party: str) -> None:
         """A party has made a call besides its stream."""
-        self._last_call = self._clock()
+        self._heard_at = self._clock()
         self.alignment.saw(party)
 
     # Messages
@@ -163,7 +163,7 @@ class ServerSession:
         replies: list[Reply] = []
         urgent = False
         if self._inbox:
-            self._last_call = self._clock()
+            self._heard_at = self._clock()
         while self._inbox:
             stream, raw = self._inbox.popleft()
             if stream.refused:
@@ -194,7 +194,7 @@ class ServerSession:
 
     def tick(self) -> list[Effect]:
         """Send waiting parties for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
-        silence = self._clock() - self._last_call
+        silence = self._clock() - self._heard_at
         if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
