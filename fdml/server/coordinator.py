@@ -169,14 +169,10 @@ class Coordinator:
     def waits_for(self, party: str) -> list[str]:
         """The names of the parties whose push or gradient this party's next answer waits for."""
         number = self._number(party)
-        blockers = self._clocks.blockers(number)
-        if not blockers and self._gradient_party is not None and self._clocks.served[number] == self.last_gradient:
-            ahead = self._clocks.served[self._gradient_party] > self.last_gradient
-            blockers = (
-                [self._gradient_party]
-                if ahead
-                else self._clocks.blockers(self._gradient_party) or [self._gradient_party]
-            )
+        blockers, source = self._clocks.blockers(number), self._gradient_party
+        if not blockers and source is not None and self._clocks.served[number] == self.last_gradient:
+            ahead = self._clocks.served[source] > self.last_gradient
+            blockers = [source] if ahead else self._clocks.blockers(source) or [source]
         return [self._parties[other] for other in blockers]
 
     @property
@@ -256,10 +252,10 @@ class Coordinator:
         return values.reshape(shape)
 
     def _forget(self, sender: str, party: int, step: int) -> None:
-        if step > self._clocks.served[party]:
+        served = self._clocks.served[party]
+        if step > served:
             raise MessageRefused(
-                f"party {sender!r} has a checkpoint after step {step}, but was served {self._clocks.served[party]}",
-                Refusal.GAP,
+                f"party {sender!r} has a checkpoint after step {step}, but was served only {served}", Refusal.GAP
             )
         self._clocks.checkpointed[party] = max(self._clocks.checkpointed[party], step)
         for known in (self._answers[party], self._digests[party]):

@@ -70,7 +70,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Emit:
-    """Tell the listeners."""
+    """Give an event to the listeners."""
 
     event: events.Event
 
@@ -199,12 +199,12 @@ class ServerSession:
         return self._answers([]) if self._unacknowledged else []
 
     def tick(self) -> list[Effect]:
-        """Tell parties that wait for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
+        """Send waiting parties for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
         silence = self._clock() - self._heard_at
         if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
-                f"no message from any party for {silence:.0f} s; {', '.join(missing)} have not finished; start the "
+                f"no message from any party for {silence:.0f} s; not finished: {', '.join(missing)}; start the "
                 f"server again, then the parties, and the run goes on"
             )
         self.status.note_waits(self._streams)
@@ -283,7 +283,7 @@ class ServerSession:
     def _check_stream(self, stream: Stream, message: FromParty) -> None:
         if stream.hello is None:
             if not isinstance(message, Hello):
-                raise MessageRefused(f"party {stream.party!r} did not say hello first", Refusal.INVALID)
+                raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
             if message.run_hash == self._run_hash:  # else the state says what is wrong
                 self._check_position(stream.party, message)
                 self._check_alignment(stream.party, message)
@@ -291,7 +291,7 @@ class ServerSession:
         if stream.hello.incarnation < self.state.incarnation(stream.party):
             raise _replaced(stream.party)
         if isinstance(message, Hello):
-            raise MessageRefused(f"party {stream.party!r} said hello twice on one line", Refusal.INVALID)
+            raise MessageRefused(f"party {stream.party!r} sent hello twice on one line", Refusal.INVALID)
 
     def _check_position(self, party: str, hello: Hello) -> None:
         """Refuse a party whose saved state does not fit the server's."""
@@ -308,8 +308,8 @@ class ServerSession:
             )
         if hello.done < safe:
             raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but had told the server that it has step {safe} "
-                f"safe: it was started over or has lost its state; {remedy}",
+                f"party {party!r} goes on at step {hello.done + 1}, but has had a checkpoint after step {safe}: "
+                f"it was started over or has lost its state; {remedy}",
                 Refusal.MISMATCH,
             )
 

@@ -1,7 +1,8 @@
 import pytest
-from fdml.server.bulletin_service import BulletinService
 
+from fdml.protocol.alignment_calls import FetchCall
 from fdml.protocol.messages import Finished
+from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.status import StatusTracker, WaitTimer
 from tests.monitor.sample_events import Clock
@@ -9,10 +10,15 @@ from tests.server.run_states import PARTIES, RUN_HASH, STEPS, definition_of, hel
 from tests.storage.memory_disk import MemoryDisk
 
 
-def tracker_of(state, **options):
-    settings = definition_of().settings
-    board = BulletinStore(settings.parties, settings.align, MemoryDisk())
-    return StatusTracker(state, BulletinService(board, settings.parties, RUN_HASH), settings, **options)
+def tracker_of(state, clock=None, digest=None):
+    return tracker_and_alignment(state, clock, digest)[0]
+
+
+def tracker_and_alignment(state, clock=None, digest=None):
+    settings, clock = definition_of().settings, clock or Clock()
+    store = BulletinStore(settings.parties, settings.align, MemoryDisk())
+    alignment = AlignmentPhase(store, settings.parties, RUN_HASH, clock, digest=digest)
+    return StatusTracker(state, alignment, settings, clock), alignment
 
 
 def training_state():
@@ -127,3 +133,29 @@ def test_bytes_and_refusals_are_counted_by_party_and_reason():
 def test_a_party_without_a_stream_is_away():
     store, browser, guard = tracker_of(training_state()).report(("browser",)).parties
     assert (store.state, browser.state, guard.state) == ("away", "training", "away")
+
+
+def test_a_party_that_aligns_is_connected_and_waits_for_those_who_have_not_posted():
+    clock = Clock()
+    tracker, alignment = tracker_and_alignment(new_state(), clock)
+    call = FetchCall("key_offer", "guard", "", RUN_HASH)
+    alignment.fetch("store", call)
+    alignment.waiting("store", call)
+    tracker.note_waits(())
+    clock.now += 3.0
+    store, browser, guard = tracker.report(()).parties
+    assert (store.state, store.connected, store.waits_for) == ("aligning", True, ("guard",))
+    assert store.waiting_seconds == 3.0
+    assert (browser.state, guard.state) == ("not here yet", "not here yet")
+
+
+def test_once_the_rows_are_aligned_a_party_that_has_not_joined_is_reported_so():
+    report = tracker_of(new_state(), digest=b"d" * 32).report(())
+    assert {party.state for party in report.parties} == {"aligned, not joined yet"}
+
+
+def test_traffic_is_given_for_every_party():
+    tracker = tracker_of(new_state())
+    tracker.bytes_in["store"] += 7
+    tracker.bytes_out["store"] += 9
+    assert tracker.traffic == {"store": (7, 9), "browser": (0, 0), "guard": (0, 0)}
