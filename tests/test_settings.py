@@ -393,7 +393,7 @@ def test_private_labels_and_few_exchanges_do_not_go_together():
 
 @pytest.mark.parametrize(("name", "value"), [("batches_per_block", 16), ("passes", 1), ("lookahead", 1)])
 def test_exchanges_take_the_place_of_how_blocks_are_exchanged(name, value):
-    """Even where the value is the one that stands there anyway: who writes it expects it to matter."""
+    """Even where the value is the default: who writes it expects it to matter."""
     with pytest.raises(
         SettingsError, match=f"training.exchanges takes the place of training.{name}; leave one of them out"
     ):

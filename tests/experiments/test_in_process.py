@@ -15,7 +15,8 @@ from fdml.events import EpochDone, StepDone
 from fdml.experiments.in_process import train_in_process
 from fdml.models.metrics import mean_loss
 from fdml.party.plan import Plan, joint_score, training_task
-from fdml.settings import ModelSettings, TrainingSettings
+from fdml.models.registry import model_settings
+from fdml.settings import TrainingSettings
 
 
 def sample_of(rows=600, features=12, parties=3, seed=0):
@@ -26,9 +27,9 @@ def sample_of(rows=600, features=12, parties=3, seed=0):
 
 
 def plan_of(sample, models=None, **training):
-    models = models or {name: ModelSettings() for name in sample.parts}
+    models = models or {name: model_settings() for name in sample.parts}
     settings = TrainingSettings(**{"learning_rate": "auto", "epochs": 10, **training})
-    return Plan(settings, models, "p0", "logistic", 1)
+    return Plan(settings, models, "p0", "logistic", 2)
 
 
 def small_net(inputs, outputs):
@@ -43,33 +44,25 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
     torch.manual_seed(0)
     sample = sample_of(parties=4)
     kinds = {
-        "p0": ModelSettings(kind="linear"),
-        "p1": ModelSettings(kind="fm", factors=4),
-        "p2": ModelSettings(kind="mlp", hidden=(16,)),
-        "p3": ModelSettings(kind="torch", module="given in Python", optimizer="adam"),
+        "p0": model_settings("linear"),
+        "p1": model_settings("fm", factors=4),
+        "p2": model_settings("mlp", hidden=(16,)),
+        "p3": model_settings("torch", module=small_net, optimizer="adam"),
     }
     plan = plan_of(sample, kinds, epochs=40)
-    outcome = train_in_process(Plan(plan.training, kinds, "p0", "logistic", 1, {"p3": small_net}), sample)
+    outcome = train_in_process(plan, sample)
     assert accuracy(outcome, sample) > 0.75
     for name in sample.parts:
         others = {other: model for other, model in outcome.models.items() if other != name}
-        without = mean_loss("logistic", joint_score(others, sample.parts), sample)
+        without = mean_loss("logistic", joint_score(others, sample.parts, plan.objective), sample)
         assert without > mean_loss("logistic", outcome.score(sample.parts), sample), f"{name} adds nothing"
 
 
-def test_rows_of_ones_are_trained_on_without_their_values_and_others_with_them():
-    ones = as_rows(sp.csr_array(np.eye(6, dtype=np.float32)))
-    sample = RowSet({"p0": ones, "p1": ones._replace(values=ones.values * 2)}, np.arange(6) % 2.0, np.ones(6))
-    plan = plan_of(sample, epochs=1)
-    assert training_task(plan, sample, "p0").rows.values.strides == (0,)
-    assert training_task(plan, sample, "p1").rows is sample.parts["p1"]
-
-
-def test_listeners_hear_every_step_and_epoch_of_every_party():
-    sample, heard = sample_of(), []
-    train_in_process(plan_of(sample, epochs=2, batches_per_block=2), sample, listener=heard.append)
-    assert len([event for event in heard if isinstance(event, StepDone)]) == 3 * 2 * 3
-    assert sorted((e.party, e.epoch) for e in heard if isinstance(e, EpochDone)) == [
+def test_listeners_get_every_step_and_epoch_of_every_party():
+    sample, events = sample_of(), []
+    train_in_process(plan_of(sample, epochs=2, batches_per_block=2), sample, on_event=events.append)
+    assert len([event for event in events if isinstance(event, StepDone)]) == 3 * 2 * 3
+    assert sorted((e.party, e.epoch) for e in events if isinstance(e, EpochDone)) == [
         (f"p{party}", epoch) for party in range(3) for epoch in (1, 2)
     ]
 
@@ -95,8 +88,8 @@ def test_a_label_party_without_features_brings_only_its_bias():
 
 def test_one_party_that_fails_stops_the_others_and_its_own_error_is_raised():
     sample = sample_of()
-    wild = {name: ModelSettings() for name in sample.parts}
-    wild["p1"] = ModelSettings(learning_rate=1e9, l2=0.0)
+    wild = {name: model_settings() for name in sample.parts}
+    wild["p1"] = model_settings(learning_rate=1e9, l2=0.0)
     with pytest.raises(TrainingDiverged, match="lower learning_rate"):
         train_in_process(plan_of(sample, wild, epochs=50, peer_timeout_seconds=30), sample)
 
@@ -110,24 +103,24 @@ class Sleepy(torch.nn.Linear):
         return super().forward(features)
 
 
-def test_a_silent_party_is_named_when_the_patience_ends():
+def test_a_silent_party_is_named_when_the_peer_timeout_ends():
     sample = sample_of()
-    kinds = {**{n: ModelSettings() for n in ("p0", "p1")}, "p2": ModelSettings(kind="torch", module="given in Python")}
+    kinds = {**{n: model_settings() for n in ("p0", "p1")}, "p2": model_settings("torch", module=Sleepy)}
     training = TrainingSettings(peer_timeout_seconds=0.2, learning_rate="auto", batches_per_block=2)
     with pytest.raises(PeerTimeout, match=r"waited 0.2 s at step \d+ for 'p2'.*training.peer_timeout_seconds"):
-        train_in_process(Plan(training, kinds, "p0", "logistic", 1, {"p2": Sleepy}), sample)
+        train_in_process(Plan(training, kinds, "p0", "logistic", 2), sample)
 
 
 def test_a_step_size_that_l2_would_turn_round_is_refused():
     sample = sample_of()
     with pytest.raises(SettingsError, match=r"learning_rate 2 times l2 0.6 must be below 1"):
-        train_in_process(plan_of(sample, {n: ModelSettings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
+        train_in_process(plan_of(sample, {n: model_settings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
 
 
 def test_no_rows_is_an_error():
     sample = sample_of()
     nothing = RowSet({n: span(r, 0, 0) for n, r in sample.parts.items()}, sample.labels[:0], sample.weights[:0])
-    with pytest.raises(SettingsError, match="no rows to train on"):
+    with pytest.raises(MessageRefused, match="party 'p0' has no rows to train on"):
         train_in_process(plan_of(nothing, learning_rate=0.1), nothing)
 
 
@@ -135,4 +128,4 @@ def test_states_of_another_model_are_refused():
     sample = sample_of()
     states = {"p0": train_in_process(plan_of(sample), sample).models["p1"].state()}
     with pytest.raises(DataError, match="another model"):
-        train_in_process(plan_of(sample, {n: ModelSettings(kind="fm") for n in sample.parts}), sample, start=states)
+        train_in_process(plan_of(sample, {n: model_settings("fm") for n in sample.parts}), sample, start=states)

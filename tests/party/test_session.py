@@ -201,7 +201,7 @@ def test_what_the_server_may_not_have_is_sent_again_before_anything_new(held):
     lost = sent(side, HeldOutPredictions)[0]
     checkpoint = type(saved.checkpoint)(**{**vars(saved.checkpoint), "unacknowledged": (lost,)})
     start = again(SmallRun(), side, saved=SavedState(2, checkpoint), disk=disk.copy())
-    first = [message for message in start.channel.sent if not isinstance(message, Hello | Labels)][0]
+    first = next(message for message in start.channel.sent if not isinstance(message, Hello | Labels))
     assert first is lost
     assert [each.epoch for each in sent(start, HeldOutPredictions)] == [1, 2]
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import field_serializer
+
 from fdml.errors import SettingsError
 from fdml.extras import need
 from fdml.models.kind import ModelKind, ModelSpec
@@ -25,6 +27,14 @@ class TorchSettings(ModelSettings):
     module: str | ModuleFactory
     """"package.module:function", or in Python the function itself: called with (inputs, width), it returns a
     torch.nn.Module."""
+
+    @field_serializer("module", when_used="json")
+    def _module_name(self, module: str | ModuleFactory) -> str:
+        """A function is written by its name, as party.toml would name it."""
+        if isinstance(module, str):
+            return module
+        named = module if hasattr(module, "__qualname__") else type(module)
+        return f"{named.__module__}:{named.__qualname__}"
 
 
 def build(settings: TorchSettings, spec: ModelSpec) -> Model:
