@@ -33,12 +33,12 @@ def write_archive(path: Path, facts: Mapping[str, Any], states: Mapping[str, Sta
 def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Read what `write_archive` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
         facts = json.loads(str(arrays.pop(_FACTS)))
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, AttributeError, TypeError):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, AttributeError, TypeError):
         raise DataError(f"{str(path)!r} is not an estimator that fdml saved, or it is damaged") from None
     if facts.get("version") != _VERSION:
         raise DataError(f"{str(path)!r} has format {facts.get('version')}; this fdml reads {_VERSION}")
