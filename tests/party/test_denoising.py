@@ -73,7 +73,7 @@ def test_where_noise_hides_all_denoising_still_costs_less_than_a_plain_regressio
         known = np.column_stack([features_of(np.random.default_rng(seed)), np.ones(ROWS)])
         ours.append(error(found.values, truth))
         plain.append(error(known @ np.linalg.lstsq(known, noisy, rcond=None)[0], truth))
-        assert found[-1] < 0.05 * error(noisy, truth)
+        assert ours[-1] < 0.05 * error(noisy, truth)
     assert np.mean(ours) < np.mean(plain)
 
 
