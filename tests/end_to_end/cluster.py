@@ -27,7 +27,8 @@ from fdml.federation.certificates import read_credentials
 from fdml.federation.scaffold import write_keys
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.storage.atomic import write_file
-from fdml.transport.grpc_channel import Endpoint, ask_status
+from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.grpc_status import ask_status
 
 app_for([])  # imports all commands, before anything is forked
 _FORK = multiprocessing.get_context("forkserver")

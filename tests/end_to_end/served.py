@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +22,15 @@ from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.protocol.wire import decode_from_server, encode_from_party
+from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
+from fdml.server.session import ServerSession
 from fdml.settings import RunSettings, TrainingSettings, run_hash
 from fdml.storage.disk import FolderDisk
-from fdml.transport.grpc_channel import JOIN, PARTY_HEADER, Endpoint, ask_status
+from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
 from fdml.transport.grpc_server import GrpcServer
+from fdml.transport.grpc_status import ask_status
 
 ROWS, HELD_OUT, BLOCK = 60, 10, 20
 ALL_ROWS = RowCounts(ROWS + HELD_OUT)
@@ -39,7 +43,7 @@ class ServerResult:
     """A run of ann (who has the labels) and bob, its authority, and where its server listens."""
 
     settings: RunSettings
-    host: RunState
+    state: RunState
     authority: Authority
     port: int = 0
     plain: bool = False
@@ -71,8 +75,8 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
     """A server that runs until the block ends."""
     chosen = TrainingSettings(epochs=50, batch_size=BLOCK, batches_per_block=1, **training)
     settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen)
-    host = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
-    found = ServerResult(settings, host, Authority("e2e"), plain=plain)
+    state = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
+    found = ServerResult(settings, state, Authority("e2e"), plain=plain)
     keys = None if plain else found.authority.issue("server", "server")
     ready, ended = threading.Event(), threading.Event()
 
@@ -82,10 +86,13 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
 
     async def live() -> None:
         try:
-            board = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
+            bulletin = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
             for party in settings.parties:
-                board.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
-            await GrpcServer(host, board, settings, plain=plain).run("127.0.0.1:0", keys, listening)
+                bulletin.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
+            alignment = AlignmentPhase(bulletin, settings.parties, run_hash(settings), time.monotonic)
+            session = ServerSession(state, alignment, settings, time.monotonic)
+            server = GrpcServer(session, settings, plain=plain, on_event=lambda _: None)
+            await server.run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()
 

@@ -1,4 +1,4 @@
-"""Guards, masks and private labels in runs of real processes, fault_free_run and through `kill -9`."""
+"""Guards, masks and private labels in runs of real processes, without faults and through `kill -9`."""
 
 import json
 from collections import Counter

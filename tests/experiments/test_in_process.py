@@ -4,18 +4,17 @@ import time
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from sklearn.datasets import make_classification
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, span
-from fdml.errors import DataError, PeerTimeout, SettingsError, TrainingDiverged
+from fdml.errors import DataError, MessageRefused, PeerTimeout, SettingsError, TrainingDiverged
 from fdml.events import EpochDone, StepDone
 from fdml.experiments.in_process import train_in_process
 from fdml.models.metrics import mean_loss
-from fdml.party.plan import Plan, joint_score, training_task
 from fdml.models.registry import model_settings
+from fdml.party.plan import Plan, joint_score
 from fdml.settings import TrainingSettings
 
 
