@@ -129,7 +129,7 @@ def outcome_hash(home: Path) -> bytes:
     """A hash over the models of all parties and the server's prediction matrix, without the run's own address."""
     digest = hashlib.blake2b(digest_size=32)
     for party in PARTIES:
-        with np.load(home / party / "model.npz", allow_pickle=False) as archive:
+        with np.load(home / party / "model" / "parameters.npz", allow_pickle=False) as archive:
             for name in sorted(archive.files):
                 digest.update(name.encode() + archive[name].tobytes())
     coordinator = finished_host(home).coordinator

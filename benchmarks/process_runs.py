@@ -167,7 +167,7 @@ class ProcessBench:
     def _clear(self) -> None:
         for name in ("server", *PARTIES):
             shutil.rmtree(self.home / name / "state", ignore_errors=True)
-            for left in ("epochs", "history.json", "model.npz"):
+            for left in ("epochs", "history.json", "model"):
                 (self.home / name / left).unlink(missing_ok=True)
 
     def _write(self, setting: Variant, ports: Sequence[int]) -> None:

@@ -141,14 +141,14 @@ def test_a_party_that_means_another_run_is_told_so(cluster):
 def test_a_finished_run_is_not_trained_again(cluster, calm):
     cluster.start()
     cluster.finish()
-    models = {party: (cluster.home / party / "model.npz").read_bytes() for party in cluster.parties}
+    models = {party: (cluster.home / party / "model" / "parameters.npz").read_bytes() for party in cluster.parties}
     cluster.start()
     cluster.finish()
     assert cluster.model_hashes() == calm
     assert "was finished before" in cluster["server"].text
     for party in cluster.parties:
         assert "had finished before" in cluster[party].text
-        assert (cluster.home / party / "model.npz").read_bytes() == models[party]
+        assert (cluster.home / party / "model" / "parameters.npz").read_bytes() == models[party]
 
 
 def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_stored(cluster, calm):
