@@ -405,12 +405,13 @@ def test_metrics_and_held_out_totals_survive_a_broken_line(breakable):
 
 
 def test_an_alignment_goes_on_over_broken_lines(breakable):
-    run = breakable
-    run.channels["bob"].send(Fetch(KeyOffer, "ann"))
-    run.network.break_lines()
+    run, alignment = breakable, breakable.network.session.alignment
+    run.channels["bob"].send(Fetch(KeyCheck, "ann"))
     run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
+    run.network.settle(lambda: run.channels["ann"].all_stored and alignment.is_here("bob"))
     run.network.break_lines()
-    assert run.until("bob", KeyOffer) == [KeyOffer(b"p" * 32)]
+    run.channels["ann"].send(Post(KeyCheck(b"c" * 32)))
+    assert run.until("bob", KeyCheck) == [KeyCheck(b"c" * 32)]
     run.stored()
 
 
