@@ -137,7 +137,11 @@ def test_a_key_named_like_pythons_own_is_refused_as_any_other(write):
         ("seed", -1, "setting 'seed' is -1: input should be greater than or equal to 0"),
         ("seed", 2**63, "setting 'seed' is 9223372036854775808: input should be less than 9223372036854775808"),
         ("peer_timeout_seconds", 0, "setting 'peer_timeout_seconds' is 0: input should be greater than 0"),
-        ("peer_timeout_seconds", float("inf"), "setting 'peer_timeout_seconds' is inf: input should be a finite number"),
+        (
+            "peer_timeout_seconds",
+            float("inf"),
+            "setting 'peer_timeout_seconds' is inf: input should be a finite number",
+        ),
     ],
 )
 def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, message):

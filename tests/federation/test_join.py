@@ -139,7 +139,9 @@ def test_aligned_parties_have_the_same_rows_in_one_order(tmp_path):
     with serving(tmp_path / "run.toml", fresh=True) as server:
         ann, bob = together(*(aligned(tmp_path, party, server) for party in ("ann", "bob")))
         assert ann.digest == bob.digest
-        ids = [np.loadtxt(tmp_path / party / "data.csv", str, delimiter=",", skiprows=1)[:, 0] for party in ("ann", "bob")]
+        ids = [
+            np.loadtxt(tmp_path / party / "data.csv", str, delimiter=",", skiprows=1)[:, 0] for party in ("ann", "bob")
+        ]
         assert ids[0][ann.train].tolist() == ids[1][bob.train].tolist()
         assert ids[0][ann.held_out].tolist() == ids[1][bob.held_out].tolist()
         assert (tmp_path / "ann" / "state" / "blocks").is_dir(), "the features are in their order for `join`"

@@ -575,7 +575,11 @@ WRONG = {
         "channel.send(predictions)",
         '"ndarray[.*]"; expected "Post | Fetch | Hello | Labels | Push | ',
     ),
-    "what is under the mask": ("push, _ =", "_, push =", '"ndarray[.*]"; expected "Post | Fetch | Hello | Labels | Push | '),
+    "what is under the mask": (
+        "push, _ =",
+        "_, push =",
+        '"ndarray[.*]"; expected "Post | Fetch | Hello | Labels | Push | ',
+    ),
     "a push of predictions": (
         "channel.send(push)",
         "channel.send(type(push)(0, predictions))",
