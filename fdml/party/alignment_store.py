@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class AlignmentStore:
                 "data.test_path, or the [data] settings, are not what they were; put them back, or start over at "
                 "every side with --fresh"
             )
-        report = {**facts["report"], "ids": tuple(IdCounts(**each) for each in facts["report"]["ids"])}
+        report = {**facts["report"], "ids": tuple(map(_id_counts, facts["report"]["ids"]))}
         return SharedRows(
             arrays["train"],
             arrays["held_out"],
@@ -65,6 +66,11 @@ class AlignmentStore:
         """Start over, with new secrets."""
         self._disk.remove(_NAME)
         Secrets.forget(self._disk)
+
+
+def _id_counts(known: dict[str, Any]) -> IdCounts:
+    rows = {"missing_at": tuple(known["missing_at"]), "repeated_at": tuple(known["repeated_at"])}
+    return IdCounts(**{**known, **rows})
 
 
 def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from fdml.data.rows import as_rows, span
 from fdml.errors import DataError, MessageRefused, PeerTimeout, SettingsError, TrainingDiverged
 from fdml.events import EpochDone, StepDone
 from fdml.experiments.in_process import train_in_process
-from fdml.models.metrics import mean_loss
+from fdml.models.calibration import IDENTITY
+from fdml.models.metrics import mean_loss, metric
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan, joint_score
-from fdml.settings import TrainingSettings
+from fdml.protocol.messages import Finished, Gradient, Hello, Metrics, Push
+from fdml.settings import GuardSettings, PrivacySettings, TrainingSettings
 
 
 def sample_of(rows=600, features=12, parties=3, seed=0):
@@ -128,3 +131,142 @@ def test_states_of_another_model_are_refused():
     states = {"p0": train_in_process(plan_of(sample), sample).models["p1"].state()}
     with pytest.raises(DataError, match="another model"):
         train_in_process(plan_of(sample, {n: model_settings("fm") for n in sample.parts}), sample, start=states)
+
+
+# Evaluation, through the same conversation as in a run of processes
+
+
+def split_of(held_out=150, **options):
+    sample = sample_of(**options)
+    cut = len(sample) - held_out
+    return sample.take(np.arange(cut)), sample.take(np.arange(cut, len(sample)))
+
+
+@pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
+def test_the_figures_found_in_the_run_are_those_of_the_exact_models(kind):
+    train, test = split_of()
+    models = dict.fromkeys(train.parts, model_settings(kind))
+    result = train_in_process(plan_of(train, models, epochs=3), train, held_out=test, keep_epochs=True)
+    assert sorted(result.evaluations) == [1, 2, 3]
+    for snapshot in result.snapshots:
+        for name, state in snapshot.states.items():
+            result.models[name].restore(state)
+        score, found = result.score(test.parts), result.evaluations[snapshot.epoch]
+        assert found.party == "p0"
+        assert found.test_loss == pytest.approx(mean_loss("logistic", score, test), abs=1e-6)
+        assert found.test_metric == pytest.approx(metric("binary", score, test), abs=1e-6)
+
+
+def test_the_training_loss_found_in_the_run_falls():
+    train, test = split_of()
+    result = train_in_process(plan_of(train, epochs=4), train, held_out=test)
+    losses = [result.evaluations[epoch].train_loss for epoch in (1, 2, 3, 4)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_without_held_out_rows_nothing_is_evaluated():
+    sample = sample_of()
+    assert train_in_process(plan_of(sample, epochs=2), sample).evaluations == {}
+
+
+def test_over_private_labels_the_label_party_evaluates_and_the_server_is_not_told():
+    train, test = split_of()
+    plan = plan_of(train, epochs=2, learning_rate=0.1)
+    messages = []
+    result = train_in_process(
+        plan,
+        train,
+        held_out=test,
+        privacy=PrivacySettings(labels="private"),
+        tap=lambda party, message: messages.append((party, message)),
+    )
+    assert all(found.test_loss is not None for found in result.evaluations.values())
+    metrics = [message for _, message in messages if isinstance(message, Metrics)]
+    assert [each.test_loss for each in metrics] == [None, None]
+    assert {party for party, message in messages if isinstance(message, Gradient)} == {"p0"}
+
+
+def test_few_exchanges_give_a_calibration_that_the_last_figures_are_of():
+    train, test = split_of()
+    result = train_in_process(plan_of(train, epochs=6, exchanges=2), train, held_out=test)
+    assert result.calibration is not IDENTITY
+    last = result.evaluations[max(result.evaluations)]
+    assert last.test_loss == pytest.approx(mean_loss("logistic", result.score(test.parts), test), abs=1e-6)
+
+
+# In turns
+
+
+def bits(result):
+    return {name: array.tobytes() for each in result.models.values() for name, array in each.state().items()}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{}, {"lookahead": 3, "passes": 2}, {"exchanges": 2, "epochs": 5}, {"batches_per_block": 1, "lookahead": 0}],
+)
+def test_at_staleness_0_parties_that_take_turns_train_as_threads_do(chosen):
+    train, test = split_of(rows=300)
+    plan = plan_of(train, **{"epochs": 3, **chosen})
+    threads, turns = (train_in_process(plan, train, held_out=test, in_turns=each) for each in (False, True))
+    assert bits(threads) == bits(turns)
+    figures = [
+        [(each.epoch, each.train_loss, each.test_loss, each.test_metric) for each in result.evaluations.values()]
+        for result in (threads, turns)
+    ]
+    assert figures[0] == figures[1]
+
+
+def test_in_turns_a_stale_run_can_be_repeated():
+    sample = sample_of(rows=300)
+    plan = plan_of(sample, epochs=3, staleness=3, lookahead=2)
+    first, second = (train_in_process(plan, sample, in_turns=True) for _ in range(2))
+    assert bits(first) == bits(second)
+    assert first.lags == second.lags
+
+
+def test_noise_from_the_seed_can_be_repeated_and_is_counted():
+    sample = sample_of(rows=300)
+    plan = replace(plan_of(sample, epochs=2), guards={"p1": GuardSettings(clip=2.0, noise="gaussian", sigma=1.0)})
+    first, second = (train_in_process(plan, sample) for _ in range(2))
+    assert bits(first) == bits(second)
+    assert first.ledgers["p1"].releases("block 0") == 2
+    assert bits(first) != bits(train_in_process(plan_of(sample, epochs=2), sample))
+
+
+def test_a_blind_server_changes_nothing_but_what_it_sees():
+    sample, seen = sample_of(rows=300), {}
+    plan, results = plan_of(sample, epochs=2), []
+    for server in ("plain", "blind"):
+        pushes = seen.setdefault(server, [])
+        results.append(
+            train_in_process(
+                plan,
+                sample,
+                privacy=PrivacySettings(server=server),
+                in_turns=True,
+                tap=lambda party, message, to=pushes: to.append(message) if isinstance(message, Push) else None,
+            )
+        )
+    assert bits(results[0]) == bits(results[1])
+    plain, blind = (np.concatenate([push.release.values.ravel() for push in seen[each]]) for each in seen)
+    assert not (plain == blind).any()
+    assert np.abs(plain).max() < 2**50 < np.abs(blind).max(), "a masked value may be anything"
+
+
+def test_the_tap_sees_all_that_the_server_acts_on_in_order():
+    sample, messages = sample_of(rows=300), []
+    plan = plan_of(sample, epochs=1, batches_per_block=2)
+    train_in_process(plan, sample, in_turns=True, tap=lambda party, message: messages.append((party, message)))
+    for party in sample.parts:
+        kinds = [type(message) for sender, message in messages if sender == party]
+        assert kinds[0] is Hello
+        assert kinds[-1] is Finished
+        assert [message.step for sender, message in messages if sender == party and isinstance(message, Push)] == [0, 1]
+
+
+def test_a_party_that_fails_in_its_turn_raises_its_own_error():
+    sample = sample_of()
+    wild = {**{n: model_settings() for n in sample.parts}, "p1": model_settings(learning_rate=1e9, l2=0.0)}
+    with pytest.raises(TrainingDiverged, match="lower learning_rate"):
+        train_in_process(plan_of(sample, wild, epochs=50), sample, in_turns=True)
