@@ -169,7 +169,7 @@ def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
         settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
         cluster.serve()
         cluster.join("ann")
-        until(lambda: cluster.standing()["ann"].aligning, "ann has come")
+        until(lambda: cluster.statuses()["ann"].aligning, "ann has come")
         cluster.join("bob")
         said = {party: cluster[party].wait() for party in cluster.parties}
         assert set(said.values()) == {1}
@@ -186,7 +186,7 @@ def test_features_are_written_once_and_used_again(tmp_path):
         written = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks}
         assert any(path.name == "values" for path in blocks)
         cluster["bob"].kill()
-        served = cluster.standing()["bob"].served
+        served = cluster.statuses()["bob"].served
         cluster.join("bob")
         cluster.await_step(served + 20, "bob")
         assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks} == written
