@@ -167,7 +167,8 @@ class ProcessBench:
     def _clear(self) -> None:
         for name in ("server", *PARTIES):
             shutil.rmtree(self.home / name / "state", ignore_errors=True)
-            for left in ("epochs", "history.json", "model"):
+            shutil.rmtree(self.home / name / "model", ignore_errors=True)
+            for left in ("epochs", "history.json"):
                 (self.home / name / left).unlink(missing_ok=True)
 
     def _write(self, setting: Variant, ports: Sequence[int]) -> None:

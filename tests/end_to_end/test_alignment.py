@@ -170,7 +170,7 @@ def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
         settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
         cluster.serve()
         cluster.join("ann")
-        until(lambda: cluster.standing()["ann"].aligning, "ann has come")
+        until(lambda: cluster.statuses()["ann"].aligning, "ann has come")
         cluster.join("bob")
         said = {party: cluster[party].wait() for party in cluster.parties}
         assert set(said.values()) == {1}
@@ -190,7 +190,7 @@ def test_features_are_written_once_and_used_again(tmp_path):
         facts = json.loads(next(path for path in blocks if path.name == "facts.json").read_text())
         assert len(encoder.names) == facts["width"]
         cluster["bob"].kill()
-        served = cluster.standing()["bob"].served
+        served = cluster.statuses()["bob"].served
         cluster.join("bob")
         cluster.await_step(served + 20, "bob")
         assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks} == written

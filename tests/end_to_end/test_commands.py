@@ -157,7 +157,7 @@ def test_status_shows_steps_waits_and_bytes_and_who_is_away(tmp_path):
         cluster.start()
         cluster.await_step(50)
         cluster["cyd"].kill()
-        until(lambda: cluster.standing()["ann"].waiting_seconds > 1, "ann waits")
+        until(lambda: cluster.statuses()["ann"].waiting_seconds > 1, "ann waits")
         asked = command(tmp_path, "status", run, "--json", tmp_path / "status.json")
         text = asked.expect(0, "run e2e")
         figures = json.loads((tmp_path / "status.json").read_text())

@@ -45,12 +45,12 @@ def disturb(cluster: Cluster, proxy: Proxy, fault: str) -> Seen:
     began = time.monotonic()
     getattr(proxy, fault)()
     time.sleep(SECONDS / 2)
-    halfway = cluster.standing()
+    halfway = cluster.statuses()
     time.sleep(max(0.0, SECONDS - (time.monotonic() - began)))
-    late = cluster.standing()
+    late = cluster.statuses()
     proxy.heal()
     resumed = until(
-        lambda: all(found.served > late[name].served for name, found in cluster.standing().items() if name in OTHERS),
+        lambda: all(found.served > late[name].served for name, found in cluster.statuses().items() if name in OTHERS),
         "the others go on",
     )
     return Seen(
@@ -73,7 +73,7 @@ def disturbed_run(home, staleness: int) -> Ended:
         cluster.start()
         seen = {}
         for fault in FAULTS:
-            cluster.await_step(cluster.standing()["ann"].served + 30 if seen else 30)
+            cluster.await_step(cluster.statuses()["ann"].served + 30 if seen else 30)
             seen[fault] = disturb(cluster, proxy, fault)
         proxy.delay(0.0)
         cluster.finish()
