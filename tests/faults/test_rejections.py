@@ -21,6 +21,7 @@ from tests.server.run_states import (
     PARTIES,
     ROWS,
     STEPS,
+    held_out,
     hello,
     labels,
     metrics,
@@ -28,7 +29,6 @@ from tests.server.run_states import (
     play,
     push,
     script_of,
-    held_out,
 )
 from tests.storage.memory_disk import MemoryDisk
 
@@ -185,8 +185,12 @@ TABLE = {
     "a checkpoint before labels": sent("guard", Checkpointed(0), (0, JOINED), GAP),
     "finished before labels": sent("guard", Finished(b"m" * 32), (0, JOINED), GAP),
     "labels before hello": sent("store", labels(), (0,), INVALID),
-    "a checkpoint of what was never served": sent("guard", Checkpointed(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
-    "a checkpoint of the largest step": sent("guard", Checkpointed(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
+    "a checkpoint of what was never served": sent(
+        "guard", Checkpointed(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP
+    ),
+    "a checkpoint of the largest step": sent(
+        "guard", Checkpointed(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP
+    ),
     "epoch 0": sent("guard", HeldOutPredictions(0, held_out("guard", 1).release), TRAINING, GAP),
     "an epoch too many": sent("guard", HeldOutPredictions(EPOCHS + 1, held_out("guard", 1).release), TRAINING, GAP),
     "metrics of an epoch too many": sent("store", metrics(EPOCHS + 1), TRAINING, GAP),

@@ -98,9 +98,13 @@ WRONG = {
     "more rows than there can be": encode_alignment(Tokens(by_position=RowCounts(2**60))),
     "half a point": pb.AlignmentMessage(blinded_ids=pb.BlindedIds(train=bytes(16))).SerializeToString(),
     "a point with its top bit": encode_alignment(BlindedIds(np.full((1, 32), 255, np.uint8))),
-    "half a row number": pb.AlignmentMessage(shared_rows=pb.SharedRowIndex(train=bytes(4), digest=bytes(32))).SerializeToString(),
+    "half a row number": pb.AlignmentMessage(
+        shared_rows=pb.SharedRowIndex(train=bytes(4), digest=bytes(32))
+    ).SerializeToString(),
     "a row number below zero": encode_alignment(SharedRowIndex(np.array([-1]), np.zeros(0, np.int64), bytes(32), ())),
-    "row numbers without digest": pb.AlignmentMessage(shared_rows=pb.SharedRowIndex(train=bytes(8))).SerializeToString(),
+    "row numbers without digest": pb.AlignmentMessage(
+        shared_rows=pb.SharedRowIndex(train=bytes(8))
+    ).SerializeToString(),
 }
 
 

@@ -36,7 +36,9 @@ def test_the_digest_depends_on_every_key_and_on_its_set():
 @given(arrays(np.uint8, st.tuples(st.integers(0, 9), st.just(16))))
 def test_words_compare_as_the_bytes_do(keys):
     rows = [row.tobytes() for row in keys]
-    assert sorted(range(len(rows)), key=rows.__getitem__) == sorted(range(len(rows)), key=words(keys).tolist().__getitem__)
+    assert sorted(range(len(rows)), key=rows.__getitem__) == sorted(
+        range(len(rows)), key=words(keys).tolist().__getitem__
+    )
 
 
 def test_keys_that_differ_in_the_last_word_only_are_ordered_too():

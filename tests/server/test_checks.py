@@ -40,7 +40,9 @@ def test_other_values_are_refused_with_the_sentence_of_the_caller(before):
 def test_masks_are_on_exactly_where_the_server_is_blind(blind):
     right, wrong = Release(VALUES, 5 if blind else 0), Release(VALUES, 0 if blind else 5)
     check_masked("party 'ann' pushed", right, blind=blind)
-    with pytest.raises(MessageRefused, match="^party 'ann' pushed (plain|masked) values; the run's server is") as refused:
+    with pytest.raises(
+        MessageRefused, match="^party 'ann' pushed (plain|masked) values; the run's server is"
+    ) as refused:
         check_masked("party 'ann' pushed", wrong, blind=blind)
     assert refused.value.refusal is Refusal.MISMATCH
 

@@ -656,7 +656,9 @@ def test_a_gradient_that_comes_again_is_taken_once_and_the_first_one_stays():
     (again,) = coordinator.resend("store", -1)
     np.testing.assert_array_equal(again.message.release.values, gradient(0, schedule).release.values)
     coordinator.handle(GRADIENT_PARTY, Checkpointed(0))
-    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, salt=2)) == [], "forgotten after a checkpoint; the first one was served"
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, salt=2)) == [], (
+        "forgotten after a checkpoint; the first one was served"
+    )
 
 
 def test_a_gradient_off_the_wire_is_flat_and_means_the_same():
@@ -688,7 +690,9 @@ def test_at_staleness_a_party_waits_for_whoever_holds_up_the_lead():
     for step in range(3):
         push(coordinator, "store", step, schedule)
     push(coordinator, GRADIENT_PARTY, 0, schedule)
-    assert coordinator.waits_for("store") == [GRADIENT_PARTY], "the gradient_party was served step 0 and has not answered"
+    assert coordinator.waits_for("store") == [GRADIENT_PARTY], (
+        "the gradient_party was served step 0 and has not answered"
+    )
     coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
     assert coordinator.waits_for("store") == ["guard"]
     push(coordinator, "guard", 0, schedule)
@@ -707,7 +711,9 @@ def test_gradients_that_all_have_been_served_are_not_stored():
         coordinator.handle(GRADIENT_PARTY, gradient(step, schedule))
         for party in PARTIES:
             coordinator.handle(party, Checkpointed(step))
-        assert not [key for key in coordinator.state() if key.startswith(("gradient", "gradient_answer/", "total/", "digest/"))]
+        assert not [
+            key for key in coordinator.state() if key.startswith(("gradient", "gradient_answer/", "total/", "digest/"))
+        ]
 
 
 # Early ends.

@@ -28,15 +28,15 @@ from tests.server.run_states import (
     ROWS,
     STEPS,
     definition_of,
+    deliver,
+    held_out,
     hello,
     labels,
     metrics,
     new_state,
     play,
     push,
-    deliver,
     script_of,
-    held_out,
 )
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 

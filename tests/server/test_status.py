@@ -6,7 +6,18 @@ from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.status import StatusTracker, WaitTimer
 from tests.monitor.sample_events import Clock
-from tests.server.run_states import PARTIES, RUN_HASH, STEPS, definition_of, hello, labels, new_state, play, push, script_of
+from tests.server.run_states import (
+    PARTIES,
+    RUN_HASH,
+    STEPS,
+    definition_of,
+    hello,
+    labels,
+    new_state,
+    play,
+    push,
+    script_of,
+)
 from tests.storage.memory_disk import MemoryDisk
 
 
