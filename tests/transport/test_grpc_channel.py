@@ -153,11 +153,13 @@ def test_a_party_does_not_talk_to_a_server_it_cannot_trust(party, run):
 def test_a_party_s_certificate_does_not_make_a_server():
     welcome = encode_from_server(Welcome(-1))
     ann, bob = AUTHORITY.issue("party", "ann"), AUTHORITY.issue("party", "bob")
-    with scripted_server(lambda requests, context: iter([welcome]), bob) as port:
-        with channel_to(port, "ann", credentials=ann) as channel:
-            channel.send(hello())
-            with pytest.raises(ServerUnreachable, match="check the address and the keys"):
-                receive(channel, Welcome)
+    with (
+        scripted_server(lambda requests, context: iter([welcome]), bob) as port,
+        channel_to(port, "ann", credentials=ann) as channel,
+    ):
+        channel.send(hello())
+        with pytest.raises(ServerUnreachable, match="check the address and the keys"):
+            receive(channel, Welcome)
 
 
 def test_with_the_right_keys_both_sides_talk():
@@ -271,7 +273,7 @@ def test_a_refusal_in_the_alignment_ends_the_channel():
     other = settings_of(epochs=2)
     with served() as server, channel_to(server.port, "ann", settings=other) as ann:
         ann.send(Post(KeyOffer(b"p" * 32)))
-        with pytest.raises(MessageRefused, match="run.toml with hash"):
+        with pytest.raises(MessageRefused, match=r"run.toml with hash"):
             ann.wait(lambda: ann.all_stored, "for {}")
-        with pytest.raises(MessageRefused, match="run.toml with hash"):
+        with pytest.raises(MessageRefused, match=r"run.toml with hash"):
             ann.send(Fetch(KeyOffer, "bob"))

@@ -46,7 +46,7 @@ def test_addresses_of_this_machine_are_loopback(target):
 )
 def test_all_others_are_not_and_may_not_be_plain(target):
     assert not is_loopback(target)
-    with pytest.raises(SettingsError, match="plain lines are for loopback only, and .* is not; leave --plain out"):
+    with pytest.raises(SettingsError, match=r"plain lines are for loopback only, and .* is not; leave --plain out"):
         check_loopback(target)
 
 

@@ -218,9 +218,9 @@ def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(mon
 
 def test_a_run_of_which_nothing_is_heard_ends_with_an_error(monkeypatch):
     monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.02)
-    with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server:
-        with pytest.raises(PeerTimeout, match="no message from any party for .* not finished: ann, bob"):
-            server.result()
+    text = r"no message from any party for .* not finished: ann, bob"
+    with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, pytest.raises(PeerTimeout, match=text):
+        server.result()
 
 
 class FullDisk(MemoryDisk):

@@ -241,7 +241,7 @@ def test_a_wait_in_the_alignment_names_those_who_have_not_posted():
     run = Run(peer_timeout=0.05, digest=None)
     run.ann.send(Post(Tokens(by_position=RowCounts(9))))
     run.ann.send(Fetch(SharedRowIndex, ""))
-    with pytest.raises(PeerTimeout, match="party 'ann' waited 0.05 s to align its rows with 'bob'"):
+    with pytest.raises(PeerTimeout, match=r"party 'ann' waited 0.05 s to align its rows with 'bob'"):
         run.ann.wait(lambda: run.ann.has_message, "to align its rows with {}")
 
 
