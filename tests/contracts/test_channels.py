@@ -116,6 +116,11 @@ class Run:
     def sum_of(self, step):
         return sum(self.values(party, step) for party in PARTIES)
 
+    def send_refused(self, party, message):
+        """Send something that is refused, and raise what the channel raises then or later."""
+        self.channels[party].send(message)
+        self.network.raise_refusal(self.channels[party])
+
     def push(self, party, step):
         self.channels[party].send(Push(step, Release(self.values(party, step))))
 
@@ -189,8 +194,7 @@ def test_all_parties_find_the_same_shared_rows(begin):
 def test_a_refused_post_ends_the_line_of_its_sender_only(begin):
     run = begin()
     with pytest.raises((MessageRefused, InvariantBroken), match="party 'bob' has a file without rows"):
-        run.channels["bob"].send(Post(Tokens(by_position=RowCounts(0))))
-        run.network.raise_refusal(run.channels["bob"])
+        run.send_refused("bob", Post(Tokens(by_position=RowCounts(0))))
     run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
     run.network.settle(lambda: run.channels["ann"].all_stored)
 
@@ -326,8 +330,7 @@ def test_a_run_goes_to_its_end(begin):
 def test_a_refused_message_raises_and_the_other_party_goes_on(begin, message, refusal):
     run = begin().join()
     with pytest.raises(MessageRefused) as refused:
-        run.channels["bob"].send(message)
-        run.network.raise_refusal(run.channels["bob"])
+        run.send_refused("bob", message)
     assert refused.value.refusal is refusal
     run.push("ann", 0)
     run.network.settle(lambda: run.channels["ann"].all_stored)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulator.world import Crashed, VirtualDisk
+from simulator.disk import Crashed, VirtualDisk
 
 from fdml.storage.disk import FolderDisk
 from tests.storage.memory_disk import MemoryDisk, PowerCut

@@ -22,9 +22,14 @@ def test_a_slash_in_a_name_names_nobody_else():
 
 @pytest.mark.parametrize(
     "uri",
-    ["", "fdml:", "fdml://credit/party", "fdml://credit/party/", "fdml:///party/ann", "fdml://credit//ann", "fdml://credit/party/ann/more", "http://credit/party/ann", "FDML://credit/party/ann", "ann"],
+    ["", "fdml:", "fdml://credit/party", "fdml://credit/party/", "fdml:///party/ann", "fdml://credit//ann", "ann"],
 )
-def test_a_uri_of_someone_else_names_nobody(uri):
+def test_a_uri_without_all_three_parts_names_nobody(uri):
+    assert parse_identity(uri) is None
+
+
+@pytest.mark.parametrize("uri", ["fdml://credit/party/ann/more", "http://credit/party/ann", "FDML://credit/party/ann"])
+def test_a_uri_of_another_kind_names_nobody(uri):
     assert parse_identity(uri) is None
 
 

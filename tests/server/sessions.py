@@ -54,12 +54,10 @@ class Server:
         self.effects = []
 
     def hello(self, incarnation=1, done=-1, **other):
-        own = Hello(run_hash(self.settings), DIGEST, ROWS, HELD_OUT, incarnation, done)
-        return replace(own, **other)
+        return hello(self.settings, incarnation=incarnation, done=done, **other)
 
     def labels(self):
-        size = 0 if self.settings.privacy.labels == "private" else Labels.sealed_size("binary", 2, ROWS + HELD_OUT)
-        return Labels(2, bytes(size))
+        return labels(private=self.settings.privacy.labels == "private")
 
     def send(self, stream, *messages):
         """Let messages come on a stream, all at once; gives the effects."""
@@ -91,6 +89,15 @@ class Server:
         for step in range(steps):
             self.send(ann, push(step))
             self.send(bob, push(step))
+
+
+def hello(settings=None, **other):
+    """What a party of the run begins with."""
+    return replace(Hello(run_hash(settings or settings_of()), DIGEST, ROWS, HELD_OUT, 1), **other)
+
+
+def labels(*, private=False):
+    return Labels(2, b"" if private else bytes(Labels.sealed_size("binary", 2, ROWS + HELD_OUT)))
 
 
 def push(step, value=0.5, rows=BLOCK, mask_id=0):

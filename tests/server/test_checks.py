@@ -31,7 +31,7 @@ def test_a_resend_under_another_mask_cannot_be_compared():
 @pytest.mark.parametrize("before", [None, known(Release(VALUES + 1)), known(Release(VALUES + 1, 7))])
 def test_other_values_are_refused_with_the_sentence_of_the_caller(before):
     release = Release(VALUES, 0 if before is None else before[0])
-    with pytest.raises(MessageRefused, match="^party 'ann' pushed step 3 again with other values") as refused:
+    with pytest.raises(MessageRefused, match=r"^party 'ann' pushed step 3 again with other values") as refused:
         check_same("party 'ann' pushed step 3", release, before)
     assert refused.value.refusal is Refusal.CONFLICT
 
@@ -41,7 +41,7 @@ def test_masks_are_on_exactly_where_the_server_is_blind(blind):
     right, wrong = Release(VALUES, 5 if blind else 0), Release(VALUES, 0 if blind else 5)
     check_masked("party 'ann' pushed", right, blind=blind)
     with pytest.raises(
-        MessageRefused, match="^party 'ann' pushed (plain|masked) values; the run's server is"
+        MessageRefused, match=r"^party 'ann' pushed (plain|masked) values; the run's server is"
     ) as refused:
         check_masked("party 'ann' pushed", wrong, blind=blind)
     assert refused.value.refusal is Refusal.MISMATCH
@@ -54,7 +54,7 @@ def test_the_largest_code_may_travel_and_no_larger_one(bits, sign):
     most = grid.largest_code(2)
     values = np.array([0, sign * most], grid.dtype)
     check_range("party 'ann' pushed", values, most)
-    with pytest.raises(MessageRefused, match="^party 'ann' pushed a prediction of .*, lower learning_rate") as refused:
+    with pytest.raises(MessageRefused, match=r"^party 'ann' pushed a prediction of .*, lower learning_rate") as refused:
         check_range("party 'ann' pushed", values, most - 1)
     assert refused.value.refusal is Refusal.INVALID
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import threading
 import time
 
@@ -81,6 +82,13 @@ def _loop():
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="served", daemon=True).start()
     return loop
+
+
+def free_port():
+    """A port on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def until(condition, what="it"):
