@@ -52,7 +52,7 @@ def test_the_figures_are_those_of_the_models_of_their_epoch(problem):
         for name, state in snapshot.states.items():
             result.models[name].restore(state)
         train, test = result.score(problem.train.parts), result.score(problem.test.parts)
-        weights = np.concatenate([snapshot.states["p"]["theta"][:-1], snapshot.states["q"]["theta"]])
+        weights = np.concatenate([result.models["p"].parameters[:-1], result.models["q"].parameters])
         penalty = L2 / 2 * np.square(weights).sum()
         assert record.train_objective == pytest.approx(mean_loss("logistic", train, problem.train) + penalty, rel=1e-6)
         assert record.test_loss == pytest.approx(mean_loss("logistic", test, problem.test), abs=1e-6)
