@@ -10,7 +10,7 @@ from fdml.data.rows import as_rows, row_count, take, to_dense
 from fdml.errors import DataError, SettingsError
 from fdml.experiments.comparison_input import contenders
 from fdml.experiments.estimators import FeatureDistributedClassifier
-from fdml.experiments.in_process import simulate
+from fdml.experiments.in_process import train_in_process
 from fdml.models import registry
 from fdml.models.compiled import CompiledModel
 from fdml.models.kind import ModelKind
@@ -98,7 +98,7 @@ def test_a_kind_from_outside_trains_beside_a_linear_party():
     losses = {}
     for kind in ("linear", "cosine"):
         models = {"a": model_settings(), "b": model_settings(kind, **({"waves": 40} if kind == "cosine" else {}))}
-        outcome = simulate(Plan(training, models, "a", "logistic", 2), sample)
+        outcome = train_in_process(Plan(training, models, "a", "logistic", 2), sample)
         losses[kind] = mean_loss("logistic", outcome.score(sample.parts), sample)
     assert isinstance(outcome.models["b"], CosineModel)
     assert losses["cosine"] < 0.7 * losses["linear"]
