@@ -37,7 +37,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -> Report:
-    """Run a benchmark by its name; `progress` is told in a few words how far it is. None leaves an option alone."""
+    """Run a benchmark by its name; `progress` gets a few words on how far it is. None leaves an option alone."""
     if name not in BENCHMARKS:
         raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
     chosen = {option: value for option, value in options.items() if value is not None}

@@ -13,13 +13,11 @@ from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
     Ack,
     Checkpointed,
-    Finished,
     FromParty,
     FromServer,
     Gradient,
     HeldOutPredictions,
     HeldOutTotal,
-    Hello,
     Labels,
     Metrics,
     Push,
@@ -38,6 +36,7 @@ from fdml.storage.arrays import hash_arrays
 from simulator.party_invariants import PartyChecker, SentMessages, figures, require
 from simulator.reference import alignment_of, fault_free_run, replay
 from simulator.scenarios import Scenario
+from simulator.server_memory import digest_of, remembers, totals_of
 
 
 class CheckedRunState(RunState):
@@ -49,10 +48,10 @@ class CheckedRunState(RunState):
         """Act on one message, as `RunState` does."""
         coordinator = self.coordinator
         repeated = isinstance(message, Push) and coordinator is not None and message.step <= coordinator.pushed(sender)
-        before = _digest(coordinator) if repeated else b""
+        before = digest_of(coordinator) if repeated else b""
         replies = super().take(sender, message, raw)
         if repeated:
-            require(_digest(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
+            require(digest_of(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
         self.checker.took(sender, message, replies)
         return replies
 
@@ -165,7 +164,7 @@ class InvariantChecker:
         """A server has started from what its disk holds."""
         for party, message in self._messages.stored():
             kind = type(message).__name__
-            require(_remembers(state, party, message), f"the server forgot a {kind} of {party} that it had stored")
+            require(remembers(state, party, message), f"the server forgot a {kind} of {party} that it had stored")
         self._taken = dict.fromkeys(self._parties, -1)
         self._served = dict(self._sent)
         coordinator = state.coordinator
@@ -177,7 +176,7 @@ class InvariantChecker:
             require(self._taken[party] >= pushed, f"the server forgot step {pushed} of {party} that it had told of")
         self._check_matrix(coordinator)
         for party in self._parties:
-            totals = _totals(coordinator, party)
+            totals = totals_of(coordinator, party)
             for step, total in totals.items():
                 self._check_content(party, total)
                 self._check_repeated(party, total)
@@ -320,38 +319,6 @@ class InvariantChecker:
                     self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.width, np.int64)
                 )
                 require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
-
-
-def _digest(coordinator: Coordinator | None) -> bytes:
-    arrays = {} if coordinator is None else coordinator.state()
-    return b"".join(key.encode() + array.tobytes() for key, array in arrays.items())
-
-
-def _totals(coordinator: Coordinator, party: str) -> dict[int, Total | Gradient]:
-    """By step, all that the party would be served again."""
-    replies = coordinator.resend(party, -1)
-    return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total | Gradient)}
-
-
-def _remembers(state: RunState, party: str, message: FromParty) -> bool:
-    coordinator = state.coordinator
-    match message:
-        case Hello():
-            return state.incarnation(party) >= message.incarnation
-        case Push(step):
-            return coordinator is not None and coordinator.pushed(party) >= step
-        case Gradient(step):
-            return coordinator is not None and coordinator.last_gradient >= step
-        case Stop():
-            return coordinator is not None and coordinator.stopped is not None
-        case Labels() | HeldOutPredictions():
-            return coordinator is not None
-        case Metrics(epoch):
-            return epoch in state.history
-        case Finished():
-            return state.has_finished(party)
-        case Checkpointed():
-            return True
 
 
 def _same(known: dict[tuple[str, int], Codes], key: tuple[str, int], values: Codes, what: str) -> None:

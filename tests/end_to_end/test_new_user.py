@@ -84,9 +84,9 @@ def test_three_terminals_one_party_killed_and_started_again_end_as_an_undisturbe
     aligned_by_hand(shop)
     calm = shop.parent / "calm"
     shutil.copytree(shop, calm)
-    undisturbed = three(calm, Started, "calm")
-    expected = {name: hash_said(undisturbed[name].expect(0)) for name in ("store", "browser")}
-    undisturbed["server"].expect(0, "all parties have finished")
+    quiet = three(calm, Started, "calm")
+    expected = {name: hash_said(quiet[name].expect(0)) for name in ("store", "browser")}
+    quiet["server"].expect(0, "all parties have finished")
 
     terminals = three(shop, Terminal, "shop")
     try:

@@ -1,5 +1,7 @@
 """Bugs put into the rules of server, delivery and storage. Each must be found, by the check that is meant for it."""
 
+import pytest
+
 from fdml.party.delivery import Delivery
 from fdml.party.loop import Worker
 from fdml.party.outbox import Outbox
@@ -70,6 +72,7 @@ def test_pushes_sent_again_after_their_total_are_found(monkeypatch):
     assert "was refused on its own line" in found(range(1600))
 
 
+@pytest.mark.slow
 def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
     def late(self, replies):
         return list(replies)
@@ -82,12 +85,12 @@ def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
     addressed = ServerSession._addressed
     monkeypatch.setattr(ServerSession, "_addressed", late)
     monkeypatch.setattr(ServerSession, "_answers", addressed_at_the_end)
-    assert "nothing moves any more" in found(range(1600))
+    assert "nothing moves any more" in found(range(250, 3000))  # one seed in a thousand comes to it
 
 
 def test_a_torn_end_of_the_log_left_in_place_is_found(monkeypatch):
     monkeypatch.setattr(VirtualDisk, "truncate", lambda self, name, size: None)
-    found(range(300))
+    assert "the server forgot a" in found(range(270, 900))
 
 
 def test_held_out_predictions_left_out_of_the_checkpoint_are_found(monkeypatch):
