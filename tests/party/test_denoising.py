@@ -31,7 +31,7 @@ def truth_of(random, features, told):
 
 
 def read_of(seed=0, told=0.5, sigma=3.0, width=12, outputs=1):
-    """GroundTruth, noisy values and their reading."""
+    """True values, noisy ones, and what was made of them."""
     random = np.random.default_rng(seed)
     features = features_of(random, width)
     truth = np.column_stack([truth_of(random, features, told) for _ in range(outputs)])
