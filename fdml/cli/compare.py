@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -24,8 +24,9 @@ from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import workload
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
+from fdml.experiments.dataset import JointDataset
 from fdml.models.registry import ready_kinds
-from fdml.monitor.history import METRIC_OF
+from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
@@ -86,29 +87,37 @@ def compare(
         chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed
     all_seeds = range(first, first + seeds)
-    metric = METRIC_OF[problem.encoding.task]
     ledgers: list[Mapping[str, Ledger]] = []
     with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
         curves = schemes.compare(problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers))
-    echo(
-        f"{source}: {problem.encoding.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
-        f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}"
-    )
-    stdout.print(comparison_table(curves, metric))
-    if any(each.guards for each in chosen):
-        for line in _epsilon_lines(ledgers):
-            echo(line)
-    write_json(
-        json, comparison_json(curves, metric, {"data": str(source), "task": problem.encoding.task, "seeds": seeds})
-    )
+    facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
+    _print_figures(problem, curves, facts, ledgers if any(each.guards for each in chosen) else ())
+    metric = METRIC_OF[problem.encoding.task]
+    write_json(json, comparison_json(curves, metric, facts))
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")
 
 
+def _print_figures(
+    problem: JointDataset,
+    curves: Sequence[LearningCurve],
+    facts: Mapping[str, Any],
+    ledgers: Sequence[Mapping[str, Ledger]],
+) -> None:
+    seeds = f"{facts['seeds']} seed{'s' * (facts['seeds'] > 1)}"
+    echo(
+        f"{facts['data']}: {facts['task']}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
+        f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
+    )
+    stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
+    for line in _epsilon_lines(ledgers):
+        echo(line)
+
+
 def _epsilon_lines(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:
     """The epsilon that each party spends in one run; the largest where the runs differ."""
-    for party in runs[0]:
+    for party in runs[0] if runs else ():
         ledger = max((ledgers[party] for ledgers in runs), key=lambda each: each.worst()[1])
         epsilon = ledger.worst()[1]
         if math.isinf(epsilon):

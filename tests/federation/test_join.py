@@ -109,7 +109,7 @@ def test_a_party_that_had_finished_needs_no_server(finished):
     events = []
     path = home / "ann" / "party.toml"
     again = join(path, plain=True, server="127.0.0.1:1", on_event=events.append)
-    assert again.model_hash == results["ann"].model_hash
+    assert (again.model_hash, again.bundle) == (results["ann"].model_hash, home / "ann" / MODEL)
     assert of_kind(events, Remark)[-1].text.startswith("this party had finished before")
 
 

@@ -31,7 +31,7 @@ def truth_of(random, features, explained):
 
 
 def denoised_of(seed=0, explained=0.5, sigma=3.0, width=12, columns=1):
-    """GroundTruth, noisy values and their found."""
+    """True values, noisy ones, and the denoised ones."""
     random = np.random.default_rng(seed)
     features = features_of(random, width)
     truth = np.column_stack([truth_of(random, features, explained) for _ in range(columns)])

@@ -146,10 +146,10 @@ def test_what_leaves_under_noise_is_stored_where_there_is_a_disk():
 @pytest.mark.parametrize(("evaluation", "counted"), [("guarded", 1), ("exact", 0)])
 def test_held_out_rows_are_guarded_unless_the_party_says_otherwise(evaluation, counted):
     guard = guard_for(guard_settings(evaluation=evaluation), BLOCKWISE, KEY)
-    trial = guard.held_out(1, np.full((3, 1), 5.0))
+    held_out = guard.held_out(1, np.full((3, 1), 5.0))
     assert guard.ledger.releases(HELD_OUT) == counted
-    assert (trial.release.variance > 0) == bool(counted)
-    assert (trial.release.values == encode(np.full((3, 1), 5.0))).all() == (not counted)
+    assert (held_out.release.variance > 0) == bool(counted)
+    assert (held_out.release.values == encode(np.full((3, 1), 5.0))).all() == (not counted)
 
 
 def test_masks_are_put_on_where_the_server_is_blind():

@@ -130,7 +130,7 @@ class Counting(Ledger):
 
 
 class Drawing(Perturbation):
-    """A real shield that writes down when it was asked."""
+    """A real perturbation that writes down when it was asked."""
 
     def __init__(self, calls):
         super().__init__(NOISY, NoiseKey(b"k" * 32))
@@ -180,12 +180,12 @@ def test_a_refused_release_leaves_ledger_and_store_as_they_were(blind):
 def test_what_is_sent_again_is_no_new_release():
     guard = noisy(allowed=1)
     first, codes = push(guard, 0)
-    trial = guard.held_out(1, PREDICTIONS)
+    held_out = guard.held_out(1, PREDICTIONS)
     for _ in range(3):
         again, same_codes = push(guard, 0)
         assert sent(again) == sent(first)
         np.testing.assert_array_equal(same_codes, codes)
-        assert sent(guard.held_out(1, PREDICTIONS)) == sent(trial)
+        assert sent(guard.held_out(1, PREDICTIONS)) == sent(held_out)
     assert guard.ledger.releases("block 0") == guard.ledger.releases(HELD_OUT) == 1
 
 
@@ -202,9 +202,9 @@ def test_a_prediction_that_diverged_counts_as_released_but_is_not_stored():
 def test_held_out_predictions_that_leave_as_they_are_are_not_counted():
     guard = noisy(exact=True, allowed=1)
     for epoch in (1, 2, 3):
-        trial = guard.held_out(epoch, PREDICTIONS)
-        np.testing.assert_array_equal(trial.release.values, encode(PREDICTIONS))
-        assert trial.release.variance == 0.0
+        held_out = guard.held_out(epoch, PREDICTIONS)
+        np.testing.assert_array_equal(held_out.release.values, encode(PREDICTIONS))
+        assert held_out.release.variance == 0.0
     assert guard.ledger.releases(HELD_OUT) == 0
     assert push(guard, 0)[0].release.variance == NOISY.variance
 
@@ -226,13 +226,13 @@ def test_after_a_restart_the_same_step_leaves_as_the_same_bytes_even_if_the_pred
     disk = MemoryDisk()
     guard = noisy(disk, blind=blind, mask_id=11)
     first, codes = push(guard, 4)
-    trial = guard.held_out(1, PREDICTIONS)
+    held_out = guard.held_out(1, PREDICTIONS)
     again = noisy(disk, blind=blind, mask_id=12)
     again.restore(None, block_of)
     message, same_codes = push(again, 4, PREDICTIONS + 0.3)
     assert sent(message) == sent(first)
     np.testing.assert_array_equal(same_codes, codes)
-    assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(trial)
+    assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(held_out)
     assert again.ledger.state() == guard.ledger.state()
 
 
@@ -356,7 +356,7 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
 # Masks
 
 
-def test_a_plain_release_has_no_stamp_and_a_blind_one_is_under_the_mask_of_its_stamp():
+def test_a_plain_release_has_no_mask_id_and_a_blind_one_is_under_the_mask_of_its_id():
     plain, codes = push(exact(), 0)
     assert plain.release.mask_id == 0
     np.testing.assert_array_equal(plain.release.values, encode(PREDICTIONS))
@@ -377,11 +377,11 @@ def test_a_blind_sum_opens_to_the_sum_and_a_plain_one_is_open():
     np.testing.assert_array_equal(exact().open_total(plain), mine[1] + theirs[1])
 
 
-def test_a_blind_verdict_opens_to_the_sum():
+def test_a_blind_held_out_total_opens_to_the_sum():
     guards = [exact(party, mask_id=at, blind=True) for party, at in (("store", 3), ("browser", 4))]
-    trials = [guard.held_out(2, PREDICTIONS) for guard in guards]
-    verdict = HeldOutTotal(2, trials[0].release.values + trials[1].release.values, (3, 4))
-    np.testing.assert_array_equal(guards[0].open_held_out(verdict), 2 * encode(PREDICTIONS))
+    predictions = [guard.held_out(2, PREDICTIONS) for guard in guards]
+    total = HeldOutTotal(2, predictions[0].release.values + predictions[1].release.values, (3, 4))
+    np.testing.assert_array_equal(guards[0].open_held_out(total), 2 * encode(PREDICTIONS))
 
 
 @pytest.mark.parametrize("blind", [False, True])
