@@ -21,6 +21,7 @@ check: .venv/dev.done
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_words.py
 
 # One benchmark by name: make bench NAME=speed JSON=benchmarks/results/speed.json
 bench: .venv/dev.done

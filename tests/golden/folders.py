@@ -9,13 +9,13 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from tests.golden.layout import Layout, Settings
+from tests.golden.layout import FileLayout, Settings
 from tests.golden.runs import ProcessRun
 
 _GROUP_KEY = "5a" * 32
 
 
-def write_run(home: Path, run: ProcessRun, keys: Path, layout: Layout) -> Path:
+def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Path:
     """Write all that `fdml simulate` needs; returns run.toml. `keys` is a run that `fdml new` made."""
     home.mkdir(parents=True)
     settings = {**run.run_settings, "server": f"127.0.0.1:{_free_port()}"}

@@ -15,7 +15,7 @@ def _as_they_are(settings: Settings) -> Settings:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Paths in a party's folder, and the names of settings."""
 
     model: str = "model/parameters.npz"
@@ -30,4 +30,4 @@ class Layout:
     """Settings, written with today's names, as this version calls them."""
 
 
-CURRENT = Layout()
+CURRENT = FileLayout()

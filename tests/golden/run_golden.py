@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 import fdml
 from tests.golden.folders import write_run
-from tests.golden.layout import CURRENT, Layout
+from tests.golden.layout import CURRENT, FileLayout
 from tests.golden.runs import PARTIES, RUN_NAME, RUNS, CompareRun, DemoRun, EstimatorRun, ProcessRun, Run
 
 Result = dict[str, Any]
@@ -48,7 +48,7 @@ _STOP_SECONDS = 20.0
 class Workshop:
     """A folder to run golden runs in, each in a folder of its own."""
 
-    def __init__(self, home: Path, layout: Layout) -> None:
+    def __init__(self, home: Path, layout: FileLayout) -> None:
         self._home = home
         self._layout = layout
 
@@ -126,7 +126,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(_STOP_SECONDS)
 
 
-def model_arrays(folder: Path, layout: Layout) -> dict[str, NDArray[Any]]:
+def model_arrays(folder: Path, layout: FileLayout) -> dict[str, NDArray[Any]]:
     """The arrays of a party's trained model, by their names without the party's."""
     with np.load(folder / layout.model, allow_pickle=False) as archive:
         arrays = {layout.arrays.get(name, name): archive[name] for name in archive}
@@ -144,7 +144,7 @@ def _hash(name: str, array: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def _predictions(run: EstimatorRun, layout: Layout) -> dict[str, str]:
+def _predictions(run: EstimatorRun, layout: FileLayout) -> dict[str, str]:
     """Hashes of all that a fitted estimator predicts of its own training rows."""
     parameters = dict(layout.named(run.parameters))
     if run.torch_at:

@@ -1,6 +1,6 @@
 """The golden runs: small trainings that together touch every kind of model, loss, exchange and guard.
 
-Settings have today's names; `layout.Layout.named` translates them for other versions.
+Settings have today's names; `layout.FileLayout.named` translates them for other versions.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ STATES = {
 
 
 def test_facts_and_arrays_come_back_as_they_were(tmp_path):
-    write_archive(tmp_path / "model.npz", FACTS, {"a": STATES["a"]})
-    facts, states = read_archive(tmp_path / "model.npz")
+    write_archive(tmp_path / "estimator.npz", FACTS, {"a": STATES["a"]})
+    facts, states = read_archive(tmp_path / "estimator.npz")
     assert {**facts, **FACTS} == facts
     assert list(states) == ["a"]
     for name, array in STATES["a"].items():
@@ -23,7 +23,7 @@ def test_facts_and_arrays_come_back_as_they_were(tmp_path):
 
 
 def test_a_file_is_replaced_only_when_the_new_one_is_whole(tmp_path):
-    path = tmp_path / "model.npz"
+    path = tmp_path / "estimator.npz"
     write_archive(path, FACTS, {"a": STATES["a"]})
     before = path.read_bytes()
     with pytest.raises(TypeError):
@@ -40,18 +40,18 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 torn"])
 def test_a_damaged_file_is_refused(tmp_path, content):
-    (tmp_path / "model.npz").write_bytes(content)
+    (tmp_path / "estimator.npz").write_bytes(content)
     with pytest.raises(DataError, match=r"is not an estimator that fdml saved, or it is damaged"):
-        read_archive(tmp_path / "model.npz")
+        read_archive(tmp_path / "estimator.npz")
 
 
 def test_objects_are_never_unpacked(tmp_path):
-    np.savez(tmp_path / "model.npz", **{"facts.json": np.array([{}], object)})
+    np.savez(tmp_path / "estimator.npz", **{"facts.json": np.array([{}], object)})
     with pytest.raises(DataError, match="damaged"):
-        read_archive(tmp_path / "model.npz")
+        read_archive(tmp_path / "estimator.npz")
 
 
 def test_another_format_is_refused_with_both_numbers(tmp_path):
-    np.savez(tmp_path / "model.npz", **{"facts.json": np.array(json.dumps({"version": 7}))})
+    np.savez(tmp_path / "estimator.npz", **{"facts.json": np.array(json.dumps({"version": 7}))})
     with pytest.raises(DataError, match=r"has format 7; this fdml reads 1"):
-        read_archive(tmp_path / "model.npz")
+        read_archive(tmp_path / "estimator.npz")
