@@ -155,11 +155,11 @@ def test_another_purpose_number_or_key_meets_unrelated_noise(noise, other):
     assert abs(np.corrcoef(one, two)[0, 1]) < 4.5 / np.sqrt(MANY)
 
 
-@pytest.mark.parametrize("purpose", ["push", "held-out"])
-def test_a_release_has_noise_of_its_own_beside_what_else_the_key_gives(purpose):
-    """Noise in training and randomised labels follow from the same key."""
+@pytest.mark.parametrize(("purpose", "stream"), [("push", "push"), ("held-out", "trial")])
+def test_a_release_has_noise_of_its_own_beside_what_else_the_key_gives(purpose, stream):
+    """Noise in training and randomised labels follow from the same key; the name of a stream never changes."""
     found = noise_of("gaussian", 1.0, purpose=purpose).ravel()
-    np.testing.assert_array_equal(found, decode(encode(KEY.normals(f"release {purpose}", 0, MANY))))
+    np.testing.assert_array_equal(found, decode(encode(KEY.normals(f"release {stream}", 0, MANY))))
     for other in ("push", "held-out", "labels", "gradient"):
         assert not (found == decode(encode(KEY.normals(other, 0, MANY)))).any()
 
