@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
 from fdml.errors import AlignmentError
 from fdml.events import Listener
-from fdml.federation.party_folder import HISTORY, PartyFolder
+from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.monitor.history import HistoryFile
 from fdml.monitor.listeners import all_of
 from fdml.party.alignment import SharedRows
@@ -45,7 +46,8 @@ def join(
     listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
     session = PartySession(folder.member(endpoint), folder.load(), time.monotonic)
     with _channel(folder, endpoint, listener) as channel:
-        return run_session(session, channel, folder, listener)
+        result = run_session(session, channel, folder, listener)
+    return result if result.bundle is not None else replace(result, bundle=folder.path / MODEL)
 
 
 def align(

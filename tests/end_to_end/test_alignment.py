@@ -144,7 +144,7 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.finish()
         data = cluster.home / "bob" / "data.csv"
         data.write_text(data.read_text().replace(".", ".1", 1))
-        cluster.join("bob").expect(1, "data of party 'bob' has changed since its rows were aligned", "--fresh")
+        cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "--fresh")
 
 
 def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
