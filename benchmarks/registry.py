@@ -33,6 +33,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "app-store": Benchmark("benchmarks.app_store", ("rows", "plot")),
     "a9a": Benchmark("benchmarks.a9a"),
     "growth": Benchmark("benchmarks.scaling", ("rows",)),
+    "against": Benchmark("benchmarks.against", ("old", "rounds", "rows")),
 }
 
 

@@ -1,5 +1,6 @@
 """Processes that end in the middle of a run and are started again: the run goes on, or says why it cannot."""
 
+import json
 import shutil
 import signal
 from contextlib import ExitStack
@@ -153,6 +154,7 @@ def test_a_finished_run_is_not_trained_again(cluster, calm):
     assert "was finished before" in cluster["server"].text
     for party in cluster.parties:
         assert "had finished before" in cluster[party].text
+        assert str(cluster.home / party / "model") in "".join(cluster[party].text.split())
         assert bundle_files(cluster, party) == models[party]
 
 
@@ -164,4 +166,21 @@ def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_store
     cluster["bob"].kill()
     cluster.join("bob")
     cluster.finish()
+    assert cluster.model_hashes() == calm
+
+
+def test_a_server_started_again_after_the_end_waits_for_a_party_that_does_not_know_yet(cluster, calm):
+    """Its last acknowledgement was lost with the server: the party asks until the server is back."""
+    cluster.start()
+    cluster.finish()
+    stored = cluster.home / "bob" / "state" / "result"
+    result = json.loads(stored.read_text())
+    assert result["reported"]
+    stored.write_text(json.dumps(result | {"reported": False}))
+    cluster.join("bob")
+    until(lambda: "--fresh" in cluster["bob"].text or "aligned" in cluster["bob"].text, "bob has started")
+    cluster.serve()
+    cluster.finish()
+    assert json.loads(stored.read_text())["reported"]
+    assert "no longer there" not in cluster["bob"].text
     assert cluster.model_hashes() == calm
