@@ -1,0 +1,82 @@
+"""What may travel before training: keys, hashes and counts, and no place for an id."""
+
+import dataclasses
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.alignment_messages import (
+    KINDS,
+    POINT_BYTES,
+    SERVER,
+    TOKEN_BYTES,
+    AlignmentMessage,
+    AlignmentRequest,
+    BlindedIds,
+    Fetch,
+    KeyCheck,
+    KeyOffer,
+    Post,
+    RowCounts,
+    Tokens,
+)
+
+FIELDS = {
+    "KeyOffer": {"public": "bytes", "certificate": "bytes", "signature": "bytes"},
+    "KeyGrant": {"sealed": "bytes"},
+    "KeyCheck": {"digest": "bytes"},
+    "Tokens": {"train": "Keys", "test": "Keys | None", "by_position": "RowCounts | None"},
+    "BlindedIds": {"train": "Keys", "test": "Keys | None"},
+    "SharedRowIndex": {
+        "train": "NDArray[np.int64]",
+        "held_out": "NDArray[np.int64]",
+        "digest": "bytes",
+        "counts": "tuple[int, ...]",
+    },
+}
+
+
+def test_no_message_has_a_place_for_an_id_or_a_sender():
+    """Whoever adds a field must add it here, and say in the docs what it shows."""
+    found = {
+        kind.__name__: {field.name: field.type for field in dataclasses.fields(kind)}
+        for kind in get_args(AlignmentMessage)
+    }
+    assert found == FIELDS
+
+
+def test_the_bytes_on_the_wire_have_a_place_for_no_more_either():
+    for content in pb.AlignmentMessage.DESCRIPTOR.fields:
+        assert {field.name for field in content.message_type.fields} == set(FIELDS[content.message_type.name])
+
+
+def test_every_kind_has_one_name_and_travels_under_it():
+    assert set(KINDS.values()) == set(get_args(AlignmentMessage))
+    assert set(KINDS) == {field.name for field in pb.AlignmentMessage.DESCRIPTOR.fields}
+
+
+def test_a_party_without_ids_has_no_tokens():
+    own = Tokens(by_position=RowCounts(12, 3))
+    assert own.train.shape == (0, TOKEN_BYTES)
+    assert own.test is None
+    assert own.by_position == RowCounts(12, 3)
+
+
+def test_keys_are_bytes_of_one_size():
+    assert Tokens(np.zeros((2, TOKEN_BYTES), np.uint8)).train.itemsize == 1
+    assert BlindedIds(np.zeros((2, POINT_BYTES), np.uint8)).train.shape[1] == 2 * TOKEN_BYTES
+
+
+def test_a_request_is_for_all_unless_it_names_someone():
+    assert set(get_args(AlignmentRequest)) == {Post, Fetch}
+    assert Post(KeyCheck(b"d" * 32)) == Post(KeyCheck(b"d" * 32), to=SERVER, about="")
+    assert Fetch(KeyOffer, "ann") == Fetch(KeyOffer, "ann", about="")
+
+
+@pytest.mark.parametrize("made", [KeyOffer(b"p" * 32), RowCounts(3), Post(KeyCheck(b"d" * 32)), Fetch(KeyOffer, "ann")])
+def test_messages_and_requests_cannot_be_changed(made):
+    name = dataclasses.fields(made)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(made, name, None)
