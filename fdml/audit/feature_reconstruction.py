@@ -15,6 +15,7 @@ from fdml.audit.replay import replay_of
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.audit.trajectory import gram_score, recovered
 from fdml.audit.views import AttackerView, coalitions, dense, trajectories, views
+from fdml.models.linear.kind import LINEAR
 
 Values = NDArray[np.float64]
 _SEED = 0
@@ -131,7 +132,7 @@ def _why_no_replay(recording: Recording, view: AttackerView) -> str:
         return "sees only sums over several parties, not the target's predictions"
     if view.kind == "masked":
         return "sees only masked values; A8 tests those"
-    if settings is None or settings.kind != "linear":
+    if settings is None or settings.kind != LINEAR.name:
         kind = "unknown" if settings is None else settings.kind
         return f"the attack is for linear models, that of {view.target!r} is {kind}; A4 and A6 need no linear model"
     if settings.optimizer in ("adam", "adagrad"):

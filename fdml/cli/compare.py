@@ -10,13 +10,22 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from fdml.cli.options import JsonOption, PlotOption, SeedsOption
-from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
+from fdml.cli.output import (
+    check_plot,
+    check_writable,
+    comparison_json,
+    comparison_table,
+    echo,
+    stderr,
+    stdout,
+    write_json,
+)
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import workload
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
-from fdml.models.registry import kinds
+from fdml.models.registry import ready_kinds
 from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
@@ -24,6 +33,7 @@ from fdml.privacy.ledger import Ledger
 from fdml.settings import DataSettings, Task, TrainingSettings
 
 _DATA_FILE = "For a data file"
+_KINDS_HELP = f"Any of {', '.join(ready_kinds())}."
 
 
 def compare(
@@ -45,7 +55,7 @@ def compare(
         str | None,
         typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
     ] = None,
-    models: Annotated[str, typer.Option(help="Any of linear, fm, mlp.", rich_help_panel=_DATA_FILE)] = "linear,mlp",
+    models: Annotated[str, typer.Option(help=_KINDS_HELP, rich_help_panel=_DATA_FILE)] = "linear,mlp",
     epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_DATA_FILE)] = 20,
     batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_DATA_FILE)] = 100,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
@@ -66,7 +76,8 @@ def compare(
     Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
     passes each party's guard, and the epsilon that such a run would spend is printed.
     """
-    check_writable(json, plot)
+    check_writable(json)
+    check_plot(plot)
     if source.suffix == ".toml":
         problem, chosen, first = from_run_file(source)
     else:
@@ -126,9 +137,8 @@ def _checked_task(text: str | None) -> Task | None:
 
 
 def _model_kinds(text: str) -> tuple[str, ...]:
-    offered = [kind.name for kind in kinds() if kind.has_defaults]
     chosen = _split_list(text)
     for kind in chosen:
-        if kind not in offered:
-            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(offered)}")
+        if kind not in ready_kinds():
+            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(ready_kinds())}")
     return chosen

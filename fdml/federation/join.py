@@ -29,7 +29,12 @@ _SWITCH_SECONDS = 0.0005
 
 
 def join(
-    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
+    path: Path,
+    *,
+    fresh: bool = False,
+    plain: bool = False,
+    server: str | None = None,
+    on_event: Listener = lambda _: None,
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +14,7 @@ from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 
 _NAME = "alignment"
@@ -35,23 +35,15 @@ class AlignmentStore:
             "key": shared.key.secret.hex(),
             "report": asdict(shared.report),
         }
-        buffer = io.BytesIO()
-        np.savez(
-            buffer,
-            allow_pickle=False,
-            facts=np.array(json.dumps(facts)),
-            train=shared.train,
-            held_out=shared.held_out,
-        )
-        self._disk.replace(_NAME, buffer.getvalue())
+        arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
+        self._disk.replace(_NAME, pack_arrays(arrays))
 
     def load(self) -> SharedRows | None:
         """The stored alignment, if files and settings are still the same."""
         raw = self._disk.read(_NAME)
         if raw is None:
             return None
-        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-            arrays = dict(archive)
+        arrays = unpack_arrays(raw)
         facts = json.loads(str(arrays["facts"]))
         if facts["facts"]["run.toml"] != self._facts["run.toml"]:
             raise StateCorrupt("the saved state belongs to another run.toml; put it back, or start over with --fresh")
@@ -86,6 +78,4 @@ def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
     raw = disk.read(_NAME)
     if raw is None:
         raise AlignmentError("this party has not aligned its rows; run `fdml align` first")
-    with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-        rows: NDArray[np.int64] = archive["train"]
-    return rows
+    return unpack_arrays(raw)["train"]

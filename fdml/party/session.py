@@ -60,6 +60,8 @@ from fdml.settings import loss_for, run_hash
 from fdml.storage.arrays import hash_arrays
 
 Phase = Literal["starting", "aligning", "labelling", "training", "evaluating", "finished"]
+_FORGET_STEPS = 8
+"""How often a party that saves nothing lets the server forget totals."""
 
 
 class PartySession:
@@ -77,6 +79,7 @@ class PartySession:
         self._inbox: deque[Incoming] = deque()
         self._messages = TrainingMessages()
         self._label_encoding: LabelEncoding | None = None
+        self._alignment_hash = b""
         self._waited = 0.0
         self._seconds = 0.0 if saved.checkpoint is None else saved.checkpoint.progress.seconds
         """Of training, over all starts."""
@@ -93,6 +96,7 @@ class PartySession:
     def run(self) -> Work[PartyResult]:
         """All effects of this party's part, in order; its result is what the generator returns."""
         shared = yield from self.align()
+        self._alignment_hash = shared.digest
         facts = self._member.facts(shared)
         self._saved.check_facts(facts)
         result = self._saved.result
@@ -201,7 +205,7 @@ class PartySession:
     def _save(self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]) -> Work[None]:
         """Save if it is time. Totals are needed again from the older of the two checkpoints on."""
         if not self._member.is_durable:
-            safe = worker.step - 1
+            safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
                 progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count)
@@ -275,7 +279,7 @@ class PartySession:
             labels=self._label_encoding,
             metrics=evaluation.last,
             spent=statement.spent,
-            alignment_hash=bytes.fromhex(facts["data"]),
+            alignment_hash=self._alignment_hash,
         )
         yield Flush()
         yield SaveResult(result)

@@ -166,7 +166,7 @@ def test_wrong_choices_are_named(cancer):
     X, _, y, _ = cancer
     with pytest.raises(LabelError, match="one class only"):
         FeatureDistributedClassifier().fit(X, np.zeros(len(X)))
-    with pytest.raises(SettingsError, match=r"no model kind 'forest'; there are linear, fm, mlp, torch"):
+    with pytest.raises(SettingsError, match=r"no model kind 'forest'; there are linear, fm, mlp"):
         FeatureDistributedClassifier(model="forest").fit(X, y)
     with pytest.raises(SettingsError, match="3 models for 2 groups"):
         FeatureDistributedClassifier(model=["mlp"] * 3).fit(X, y)

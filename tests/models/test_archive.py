@@ -76,3 +76,11 @@ def test_an_archive_of_another_version_says_which_is_read(path):
     np.savez(path, **{"facts.json": np.array(json.dumps({"version": 99}))})
     with pytest.raises(DataError, match=r"has format 99; this fdml reads 1"):
         read_archive(path)
+
+
+def test_facts_that_cannot_be_written_leave_the_older_archive(path):
+    write_archive(path, FACTS, STATES)
+    before = path.read_bytes()
+    with pytest.raises(TypeError):
+        write_archive(path, {"facts": object()}, {})
+    assert path.read_bytes() == before

@@ -79,3 +79,16 @@ def test_rows_of_weight_zero_count_for_nothing():
     with_them = calibrate("logistic", doubled, RowSet({}, labels, weights))
     without = calibrate("logistic", logit, rows)
     assert with_them.scale == pytest.approx(without.scale, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
+def test_no_other_scale_or_offset_is_better(loss):
+    random = np.random.default_rng(5)
+    score = random.normal(size=(500, 3 if loss == "softmax" else 1))
+    labels = 2 * score[:, 0] - 0.5 if loss == "squared" else (score[:, 0] > random.normal(size=500)).astype(float)
+    rows = RowSet({}, labels, random.uniform(0.2, 2.0, 500))
+    found = calibrate(loss, score, rows)
+    least = mean_loss(loss, found.apply(score), rows)
+    for _ in range(30):
+        scale, offset = found.scale + 0.1 * random.normal(), found.offset + 0.1 * random.normal(size=found.offset.shape)
+        assert mean_loss(loss, scale * score + offset, rows) >= least - 1e-9

@@ -187,7 +187,7 @@ def test_a_kind_that_cannot_be_clipped_is_refused_for_dp_sgd_with_those_that_can
         build(model_settings("cosine"), 3, 1, dp_sgd=dp_sgd)
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in kinds() if kind.has_defaults])
+@pytest.mark.parametrize("kind", registry.ready_kinds())
 def test_the_kind_decides_what_is_built(kind):
     model = build(model_settings(kind, precision="double"), 3, 2)
     assert isinstance(model, CompiledModel)

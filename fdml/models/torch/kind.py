@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from pydantic import field_serializer
 
-from fdml.errors import MissingExtra, SettingsError
+from fdml.errors import SettingsError
+from fdml.extras import need
 from fdml.models.kind import ModelKind, ModelSpec
 from fdml.models.model import Model
 from fdml.settings import ModelSettings
@@ -38,10 +39,9 @@ class TorchSettings(ModelSettings):
 
 def build(settings: TorchSettings, spec: ModelSpec) -> Model:
     """The module's starting parameters are drawn with torch's generator seeded from the key."""
-    try:
-        from fdml.models.torch.model import TorchModel, make_module  # noqa: PLC0415 (an extra)
-    except ImportError:
-        raise MissingExtra("a torch party needs PyTorch; install it with `pip install fdml[torch]`") from None
+    need("torch", "a torch party")
+    from fdml.models.torch.model import TorchModel, make_module  # noqa: PLC0415 (an extra)
+
     factory = find_factory(settings.module) if isinstance(settings.module, str) else settings.module
     return TorchModel(make_module(factory, spec), settings, spec)
 

@@ -3,10 +3,8 @@
 import numba
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fdml.models.kernels.gradients import LONGEST, KernelScores, clip_factor, logistic, row_gradient
+from fdml.models.kernels.gradients import KernelScores, logistic, row_gradient
 from fdml.models.losses import LOSSES
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 
@@ -62,27 +60,3 @@ def test_a_rows_gradient_is_its_share_of_the_batchs_mean_at_the_moved_score(loss
         moved = scores.total[row] + 2.5 * (own - scores.own_at_push[row])
         expected = LOSSES[loss].gradient(moved[None], scores.labels[[row]])[0] * scores.weights[row] / 4
         np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-15)
-
-
-# Clipping
-
-
-@given(st.floats(0, 1e12), st.floats(1e-6, 1e6))
-def test_a_clipped_gradient_is_no_longer_than_the_limit(length, limit):
-    factor = clip_factor(1.0, length**2, limit)
-    assert 0 < factor <= 1.0
-    assert factor * length <= limit * (1 + 1e-9)
-
-
-def test_a_gradient_within_the_limit_stays_as_it_is():
-    assert clip_factor(1.0, 0.25, 0.5) == 1.0
-    assert clip_factor(1.0, 0.0, 0.5) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("inputs", "square"),
-    [(np.nan, 1.0), (1.0, np.nan), (np.inf, 1.0), (1.0, np.inf), (2 * LONGEST**2, 1.0), (1.0, 2 * LONGEST**2)],
-)
-def test_a_row_that_could_overflow_is_left_out(inputs, square):
-    """Else one row could make a sum infinite, and its presence would be known whatever the noise."""
-    assert clip_factor(inputs, square, 1.0) == 0.0
