@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.measure import Report
 from benchmarks.registry import BENCHMARKS, run_benchmark
-from fdml.cli.output import check_writable, echo, stderr, stdout, write_json
+from fdml.cli.output import check_plot, check_writable, echo, stderr, stdout, write_json
 from fdml.errors import FdmlError
 
 
@@ -32,7 +32,8 @@ def bench(
     ] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
-    check_writable(json, plot)
+    check_writable(json)
+    check_plot(plot)
     options: dict[str, int | Path | None] = {
         "old": old, "seeds": seeds, "first": first, "rows": rows, "rounds": rounds, "plot": plot
     }  # fmt: skip

@@ -154,7 +154,7 @@ class Proxy:
             await writer.drain()
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
-        size = max(1, int(self._rate / _SLICES)) if self._rate else len(data)
+        size = max(1, int(self._rate / _SLICES) if self._rate else len(data))
         for start in range(0, len(data), size):
             yield data[start : start + size]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import Progress, Report
-from fdml.errors import MissingExtra, SettingsError
+from fdml.errors import SettingsError
+from fdml.extras import EXTRAS, missing
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -
     try:
         found = importlib.import_module(BENCHMARKS[name].module)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name not in EXTRAS:
             raise
-        raise MissingExtra("this benchmark needs PyTorch; install it with `pip install fdml[torch]`") from None
+        raise missing(error.name, "this benchmark") from None
     report: Report = found.run(progress, **chosen)
     return report

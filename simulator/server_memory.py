@@ -40,7 +40,7 @@ def remembers(state: RunState, party: str, message: FromParty) -> bool:
         case Push(step):
             return coordinator is not None and coordinator.pushed(party) >= step
         case Gradient(step):
-            return coordinator is not None and coordinator.taught >= step
+            return coordinator is not None and coordinator.last_gradient >= step
         case Stop():
             return coordinator is not None and coordinator.stopped is not None
         case Labels() | HeldOutPredictions():

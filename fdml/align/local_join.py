@@ -49,7 +49,7 @@ def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
                 f"keep one row per id, or add a column to data.id"
             )
     first, *others = places.values()
-    shared = sorted((each for each in first if all(each in other for other in others)), key=id_digest)
+    shared = sorted((each for each in first if all(each in other for other in others)), key=_id_digest)
     if not shared:
         raise AlignmentError(
             f"the parties {', '.join(tables)} share no id; check data.id, and how ids are written (data.ids)"
@@ -57,23 +57,5 @@ def _by_id(tables: Mapping[str, Table]) -> dict[str, NDArray[np.int64]]:
     return {name: np.array([place[each] for each in shared], np.int64) for name, place in places.items()}
 
 
-def id_digest(text: str) -> bytes:
-    """What ids are ordered by."""
+def _id_digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-def own_order(table: Table) -> tuple[NDArray[np.int64], bytes]:
-    """A party's rows in the order of their ids, and a hash over the ids in that order.
-
-    Equal hashes mean equal rows at every place. Without ids the order is as it is
-    and the hash stands for the number of rows alone.
-    """
-    if table.ids is None:
-        return np.arange(len(table)), hashlib.blake2b(b"%d rows by position" % len(table), digest_size=32).digest()
-    digests = [id_digest(each) for each in table.ids.tolist()]
-    repeated = len(digests) - len(set(digests))
-    if repeated:
-        raise AlignmentError(f"{repeated} rows have a duplicate id; keep one row per id")
-    order = np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
-    joined = hashlib.blake2b(b"".join(digests[row] for row in order), digest_size=32)
-    return order, joined.digest()

@@ -32,7 +32,7 @@ _CAUSES = (
 
 @dataclass(frozen=True, eq=False)
 class PartyIds:
-    """A party's ids as they are normalise, one a row, or how many rows it has if it has no ids."""
+    """A party's normalised ids, one for each row, or how many rows it has if it has no ids."""
 
     train: pa.LargeStringArray | None = None
     test: pa.LargeStringArray | None = None
@@ -131,7 +131,7 @@ def _post_points(run: RunSettings, party: str, ids: PartyIds, key: GroupKey, sec
 
 
 def _check(places: SharedRowIndex, posted: _Posted, run: RunSettings) -> None:
-    """Believe the server only what can be so."""
+    """Refuse an answer of the server that cannot be right."""
     sizes = ((places.train, len(posted.train)), (places.held_out, 0 if posted.test is None else len(posted.test)))
     sound = len(places.counts) == len(run.parties) and all(_distinct(found, rows) for found, rows in sizes)
     if not sound or _digest(places, posted) != places.digest:

@@ -69,5 +69,5 @@ def _named(certificate: x509.Certificate) -> list[Identity | None]:
 
 def _refused(party: str, why: str) -> AlignmentError:
     return AlignmentError(
-        f"whoever posts as party {party!r} {why}; someone may stand between: ask that party, and the server's keeper"
+        f"whoever posts as party {party!r} {why}; someone may be in between: ask that party and the server's operator"
     )

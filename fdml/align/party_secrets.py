@@ -28,7 +28,7 @@ class Secrets:
     private: bytes = field(repr=False)
     """Of the X25519 key by which the group key is agreed on."""
     offer: KeyOffer
-    """Checkpointed as it was signed, as signing again would give other bytes."""
+    """Stored as it was signed, as signing again would give other bytes."""
     group_key: bytes = field(repr=False)
     """The run's group key, if this is the party that draws it."""
     scalar: bytes = field(repr=False)
@@ -37,12 +37,12 @@ class Secrets:
     @staticmethod
     def load_or_make(disk: Disk, run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:
         """The choices of an earlier start, or new ones that are durable on return."""
-        kept = TwoSlots(disk, _NAME)
+        slots = TwoSlots(disk, _NAME)
         facts = _facts(run, party, credentials)
-        stored = kept.load()
+        stored = slots.load()
         if stored is None:
             drawn = _draw(run, party, credentials)
-            kept.save(_written(facts, drawn))
+            slots.save(_written(facts, drawn))
             return drawn
         known: dict[str, Any] = json.loads(stored)
         changed = [name for name, value in facts.items() if known["facts"].get(name) != value]

@@ -33,8 +33,8 @@ def seal_labels(key: GroupKey, labels: LabelSet, task: Task) -> Labels:
     _check("this party has", task, labels)
     numbers = np.concatenate([labels.train, labels.held_out]).astype(label_type(task, labels.classes))
     weights = np.concatenate([labels.train_weights, labels.held_out_weights]).astype(WEIGHT_TYPE)
-    told = b"" if (weights == 1.0).all() else weights.tobytes()
-    return Labels(labels.classes, key.seal(_PURPOSE, numbers.tobytes() + told))
+    sent = b"" if (weights == 1.0).all() else weights.tobytes()
+    return Labels(labels.classes, key.seal(_PURPOSE, numbers.tobytes() + sent))
 
 
 def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: Task, label_party: str) -> LabelSet:

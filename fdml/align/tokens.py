@@ -29,9 +29,9 @@ def hash_ids(ids: pa.LargeStringArray, key: bytes, size: int) -> Keys:
     hashed = np.empty((len(ids), size), np.uint8)
     keyed = blake2b(digest_size=size, key=key)
     for begin in range(0, len(ids), _CHUNK):
-        edges, text = _texts(ids[begin : begin + _CHUNK])
+        bounds, text = _texts(ids[begin : begin + _CHUNK])
         digests = []
-        for start, end in pairwise(edges):
+        for start, end in pairwise(bounds):
             one = keyed.copy()  # a third quicker than to begin each hash with the key
             one.update(text[start:end])
             digests.append(one.digest())
@@ -42,9 +42,9 @@ def hash_ids(ids: pa.LargeStringArray, key: bytes, size: int) -> Keys:
 def _texts(ids: pa.LargeStringArray) -> tuple[list[int], bytes]:
     """The bytes of all texts one after the other, and where each begins; read from arrow's buffers."""
     _, offsets, data = ids.buffers()
-    edges = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-    text = b"" if data is None else data.slice(edges[0], edges[-1] - edges[0]).to_pybytes()
-    return (edges - edges[0]).tolist(), text
+    bounds = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+    text = b"" if data is None else data.slice(bounds[0], bounds[-1] - bounds[0]).to_pybytes()
+    return (bounds - bounds[0]).tolist(), text
 
 
 def sort_keys(keys: Keys, party: str) -> tuple[Keys, NDArray[np.int64]]:

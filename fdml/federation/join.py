@@ -29,7 +29,12 @@ _SWITCH_SECONDS = 0.0005
 
 
 def join(
-    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
+    path: Path,
+    *,
+    fresh: bool = False,
+    plain: bool = False,
+    server: str | None = None,
+    on_event: Listener = lambda _: None,
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
@@ -47,7 +52,7 @@ def join(
     session = PartySession(folder.member(endpoint), folder.load(), time.monotonic)
     with _channel(folder, endpoint, listener) as channel:
         result = run_session(session, channel, folder, listener)
-    return result if result.bundle is not None else replace(result, bundle=folder.path / MODEL)
+    return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
 
 
 def align(

@@ -84,7 +84,7 @@ def pack40(codes: Codes) -> bytes | None:
 
 
 def unpack40(raw: bytes) -> Codes:
-    """The codes that were pack40."""
+    """The codes that `pack40` made these bytes of."""
     count = len(raw) // NARROW
     codes = np.empty(count, np.int64)
     _join(np.frombuffer(raw, "<u4", count), np.frombuffer(raw, np.int8, count, 4 * count), codes)

@@ -33,7 +33,7 @@ def repeated(ordered: Keys) -> int:
 
 
 def is_ascending(keys: Keys) -> bool:
-    """Whether every key is greater than the one before, so that none stands there twice."""
+    """Whether every key is greater than the one before, so that there are no duplicates."""
     columns = words(keys)
     undecided = np.ones(max(len(keys) - 1, 0), bool)
     for column in columns.T:

@@ -43,7 +43,7 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The whole training as numbered steps. Make it with `schedule_for`."""
+    """The whole training as numbered steps. Make it with `schedule_of`."""
 
     rows: int
     batch_size: int

@@ -177,7 +177,7 @@ def _labels_in(content: pb.Labels) -> Labels:
 def _hello_in(content: pb.Hello) -> Hello:
     for name in ("run_hash", "alignment_hash"):
         if len(getattr(content, name)) != _HASH_BYTES:
-            raise invalid(f"a {name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
+            raise invalid(f"{name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
     for name in ("rows", "held_out", "incarnation"):
         if getattr(content, name) > _MOST_STEPS:
             raise invalid(f"{name} {getattr(content, name)}")
@@ -201,7 +201,7 @@ def _metrics_in(content: pb.Metrics) -> Metrics:
 
 def _finished_in(content: pb.Finished) -> Finished:
     if len(content.model_hash) != _HASH_BYTES:
-        raise invalid(f"a model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
+        raise invalid(f"model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
     return Finished(content.model_hash)
 
 

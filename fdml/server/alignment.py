@@ -49,7 +49,7 @@ class AlignmentPhase:
         return self._clock() - self._seen[party] < _HERE_SECONDS and party in self._called
 
     def waits_of(self, party: str) -> list[str]:
-        """For whom a party was last told to wait; empty if it has what it asked for, or is gone."""
+        """For whom a party has to wait; empty if it has what it asked for, or is gone."""
         names = self._waits.get(party, [])
         return names if names and self.is_here(party) else []
 

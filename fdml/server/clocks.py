@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 class Clocks:
-    """For every party the last step it pushed, was served, and has kept its state after; -1 before the first."""
+    """For every party the last step it pushed, was served, and has a checkpoint of; -1 before the first."""
 
     def __init__(self, parties: int, staleness: int) -> None:
         self._staleness = staleness
         self.pushed = [-1] * parties
         self.served = [-1] * parties
-        self.kept = [-1] * parties
+        self.checkpointed = [-1] * parties
 
     @property
     def slowest(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.protocol.fixed_point import INT64, Codes, FixedPoint, decode
+from fdml.protocol.fixed_point import INT64, Codes, FixedPoint
 from fdml.protocol.messages import Checkpointed, Gradient, Push, Release, Reply, Stop, Stopped, Total
 from fdml.protocol.schedule import Schedule, Visit
+from fdml.server.checks import check_masked, check_range, check_same, digest_of_values
 from fdml.server.clocks import Clocks
 from fdml.server.matrix import Contribution, PredictionMatrix
 from fdml.server.snapshot_arrays import answer_arrays, answer_of, digest_array, digest_of, release_arrays, release_of
-
-_DIGEST_BYTES = 16
 
 
 class Coordinator:
@@ -29,8 +27,8 @@ class Coordinator:
     that is behind reads what the others pushed for its own step, and at
     staleness 0 every total is the sum of exactly that step's pushes.
 
-    A total stays as it was first made until its party has kept its state after
-    that step, so a party that starts again is served the same totals again.
+    A total stays as it was first made until its party has a checkpoint after that
+    step, so a party that starts again is served the same totals again.
 
     Where labels are private (`gradient_party` is the label party) only that party is served
     totals; the others are served the gradients that it makes of them.
@@ -52,11 +50,11 @@ class Coordinator:
         self._width = width
         self._blind = blind
         self._grid = grid
-        self._lead = None if gradient_party is None else self._parties.index(gradient_party)
+        self._gradient_party = None if gradient_party is None else self._parties.index(gradient_party)
         self._gradients: dict[int, Gradient] = {}
         """Those that not all parties have been served."""
-        self.taught = -1
-        """The last step of which the gradient has come."""
+        self.last_gradient = -1
+        """The last step whose gradient has come."""
         self._stops: dict[int, int] = {}
         """By party: the step from which on it pushes nothing."""
         self._clocks = Clocks(len(parties), staleness)
@@ -64,9 +62,9 @@ class Coordinator:
         self._newer_than_matrix: list[dict[int, Release]] = [{} for _ in parties]
         """Pushes that may not be written to the matrix yet, as some party is still to be served that step."""
         self._answers: list[dict[int, Total | Gradient]] = [{} for _ in parties]
-        """What a party was served and has not kept its state after."""
+        """What a party was served after its last checkpoint."""
         self._digests: list[dict[int, tuple[int, bytes]]] = [{} for _ in parties]
-        """Stamp and digest of the pushes a party might repeat."""
+        """Mask id and digest of the pushes a party might send again."""
         self._gradient_digests: dict[int, tuple[int, bytes]] = {}
 
     def handle(self, sender: str, message: Push | Gradient | Stop | Checkpointed) -> list[Reply]:
@@ -80,7 +78,7 @@ class Coordinator:
             case Stop(step):
                 return self._stop(sender, party, step)
             case Checkpointed(step):
-                self._keep(sender, party, step)
+                self._forget(sender, party, step)
                 return []
 
     @property
@@ -99,11 +97,11 @@ class Coordinator:
     def _push(self, sender: str, party: int, step: int, release: Release) -> list[Reply]:
         check_masked(f"party {sender!r} pushed for step {step}", release, blind=self._blind)
         if step <= self._clocks.pushed[party]:
-            _check_repeated(sender, "pushed", step, release, self._digests[party].get(step))
+            check_same(f"party {sender!r} pushed step {step}", release, self._digests[party].get(step))
             return []
         release = self._checked(sender, party, step, release)
         self._newer_than_matrix[party][step] = release
-        self._digests[party][step] = release.mask_id, _digest(release.values)
+        self._digests[party][step] = release.mask_id, digest_of_values(release.values)
         self._clocks.pushed[party] = step
         return self._answer()
 
@@ -114,18 +112,18 @@ class Coordinator:
 
     def _take_gradient(self, sender: str, party: int, message: Gradient) -> list[Reply]:
         step = message.step
-        if party != self._lead:
+        if party != self._gradient_party:
             raise MessageRefused(
                 f"party {sender!r} sent a gradient; only a label party with private labels may", Refusal.NOT_PERMITTED
             )
-        if step <= self.taught:
+        if step <= self.last_gradient:
             known = self._gradient_digests.get(step)
-            if known is not None:  # else the party has kept its state since, but may have had no word of it
-                _check_repeated(sender, "sent the gradient of", step, message.release, known)
+            if known is not None:  # else the party has a checkpoint since, but may have had no acknowledgement
+                check_same(f"party {sender!r} sent the gradient of step {step}", message.release, known)
             return []
-        if step != self.taught + 1 or step > self._clocks.served[party]:
+        if step != self.last_gradient + 1 or step > self._clocks.served[party]:
             raise MessageRefused(
-                f"party {sender!r} sent the gradient of step {step}; its next is {self.taught + 1}, and it was "
+                f"party {sender!r} sent the gradient of step {step}; its next is {self.last_gradient + 1}, and it was "
                 f"served {self._clocks.served[party]}",
                 Refusal.GAP,
             )
@@ -135,8 +133,8 @@ class Coordinator:
                 f"party {sender!r} sent a gradient without a mask; install the same fdml", Refusal.MISMATCH
             )
         self._gradients[step] = Gradient(step, Release(values, message.release.mask_id))
-        self._gradient_digests[step] = message.release.mask_id, _digest(values)
-        self.taught = step
+        self._gradient_digests[step] = message.release.mask_id, digest_of_values(values)
+        self.last_gradient = step
         return self._answer()
 
     def _stop(self, sender: str, party: int, step: int) -> list[Reply]:
@@ -164,18 +162,18 @@ class Coordinator:
         """The last step whose total a party was served."""
         return self._clocks.served[self._number(party)]
 
-    def kept(self, party: str) -> int:
-        """The step after which a party has its state safe: totals up to it are forgotten."""
-        return self._clocks.kept[self._number(party)]
+    def checkpointed(self, party: str) -> int:
+        """The step of a party's last checkpoint: totals up to it are forgotten."""
+        return self._clocks.checkpointed[self._number(party)]
 
     def waits_for(self, party: str) -> list[str]:
         """The names of the parties whose push or gradient this party's next answer waits for."""
         number = self._number(party)
-        holding = self._clocks.blockers(number)
-        if not holding and self._lead is not None and self._clocks.served[number] == self.taught:
-            ahead = self._clocks.served[self._lead] > self.taught
-            holding = [self._lead] if ahead else self._clocks.blockers(self._lead) or [self._lead]
-        return [self._parties[other] for other in holding]
+        blockers, source = self._clocks.blockers(number), self._gradient_party
+        if not blockers and source is not None and self._clocks.served[number] == self.last_gradient:
+            ahead = self._clocks.served[source] > self.last_gradient
+            blockers = [source] if ahead else self._clocks.blockers(source) or [source]
+        return [self._parties[other] for other in blockers]
 
     @property
     def matrix(self) -> PredictionMatrix:
@@ -185,8 +183,8 @@ class Coordinator:
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on from here, as arrays."""
         arrays = {
-            "clocks": np.array([self._clocks.pushed, self._clocks.served, self._clocks.kept]),
-            "taught": np.array(self.taught),
+            "clocks": np.array([self._clocks.pushed, self._clocks.served, self._clocks.checkpointed]),
+            "last_gradient": np.array(self.last_gradient),
             "stops": np.array([self._stops.get(party, -1) for party in range(len(self._parties))]),
             **self._matrix.state(),
         }
@@ -205,8 +203,8 @@ class Coordinator:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the coordinator that gave this state."""
-        self._clocks.pushed, self._clocks.served, self._clocks.kept = arrays["clocks"].tolist()
-        self.taught = int(arrays["taught"])
+        self._clocks.pushed, self._clocks.served, self._clocks.checkpointed = arrays["clocks"].tolist()
+        self.last_gradient = int(arrays["last_gradient"])
         self._stops = {party: step for party, step in enumerate(arrays["stops"].tolist()) if step >= 0}
         self._matrix.restore(arrays)
         for key, array in arrays.items():
@@ -215,7 +213,7 @@ class Coordinator:
                     self._newer_than_matrix[int(party)][int(step)] = release_of(arrays, key)
                 case "digest", party, step:
                     self._digests[int(party)][int(step)] = digest_of(array)
-                case "total" | "taught", party, step:
+                case "total" | "gradient_answer", party, step:
                     self._answers[int(party)][int(step)] = answer_of(arrays, key)
                 case "gradient", step:
                     self._gradients[int(step)] = Gradient(int(step), release_of(arrays, key))
@@ -253,17 +251,17 @@ class Coordinator:
             )
         return values.reshape(shape)
 
-    def _keep(self, sender: str, party: int, step: int) -> None:
-        if step > self._clocks.served[party]:
+    def _forget(self, sender: str, party: int, step: int) -> None:
+        served = self._clocks.served[party]
+        if step > served:
             raise MessageRefused(
-                f"party {sender!r} says it has kept step {step}, but was served only {self._clocks.served[party]}",
-                Refusal.GAP,
+                f"party {sender!r} has a checkpoint after step {step}, but was served only {served}", Refusal.GAP
             )
-        self._clocks.kept[party] = max(self._clocks.kept[party], step)
+        self._clocks.checkpointed[party] = max(self._clocks.checkpointed[party], step)
         for known in (self._answers[party], self._digests[party]):
             for old in [at for at in known if at <= step]:
                 del known[old]
-        if party == self._lead:
+        if party == self._gradient_party:
             for old in [at for at in self._gradient_digests if at <= step]:
                 del self._gradient_digests[old]
 
@@ -273,12 +271,12 @@ class Coordinator:
         for party, name in enumerate(self._parties):
             while self._clocks.may_serve(party):
                 step = self._clocks.served[party] + 1
-                taught = self._lead not in (None, party)
-                if taught and step > self.taught:
+                by_gradient = self._gradient_party not in (None, party)
+                if by_gradient and step > self.last_gradient:
                     break
-                if not taught and step not in made:
+                if not by_gradient and step not in made:
                     made[step] = self._total(step)
-                self._answers[party][step] = self._gradients[step] if taught else made[step]
+                self._answers[party][step] = self._gradients[step] if by_gradient else made[step]
                 replies.append(Reply(name, self._answers[party][step]))
                 self._clocks.served[party] = step
         return replies
@@ -313,39 +311,3 @@ class Coordinator:
                 self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))
         for step in [at for at in self._gradients if at <= served_to_all]:
             del self._gradients[step]
-
-
-def _check_repeated(sender: str, did: str, step: int, release: Release, known: tuple[int, bytes] | None) -> None:
-    """What comes again must be the same; under other masks nobody can tell, and what came first stays."""
-    if known is not None and release.mask_id != known[0] and known[0]:
-        return
-    if known != (release.mask_id, _digest(release.values)):
-        raise MessageRefused(
-            f"party {sender!r} {did} step {step} again with other values; a release is never changed",
-            Refusal.CONFLICT,
-        )
-
-
-def check_masked(what: str, release: Release, *, blind: bool) -> None:
-    """Refuse predictions that are masked where they should not be, or the other way; `what` begins the sentence."""
-    if blind != bool(release.mask_id):
-        has = "masked" if release.mask_id else "plain"
-        raise MessageRefused(
-            f"{what} {has} values; the run's server is {'blind' if blind else 'plain'}: all need the same run.toml",
-            Refusal.MISMATCH,
-        )
-
-
-def check_range(what: str, values: Codes, most: int) -> None:
-    """Refuse predictions whose codes are past what may travel; `what` begins the sentence."""
-    for extreme in (values.min(initial=0), values.max(initial=0)):
-        if abs(int(extreme)) > most:
-            largest = decode(np.array(most, values.dtype))
-            raise MessageRefused(
-                f"{what} a prediction of {decode(extreme):g}; at most {largest:g} may travel, lower learning_rate",
-                Refusal.INVALID,
-            )
-
-
-def _digest(values: Codes) -> bytes:
-    return hashlib.sha256(np.ascontiguousarray(values).data).digest()[:_DIGEST_BYTES]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.fixed_point import INT64, FixedPoint
 from fdml.protocol.messages import HeldOutPredictions, HeldOutTotal, Release
-from fdml.server.coordinator import check_masked, check_range
+from fdml.server.checks import check_masked, check_range, check_same, digest_of_values
 from fdml.server.snapshot_arrays import digest_array, digest_of, release_arrays, release_of
-
-_DIGEST_BYTES = 16
 
 
 class HeldOutSums:
@@ -38,16 +35,11 @@ class HeldOutSums:
         """Keep a party's part; the total once it is the last. A part that came before must be the same."""
         release = self._checked(sender, sent)
         place = sent.epoch, self._parties.index(sender)
-        digest = release.mask_id, hashlib.blake2b(release.values.tobytes(), digest_size=_DIGEST_BYTES).digest()
         known = self._digests.get(place)
         if known is not None:
-            if known[0] == release.mask_id and known != digest:
-                raise MessageRefused(
-                    f"party {sender!r} sent its held-out predictions of epoch {sent.epoch} again with other values",
-                    Refusal.CONFLICT,
-                )
+            check_same(f"party {sender!r} sent its held-out predictions of epoch {sent.epoch}", release, known)
             return None
-        self._digests[place] = digest
+        self._digests[place] = release.mask_id, digest_of_values(release.values)
         parts = self._parts.setdefault(sent.epoch, {})
         parts[place[1]] = release
         if len(parts) < len(self._parties):

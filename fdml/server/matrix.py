@@ -24,43 +24,43 @@ class PredictionMatrix:
     """The latest local predictions of every party for every block.
 
     A cell is zero until its party first writes it, so a party that has not
-    spoken yet adds nothing to the total.
+    pushed yet adds nothing to the total.
     """
 
     def __init__(self, parties: int, blocks: int, rows: int, width: int, grid: FixedPoint = INT64) -> None:
         self._values: Codes = np.zeros((parties, rows, width), grid.dtype)
-        self._made_at = np.full((parties, blocks), -1, np.int64)
-        self._stamps = np.zeros((parties, blocks), np.uint64)
+        self._pushed_at = np.full((parties, blocks), -1, np.int64)
+        self._mask_ids = np.zeros((parties, blocks), np.uint64)
         self._variances = np.zeros((parties, blocks))
 
     def write(self, column: int, visit: Visit, step: int, release: Release) -> None:
         """Set one party's block to what it pushed for a step."""
         self._values[column, visit.start : visit.stop] = release.values
-        self._made_at[column, visit.block] = step
-        self._stamps[column, visit.block] = release.mask_id
+        self._pushed_at[column, visit.block] = step
+        self._mask_ids[column, visit.block] = release.mask_id
         self._variances[column, visit.block] = release.variance
 
     def read(self, column: int, visit: Visit) -> Contribution:
         """What a party last pushed for a block."""
         place = column, visit.block
         values = self._values[column, visit.start : visit.stop]
-        release = Release(values, int(self._stamps[place]), float(self._variances[place]))
-        return Contribution(int(self._made_at[place]), release)
+        release = Release(values, int(self._mask_ids[place]), float(self._variances[place]))
+        return Contribution(int(self._pushed_at[place]), release)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """As arrays."""
         return {
             "matrix": self._values,
-            "matrix_made_at": self._made_at,
-            "matrix_stamps": self._stamps,
+            "matrix_pushed_at": self._pushed_at,
+            "matrix_mask_ids": self._mask_ids,
             "matrix_variances": self._variances,
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the matrix that gave these arrays."""
         self._values = arrays["matrix"].copy()
-        self._made_at = arrays["matrix_made_at"].copy()
-        self._stamps = arrays["matrix_stamps"].copy()
+        self._pushed_at = arrays["matrix_pushed_at"].copy()
+        self._mask_ids = arrays["matrix_mask_ids"].copy()
         self._variances = arrays["matrix_variances"].copy()
 
     def column(self, column: int) -> Codes:

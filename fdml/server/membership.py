@@ -17,7 +17,8 @@ class AgreedRows:
     digest: bytes
     rows: int
     held_out: int
-    told_by: str
+    party: str
+    """The first to join."""
 
 
 class Membership:
@@ -60,13 +61,13 @@ class Membership:
             return
         if (hello.rows, hello.held_out) != (agreed.rows, agreed.held_out):
             raise MessageRefused(
-                f"party {party!r} has {hello.rows} rows and {hello.held_out} held out, {agreed.told_by!r} has "
+                f"party {party!r} has {hello.rows} rows and {hello.held_out} held out, {agreed.party!r} has "
                 f"{agreed.rows} and {agreed.held_out}; all parties must hold the same rows",
                 Refusal.MISMATCH,
             )
         if hello.alignment_hash != agreed.digest:
             raise MessageRefused(
-                f"party {party!r} has other rows than {agreed.told_by!r} (alignment {hello.alignment_hash.hex()[:12]} "
+                f"party {party!r} has other rows than {agreed.party!r} (alignment {hello.alignment_hash.hex()[:12]} "
                 f"against {agreed.digest.hex()[:12]}); check the ids and data files on both sides",
                 Refusal.MISMATCH,
             )
@@ -76,17 +77,15 @@ class Membership:
         agreed = self.alignment
         return {
             "incarnations": self._incarnations,
-            "alignment": None
-            if agreed is None
-            else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.told_by],
+            "alignment": None if agreed is None else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.party],
         }
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         """Become the register that gave these facts."""
         self._incarnations = dict(facts["incarnations"])
         if facts["alignment"] is not None:
-            digest, rows, held_out, told_by = facts["alignment"]
-            self.alignment = AgreedRows(bytes.fromhex(digest), rows, held_out, told_by)
+            digest, rows, held_out, party = facts["alignment"]
+            self.alignment = AgreedRows(bytes.fromhex(digest), rows, held_out, party)
 
 
 def check_same_run(party: str, protocol: int, run_hash: bytes, ours: bytes) -> None:

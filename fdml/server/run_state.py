@@ -6,7 +6,6 @@ has made the log durable. So nothing anyone was told is ever forgotten.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -38,7 +37,7 @@ from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
 from fdml.settings import RunSettings
-from fdml.storage.arrays import hash_arrays
+from fdml.storage.arrays import hash_arrays, pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.journal import Journal
 from fdml.storage.two_slots import TwoSlots
@@ -66,7 +65,7 @@ class RunState:
         self._unlogged: list[bytes] = []
         self._number = 0
         """Of the last message acted on; says where the log goes on after a snapshot."""
-        self._register = Membership(definition.run_hash)
+        self._membership = Membership(definition.run_hash)
         self._labels: Labels | None = None
         self.coordinator: Coordinator | None = None
         self._held_out: HeldOutSums | None = None
@@ -94,7 +93,7 @@ class RunState:
             return
         if record.number != self._number + 1 or not record.message:
             raise StateCorrupt(
-                f"the log goes on at message {record.number}, the newest kernel_view snapshot ends at {self._number}; "
+                f"the log goes on at message {record.number}, the newest readable snapshot ends at {self._number}; "
                 f"restore the damaged one, or start over with --fresh"
             )
         try:
@@ -130,7 +129,7 @@ class RunState:
 
     def incarnation(self, party: str) -> int:
         """The newest start of a party."""
-        return self._register.incarnation(party)
+        return self._membership.incarnation(party)
 
     def has_finished(self, party: str) -> bool:
         """Whether a party has trained to the end."""
@@ -144,7 +143,7 @@ class RunState:
     @property
     def rows(self) -> int:
         """How many rows the run trains on; 0 before anyone has joined."""
-        return 0 if self._register.alignment is None else self._register.alignment.rows
+        return 0 if self._membership.alignment is None else self._membership.alignment.rows
 
     @property
     def width(self) -> int:
@@ -182,7 +181,7 @@ class RunState:
                 return []
 
     def _hello(self, sender: str, hello: Hello) -> list[Reply]:
-        self._register.admit(sender, hello)
+        self._membership.admit(sender, hello)
         if self.coordinator is None or self._held_out is None or self._labels is None:
             return [Reply(sender, Welcome(-1))]
         replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history)))]
@@ -204,7 +203,7 @@ class RunState:
 
     def _take_labels(self, sender: str, labels: Labels) -> list[Reply]:
         self._only_label_party(sender, "labels")
-        agreed = self._register.alignment
+        agreed = self._membership.alignment
         if agreed is None:
             raise MessageRefused(f"party {sender!r} sent labels before saying hello", Refusal.INVALID)
         self._check_labels(sender, labels, agreed.rows + agreed.held_out)
@@ -235,7 +234,7 @@ class RunState:
             )
 
     def _begin(self, labels: Labels) -> None:
-        agreed, chosen = self._register.alignment, self._definition.settings.training
+        agreed, chosen = self._membership.alignment, self._definition.settings.training
         if agreed is None:
             raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
         schedule = schedule_of(agreed.rows, chosen)
@@ -270,14 +269,12 @@ class RunState:
             )
 
     def _stored(self) -> bytes:
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **self._arrays())
-        return buffer.getvalue()
+        return pack_arrays(self._arrays())
 
     def _arrays(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
             "number": self._number,
-            "register": self._register.facts(),
+            "membership": self._membership.facts(),
             "history": [asdict(each) for each in self.history.values()],
             "finished": {party: digest.hex() for party, digest in self._finished.items()},
         }
@@ -291,10 +288,9 @@ class RunState:
         return arrays
 
     def _restore(self, stored: bytes) -> None:
-        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
-            arrays: Mapping[str, Any] = dict(archive)
+        arrays: Mapping[str, Any] = unpack_arrays(stored)
         facts = json.loads(str(arrays["facts"]))
-        self._register.restore(facts["register"])
+        self._membership.restore(facts["membership"])
         self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}
         self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
         if "labels/classes" in arrays:

@@ -24,6 +24,8 @@ from fdml.settings import RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
+_WITH_EVENT = (Hello, Metrics, Finished)
+"""Messages that listeners of the server learn of."""
 _MOST_REPORTED = 100
 """Different refusals that become events; all are counted."""
 
@@ -68,7 +70,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Emit:
-    """Tell the listeners."""
+    """Give an event to the listeners."""
 
     event: events.Event
 
@@ -177,7 +179,8 @@ class ServerSession:
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
             answers += self._addressed(replies)
-            effects += _events_of(stream.party, message)
+            if isinstance(message, _WITH_EVENT):
+                effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
             self._unacknowledged[stream] = None
             urgent |= isinstance(message, Hello | Labels | Finished)
@@ -186,20 +189,23 @@ class ServerSession:
             effects += self._answers(answers)
         if urgent:
             effects += self._answers([])
-        self.status.note_waits(self._streams)
         return effects
+
+    def note_waits(self) -> None:
+        """Bring the waiting times that `fdml status` shows up to date."""
+        self.status.note_waits(self._streams)
 
     def acknowledge(self) -> list[Effect]:
         """Store and acknowledge what no answer has carried along."""
         return self._answers([]) if self._unacknowledged else []
 
     def tick(self) -> list[Effect]:
-        """Tell parties that wait for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
+        """Send waiting parties for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
         silence = self._clock() - self._heard_at
         if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
-                f"no message from any party for {silence:.0f} s; {', '.join(missing)} have not finished; start the "
+                f"no message from any party for {silence:.0f} s; not finished: {', '.join(missing)}; start the "
                 f"server again, then the parties, and the run goes on"
             )
         self.status.note_waits(self._streams)
@@ -278,7 +284,7 @@ class ServerSession:
     def _check_stream(self, stream: Stream, message: FromParty) -> None:
         if stream.hello is None:
             if not isinstance(message, Hello):
-                raise MessageRefused(f"party {stream.party!r} did not say hello first", Refusal.INVALID)
+                raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
             if message.run_hash == self._run_hash:  # else the state says what is wrong
                 self._check_position(stream.party, message)
                 self._check_alignment(stream.party, message)
@@ -286,14 +292,14 @@ class ServerSession:
         if stream.hello.incarnation < self.state.incarnation(stream.party):
             raise _replaced(stream.party)
         if isinstance(message, Hello):
-            raise MessageRefused(f"party {stream.party!r} said hello twice on one line", Refusal.INVALID)
+            raise MessageRefused(f"party {stream.party!r} sent hello twice on one line", Refusal.INVALID)
 
     def _check_position(self, party: str, hello: Hello) -> None:
         """Refuse a party whose saved state does not fit the server's."""
         if hello.incarnation < self.state.incarnation(party):
             return  # the state says what is wrong
         coordinator = self.state.coordinator
-        served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.kept(party))
+        served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.checkpointed(party))
         remedy = "put back the newest state of both, or start over at every side with --fresh"
         if hello.done > served:
             raise MessageRefused(
@@ -303,8 +309,8 @@ class ServerSession:
             )
         if hello.done < safe:
             raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but had told the server that it has step {safe} "
-                f"safe: it was started over or has lost its state; {remedy}",
+                f"party {party!r} goes on at step {hello.done + 1}, but has had a checkpoint after step {safe}: "
+                f"it was started over or has lost its state; {remedy}",
                 Refusal.MISMATCH,
             )
 
@@ -320,15 +326,14 @@ class ServerSession:
         )
 
 
-def _events_of(party: str, message: FromParty) -> list[Effect]:
+def _event_of(party: str, message: Hello | Metrics | Finished) -> events.Event:
     match message:
         case Hello():
-            return [Emit(events.Joined(party, message.done + 1))]
+            return events.Joined(party, message.done + 1)
         case Metrics(epoch, seconds, train_loss, test_loss, test_metric):
-            return [Emit(events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric))]
+            return events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric)
         case Finished():
-            return [Emit(events.Finished(party))]
-    return []
+            return events.Finished(party)
 
 
 def _replaced(party: str) -> MessageRefused:

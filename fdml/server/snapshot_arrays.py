@@ -39,7 +39,7 @@ def release_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Release:
 def answer_arrays(place: str, answer: Total | Gradient) -> dict[str, NDArray[Any]]:
     """What a party was served."""
     if isinstance(answer, Gradient):
-        return release_arrays(f"taught/{place}", answer.release)
+        return release_arrays(f"gradient_answer/{place}", answer.release)
     return {
         f"total/{place}": answer.values,
         f"total/{place}/pushed_at": np.array(answer.pushed_at),
@@ -51,7 +51,7 @@ def answer_arrays(place: str, answer: Total | Gradient) -> dict[str, NDArray[Any
 def answer_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Total | Gradient:
     """What was stored under a name."""
     kind, _, number = name.split("/")
-    if kind == "taught":
+    if kind == "gradient_answer":
         return Gradient(int(number), release_of(arrays, name))
     pushed_at, mask_ids = (tuple(arrays[f"{name}/{what}"].tolist()) for what in ("pushed_at", "mask_ids"))
     return Total(int(number), arrays[name], pushed_at, mask_ids, float(arrays[f"{name}/variance"]))

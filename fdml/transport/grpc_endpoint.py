@@ -65,7 +65,7 @@ def check_loopback(address: str) -> None:
 
 
 def keepalive_options(peer_timeout: float) -> list[tuple[str, int | str]]:
-    """The options with which either side notices that a line is dead.
+    """The options by which either side finds that a line is dead.
 
     A line whose packets are not acknowledged is dead after `_UNANSWERED_MS`. One
     that is only slow delivers a ping behind all that was sent before it, so a

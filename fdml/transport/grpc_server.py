@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from fdml.errors import MessageRefused, PeerTimeout
+from fdml.errors import MessageRefused
 from fdml.events import Listener
 from fdml.protocol.alignment_calls import decode_fetch, decode_post, encode_answer
 from fdml.protocol.identity import Credentials
@@ -27,7 +27,7 @@ _MOST_UNREAD = 64
 _ACKNOWLEDGE_SECONDS = 0.2
 _TICK_SECONDS = 1.0
 _LONGEST_FETCH = 1.0
-"""Seconds after which a party that fetches is told for whom it waits."""
+"""Seconds after which a party that fetches is sent for whom it waits."""
 _BREAK_SECONDS = 0.05
 """Grace period before a half-closed stream counts as closed by the party: a broken one is cancelled within it."""
 _FLUSH_SECONDS = 1.0
@@ -62,7 +62,6 @@ class GrpcServer:
         self._on_event = on_event
         self._lines: dict[Stream, _Line] = {}
         self._wake = asyncio.Event()
-        self._timeout: PeerTimeout | None = None
         self._linger_seconds = min(
             _RETURN_SECONDS if session.state.finished else _LINGER_SECONDS, settings.training.peer_timeout_seconds
         )
@@ -70,7 +69,10 @@ class GrpcServer:
         self._posted = asyncio.Event()
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
-        """Serve until all parties have finished; `ready` is called with the port once it listens."""
+        """Serve until all parties have finished; `ready` is called with the port once it listens.
+
+        Raises `PeerTimeout` if nobody has sent anything for too long, and what the disk raises.
+        """
         server = grpc.aio.server(
             options=[
                 *keepalive_options(self._settings.training.peer_timeout_seconds),
@@ -93,16 +95,18 @@ class GrpcServer:
         port = _listen(server, address, credentials)
         await server.start()
         ready(port)
-        timers = [asyncio.create_task(self._tick()), asyncio.create_task(self._acknowledge())]
+        tasks = [asyncio.create_task(work) for work in (self._work(), self._tick(), self._acknowledge())]
         try:
-            await self._work()
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:  # the timers end by an error only
+                task.result()
         finally:
-            for task in timers:
+            for task in tasks:
                 task.cancel()
             for line in self._lines.values():
                 line.outgoing.put_nowait(None)
             await server.stop(grace=_FLUSH_SECONDS)
-            await _settle()
+            await _let_tasks_end()
 
     # Streams
 
@@ -137,8 +141,6 @@ class GrpcServer:
         while not self._session.state.finished:
             await self._wake.wait()
             self._wake.clear()
-            if self._timeout is not None:
-                raise self._timeout
             self._process()
         await self._linger()
 
@@ -161,6 +163,7 @@ class GrpcServer:
                 line.room.release()
             line.unread = 0
         self._carry_out(effects)
+        self._session.note_waits()
 
     def _carry_out(self, effects: list[Effect]) -> None:
         encoded: dict[int, bytes] = {}
@@ -188,11 +191,7 @@ class GrpcServer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            try:
-                self._carry_out(self._session.tick())
-            except PeerTimeout as timeout:
-                self._timeout = timeout
-                self._wake.set()
+            self._carry_out(self._session.tick())
 
     # Calls
 
@@ -272,7 +271,7 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
     return int(server.add_secure_port(address, ours))
 
 
-async def _settle() -> None:
+async def _let_tasks_end() -> None:
     """Let gRPC's own tasks end by themselves; cancelled, they would print where they were."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     if rest:

@@ -54,7 +54,7 @@ class InProcessServer:
             return channel
 
     def fail(self, party: str) -> None:
-        """Tell all who wait that a party has stopped with an error; the first such party is named."""
+        """Wake all who wait, as a party has stopped with an error; the first such party is named."""
         with self.changed:
             self._failed = self._failed or party
             self.changed.notify_all()
@@ -69,7 +69,7 @@ class InProcessServer:
         with self.changed:
             match message:
                 case Post():
-                    self.session.alignment.post(channel.party, PostCall.of(message, self.run_hash))
+                    self._post(channel, PostCall.of(message, self.run_hash))
                 case Fetch():
                     self._fetches.append((channel, FetchCall.of(message, self.run_hash)))
                 case _:
@@ -84,21 +84,38 @@ class InProcessServer:
         with self.changed:
             self.session.close(channel.stream, by_party=True)
             self._channels.pop(channel.stream, None)
+            self._fetches = [each for each in self._fetches if each[0] is not channel]
 
     def waits_for(self, party: str) -> Sequence[str]:
         """Whom a party waits for."""
+        for channel, call in self._fetches:
+            if channel.party == party:
+                return self.session.alignment.waiting(party, call).waits_for
         return self.session.status.waits_for(party)
+
+    def _post(self, channel: InProcessChannel, call: PostCall) -> None:
+        try:
+            self.session.alignment.post(channel.party, call)
+        except MessageRefused as refused:
+            self._refuse(channel, refused)
 
     def _answer_fetches(self) -> None:
         waiting = []
         for channel, call in self._fetches:
-            answer = self.session.alignment.fetch(channel.party, call)
+            try:
+                answer = self.session.alignment.fetch(channel.party, call)
+            except MessageRefused as refused:
+                self._refuse(channel, refused)
+                continue
             if answer is None:
-                self.session.alignment.waiting(channel.party, call)
                 waiting.append((channel, call))
             else:
                 channel.inbox.append(decode_alignment(answer.message))
         self._fetches = waiting
+
+    def _refuse(self, channel: InProcessChannel, refused: MessageRefused) -> None:
+        channel.refused = refused
+        self._carry_out(self.session.refusal_events(refused, channel.party))
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -1,98 +1,103 @@
-"""The board's twin without a network: parties are threads around one board, which may die and come back."""
+"""Parties that align over one bulletin board without a network: they take turns in one thread."""
 
 from __future__ import annotations
 
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-
+from fdml.align.conversation import converse
 from fdml.align.group_key import agree
 from fdml.align.matching import align
 from fdml.align.party_secrets import Secrets
 from fdml.errors import PeerTimeout
+from fdml.protocol.alignment_messages import Fetch
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 from fdml.server.bulletin import BulletinStore
 from tests.storage.memory_disk import MemoryDisk
 
 
-class Stopped(Exception):
+class Killed(Exception):
     """A party was killed at this point."""
 
 
-class Hall:
-    """One server board and all who stand before it."""
+class PartyCalls:
+    """Carries out the requests of one party at a store; killed before its request number `requests_left`."""
 
-    def __init__(self, run, disk=None, peer_timeout_seconds=20.0):
-        self.disk = MemoryDisk() if disk is None else disk
-        self.board = BulletinStore.open(run.parties, run.align, self.disk)
-        self.peer_timeout = peer_timeout_seconds
-        self.changed = threading.Condition()
-
-    def line(self, party, calls_left=None):
-        """One party's view of the board; it is killed before its call number `calls_left`."""
-        return Stream(self, party, calls_left)
-
-
-class Stream:
-    """A `fdml.align.bulletin.BulletinStore` of one party."""
-
-    def __init__(self, hall, party, calls_left=None):
-        self._hall = hall
+    def __init__(self, store, party, requests_left=None):
+        self._store = store
         self._party = party
-        self._calls_left = calls_left
+        self._requests_left = requests_left
         self.posted = []
 
-    def post(self, message, to="", about=""):
-        self._spend()
-        raw = encode_alignment(message)
-        with self._hall.changed:
-            self._hall.board.post(self._party, to, about, raw)
-            self._hall.changed.notify_all()
-        self.posted.append((kind_of(type(message)), to, about, raw))
+    def answer(self, request):
+        """The answer to a request; nobody is there to wait for, so what is missing raises `PeerTimeout`."""
+        if isinstance(request, Fetch) and self.waits_for(request):
+            names = ", ".join(map(repr, self.waits_for(request)))
+            raise PeerTimeout(f"party {self._party!r} waits for {names}")
+        if self._requests_left is not None:
+            if self._requests_left == 0:
+                raise Killed
+            self._requests_left -= 1
+        if isinstance(request, Fetch):
+            return decode_alignment(self._store.fetch(self._party, *_asked(request)))
+        raw = encode_alignment(request.message)
+        self._store.post(self._party, request.to, request.about, raw)
+        self.posted.append((kind_of(type(request.message)), request.to, request.about, raw))
+        return None
 
-    def fetch(self, kind, sender, about=""):
-        self._spend()
-        deadline = time.monotonic() + self._hall.peer_timeout
-        asked = (self._party, kind_of(kind), sender, about)
-        with self._hall.changed:
-            while (raw := self._hall.board.fetch(*asked)) is None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    names = ", ".join(repr(name) for name in self._hall.board.waits_for(*asked))
-                    raise PeerTimeout(f"party {self._party!r} waited {self._hall.peer_timeout:g} s for {names}")
-                self._hall.changed.wait(left)
-        return decode_alignment(raw)
-
-    def _spend(self):
-        if self._calls_left is not None:
-            if self._calls_left == 0:
-                raise Stopped
-            self._calls_left -= 1
+    def waits_for(self, request):
+        """Whom a request waits for; empty if it can be carried out."""
+        if not isinstance(request, Fetch) or self._store.fetch(self._party, *_asked(request)) is not None:
+            return []
+        return self._store.waits_for(self._party, *_asked(request))
 
 
-def take_part(line, run, party, ids, disk, credentials=None, key_file=None):
-    """All that a party does; gives the alignment and the key."""
+def _asked(request):
+    return kind_of(request.kind), request.sender, request.about
+
+
+def open_store(run, disk=None):
+    """The server's bulletin board, as a server that is started has it."""
+    return BulletinStore.open(run.parties, run.align, MemoryDisk() if disk is None else disk)
+
+
+def alignment_of(run, party, ids, disk, credentials=None, key_file=None):
+    """The whole conversation of a party; ends with the alignment and the group key."""
     secrets = Secrets.load_or_make(disk, run, party, credentials)
-    key = agree(line, run, party, secrets, credentials, key_file)
-    return align(line, run, party, ids, key, secrets), key
+    key = yield from agree(run, party, secrets, credentials, key_file)
+    return (yield from align(run, party, ids, key, secrets)), key
 
 
-def all_together(run, ids, hall=None, credentials=None, disks=None, key_files=None):
-    """Every party in a thread of its own; gives what each found, or raises the first error in the run's order."""
-    hall = hall or Hall(run)
-    disks = disks or {party: MemoryDisk() for party in run.parties}
-    with ThreadPoolExecutor(len(run.parties)) as threads:
-        work = {
-            party: threads.submit(
-                take_part,
-                hall.line(party),
-                run,
-                party,
-                ids[party],
-                disks[party],
-                (credentials or {}).get(party),
-                (key_files or {}).get(party),
-            )
-            for party in run.parties
-        }
-    return {party: each.result() for party, each in work.items()}
+def align_alone(calls, run, party, ids, disk):
+    """Let one party do what it can; what it needs of the others must be there."""
+    return converse(alignment_of(run, party, ids, disk), calls.answer)
+
+
+def align_all(run, ids, store=None, *, credentials=None, disks=None, key_files=None):
+    """Every party in turn, as far as it gets; gives what each found, or raises the first error."""
+    store = store or open_store(run)
+    conversations = {
+        party: alignment_of(
+            run,
+            party,
+            ids[party],
+            (disks or {}).get(party) or MemoryDisk(),
+            (credentials or {}).get(party),
+            (key_files or {}).get(party),
+        )
+        for party in run.parties
+    }
+    return take_turns(conversations, {party: PartyCalls(store, party) for party in run.parties})
+
+
+def take_turns(conversations, calls):
+    """Hold all conversations at once; gives the result of each. Parties that all wait raise `PeerTimeout`."""
+    results = {}
+    requests = {party: next(each) for party, each in conversations.items()}
+    while requests:
+        ready = [party for party in requests if not calls[party].waits_for(requests[party])]
+        for party in ready or list(requests)[:1]:
+            reply = calls[party].answer(requests[party])
+            try:
+                requests[party] = conversations[party].send(reply)
+            except StopIteration as end:
+                results[party] = end.value
+                del requests[party]
+    return {party: results[party] for party in conversations}

@@ -9,16 +9,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdml.align.conversation import converse
 from fdml.align.group_key import GroupKey, agree, read_key_file
 from fdml.align.offers import check_offer, make_offer
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal, SettingsError
 from fdml.federation.certificates import Authority
-from fdml.protocol.alignment_messages import KeyCheck, KeyGrant, KeyOffer
+from fdml.protocol.alignment_messages import Fetch, KeyCheck, KeyGrant, KeyOffer, Post
 from fdml.protocol.identity import Credentials
 from fdml.settings import RunSettings
-from tests.align.bulletins import Hall
-from tests.align.bulletins import all_together as align_all
+from tests.align.bulletins import PartyCalls, align_all, open_store
 from tests.align.test_matching import TEXTS, ids_of
 from tests.storage.memory_disk import MemoryDisk
 
@@ -36,29 +36,36 @@ def key_file(folder, text, mode=0o600):
     return path
 
 
-class Tampering:
-    """A line by which someone in between changes what a party is shown."""
+def tampering(calls, kind, change):
+    """Answers by which someone in between changes what a party fetches."""
 
-    def __init__(self, line, kind, change):
-        self._line = line
-        self._kind = kind
-        self._change = change
+    def answer(request):
+        reply = calls.answer(request)
+        return change(reply) if isinstance(request, Fetch) and request.kind is kind else reply
 
-    def post(self, message, to="", about=""):
-        self._line.post(message, to, about)
-
-    def fetch(self, kind, sender, about=""):
-        message = self._line.fetch(kind, sender, about)
-        return self._change(message) if kind is self._kind else message
+    return answer
 
 
-def begin(hall, *others):
+def secrets_of(party, credentials=None):
+    return Secrets.load_or_make(MemoryDisk(), RUN, party, credentials)
+
+
+def post(store, party, message):
+    PartyCalls(store, party).answer(Post(message))
+
+
+def agreed(store, party, secrets, *, answer=None, credentials=None, key_file=None):
+    """The key that a party agrees on; whom it would wait for raises `PeerTimeout`."""
+    conversation = agree(RUN, party, secrets, credentials, key_file)
+    return converse(conversation, answer or PartyCalls(store, party).answer)
+
+
+def begin(store, *parties):
     """Let parties post their offers, so that another can go on."""
-    kept = {}
-    for party in others:
-        kept[party] = Secrets.load_or_make(MemoryDisk(), RUN, party, CREDENTIALS[party])
-        hall.line(party).post(kept[party].offer)
-    return kept
+    secrets = {party: secrets_of(party, CREDENTIALS[party]) for party in parties}
+    for party, each in secrets.items():
+        post(store, party, each.offer)
+    return secrets
 
 
 def test_all_parties_get_one_key_over_signed_offers():
@@ -67,16 +74,17 @@ def test_all_parties_get_one_key_over_signed_offers():
 
 
 def test_plain_lines_go_unsigned():
-    hall = Hall(RUN)
-    found = align_all(RUN, ids_of(TEXTS), hall)
+    disk = MemoryDisk()
+    found = align_all(RUN, ids_of(TEXTS), open_store(RUN, disk))
     assert len({key.secret for _, key in found.values()}) == 1
-    assert b"CERTIFICATE" not in b"".join(hall.disk.files.values())
+    assert b"CERTIFICATE" not in b"".join(disk.files.values())
 
 
 def test_a_party_alone_has_a_key_too():
     run = RunSettings(parties=("bank",), label_party="bank")
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
-    assert agree(Hall(run).line("bank"), run, "bank", secrets, None).secret == secrets.group_key
+    conversation = agree(run, "bank", secrets, None)
+    assert converse(conversation, PartyCalls(open_store(run), "bank").answer).secret == secrets.group_key
 
 
 def offer_by(party, credentials, run=RUN):
@@ -135,8 +143,8 @@ FORGED = {
 
 @pytest.mark.parametrize("forgery", FORGED)
 def test_a_forged_offer_is_refused_with_the_name_of_the_party(forgery):
-    offer, said = FORGED[forgery]
-    with pytest.raises(AlignmentError, match=f"posts as party 'shop'.*{re.escape(said)}"):
+    offer, reason = FORGED[forgery]
+    with pytest.raises(AlignmentError, match=f"posts as party 'shop'.*{re.escape(reason)}"):
         check_offer(offer, RUN, "shop", AUTHORITY.certificate)
     check_offer(SHOP, RUN, "shop", AUTHORITY.certificate)
 
@@ -144,14 +152,13 @@ def test_a_forged_offer_is_refused_with_the_name_of_the_party(forgery):
 @pytest.mark.parametrize("party", ["bank", "shop"])
 def test_a_server_that_swaps_a_public_key_is_found_out(party):
     other = "shop" if party == "bank" else "bank"
-    hall = Hall(RUN)
-    begin(hall, other)
-    secrets = Secrets.load_or_make(MemoryDisk(), RUN, party, CREDENTIALS[party])
-    line = Tampering(hall.line(party), KeyOffer, swapped)
+    store = open_store(RUN)
+    begin(store, other)
+    calls = PartyCalls(store, party)
+    answer = tampering(calls, KeyOffer, swapped)
     with pytest.raises(AlignmentError, match=f"posts as party {other!r}"):
-        agree(line, RUN, party, secrets, CREDENTIALS[party])
-    assert "board-key_grant-0-1" not in hall.disk.files
-    assert f"board-key_check-{PARTIES.index(party)}" not in hall.disk.files
+        agreed(store, party, secrets_of(party, CREDENTIALS[party]), answer=answer, credentials=CREDENTIALS[party])
+    assert [kind for kind, *_ in calls.posted] == ["key_offer"]
 
 
 def test_a_certificate_without_names_is_refused():
@@ -178,77 +185,72 @@ def test_only_a_key_of_the_usual_kind_signs():
 
 
 def test_a_public_key_that_is_none_names_its_party():
-    hall = Hall(RUN)
-    hall.line("shop").post(KeyOffer(bytes(32)))
-    secrets = Secrets.load_or_make(MemoryDisk(), RUN, "bank", None)
+    store = open_store(RUN)
+    post(store, "shop", KeyOffer(bytes(32)))
     with pytest.raises(AlignmentError, match="party 'shop' offers a public key that is none"):
-        agree(hall.line("bank"), RUN, "bank", secrets, None)
+        agreed(store, "bank", secrets_of("bank"))
+
+
+def with_another_last_byte(grant):
+    return KeyGrant(grant.sealed[:-1] + bytes([grant.sealed[-1] ^ 1]))
 
 
 def test_a_grant_that_was_changed_on_the_way_is_refused():
-    hall = Hall(RUN, peer_timeout_seconds=0.05)
-    kept = begin(hall, "bank")
-    shop = Secrets.load_or_make(MemoryDisk(), RUN, "shop", CREDENTIALS["shop"])
-    hall.line("shop").post(shop.offer)
-    with pytest.raises(PeerTimeout):
-        agree(hall.line("bank"), RUN, "bank", kept["bank"], CREDENTIALS["bank"])
-    line = Tampering(
-        hall.line("shop"), KeyGrant, lambda grant: KeyGrant(grant.sealed[:-1] + bytes([grant.sealed[-1] ^ 1]))
-    )
+    store = open_store(RUN)
+    secrets = begin(store, "bank", "shop")
+    with pytest.raises(PeerTimeout, match="'clinic'"):
+        agreed(store, "bank", secrets["bank"], credentials=CREDENTIALS["bank"])
+    answer = tampering(PartyCalls(store, "shop"), KeyGrant, with_another_last_byte)
     with pytest.raises(AlignmentError, match="the group key that party 'bank' sealed for 'shop' cannot be opened"):
-        agree(line, RUN, "shop", shop, CREDENTIALS["shop"])
+        agreed(store, "shop", secrets["shop"], answer=answer, credentials=CREDENTIALS["shop"])
 
 
 def test_a_grant_holds_for_one_pair_of_offers_only():
-    hall = Hall(RUN, peer_timeout_seconds=0.05)
-    kept = begin(hall, "bank", "shop", "clinic")
+    store = open_store(RUN)
+    secrets = begin(store, "bank", "shop", "clinic")
     with pytest.raises(PeerTimeout):
-        agree(hall.line("bank"), RUN, "bank", kept["bank"], CREDENTIALS["bank"])
-    for_clinic = hall.line("clinic").fetch(KeyGrant, "bank")
-    line = Tampering(hall.line("shop"), KeyGrant, lambda _: for_clinic)
+        agreed(store, "bank", secrets["bank"], credentials=CREDENTIALS["bank"])
+    for_clinic = PartyCalls(store, "clinic").answer(Fetch(KeyGrant, "bank"))
+    answer = tampering(PartyCalls(store, "shop"), KeyGrant, lambda _: for_clinic)
     with pytest.raises(AlignmentError, match="cannot be opened"):
-        agree(line, RUN, "shop", kept["shop"], CREDENTIALS["shop"])
+        agreed(store, "shop", secrets["shop"], answer=answer, credentials=CREDENTIALS["shop"])
 
 
 def test_a_key_file_needs_no_offers(tmp_path):
     path = key_file(tmp_path, "ab" * 32 + "\n")
-    hall = Hall(RUN)
-    found = align_all(RUN, ids_of(TEXTS), hall, key_files=dict.fromkeys(PARTIES, path))
+    disk = MemoryDisk()
+    found = align_all(RUN, ids_of(TEXTS), open_store(RUN, disk), key_files=dict.fromkeys(PARTIES, path))
     assert {key.secret for _, key in found.values()} == {b"\xab" * 32}
-    assert not any("offer" in name or "grant" in name for name in hall.disk.files)
+    assert not any("offer" in name or "grant" in name for name in disk.files)
 
 
-def test_another_key_names_the_party_that_has_it(tmp_path):
+def test_another_key_names_both_parties(tmp_path):
     (tmp_path / "other").mkdir()
     same, other = key_file(tmp_path, "ab" * 32), key_file(tmp_path / "other", "cd" * 32)
-    with pytest.raises(AlignmentError, match="party 'clinic' has another group key than 'bank'"):
+    with pytest.raises(AlignmentError, match="party 'bank' has another group key than 'clinic'"):
         align_all(RUN, ids_of(TEXTS), key_files={"bank": same, "shop": same, "clinic": other})
 
 
 def test_a_check_of_another_party_does_not_count_as_ones_own(tmp_path):
     path = key_file(tmp_path, "ab" * 32)
-    hall = Hall(RUN, peer_timeout_seconds=0.05)
-    secrets = Secrets.load_or_make(MemoryDisk(), RUN, "bank", None)
+    store, secrets = open_store(RUN), secrets_of("bank")
     with pytest.raises(PeerTimeout, match="'shop'"):
-        agree(hall.line("bank"), RUN, "bank", secrets, None, path)
-    copied = hall.line("shop").fetch(KeyCheck, "bank")
-    hall.line("shop").post(copied)
+        agreed(store, "bank", secrets, key_file=path)
+    post(store, "shop", PartyCalls(store, "shop").answer(Fetch(KeyCheck, "bank")))
     with pytest.raises(AlignmentError, match="party 'shop' has another group key"):
-        agree(hall.line("bank"), RUN, "bank", secrets, None, path)
+        agreed(store, "bank", secrets, key_file=path)
 
 
 @pytest.mark.parametrize("first", ["with", "without"])
-def test_a_key_file_at_one_party_only_is_told_at_once(tmp_path, first):
-    path = key_file(tmp_path, "ab" * 32)
-    hall = Hall(RUN, peer_timeout_seconds=0.05)
+def test_a_key_file_at_one_party_only_is_refused_at_once(tmp_path, first):
+    path, store = key_file(tmp_path, "ab" * 32), open_store(RUN)
     files = {"bank": path if first == "with" else None, "shop": None if first == "with" else path}
-    secrets = {party: Secrets.load_or_make(MemoryDisk(), RUN, party, None) for party in files}
     with pytest.raises(PeerTimeout):
-        agree(hall.line("bank"), RUN, "bank", secrets["bank"], None, files["bank"])
+        agreed(store, "bank", secrets_of("bank"), key_file=files["bank"])
     having, lacking = ("bank", "shop") if first == "with" else ("shop", "bank")
-    said = f"party '{having}' came with a group_key file and party '{lacking}' without"
-    with pytest.raises(MessageRefused, match=said) as raised:
-        agree(hall.line("shop"), RUN, "shop", secrets["shop"], None, files["shop"])
+    text = f"party '{having}' came with a group_key file and party '{lacking}' without"
+    with pytest.raises(MessageRefused, match=text) as raised:
+        agreed(store, "shop", secrets_of("shop"), key_file=files["shop"])
     assert raised.value.refusal is Refusal.MISMATCH
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.align.local_join import own_order, shared_rows
+from fdml.align.local_join import shared_rows
 from fdml.data.rows import as_rows
 from fdml.data.table import Table
 from fdml.errors import AlignmentError
@@ -47,23 +47,14 @@ def test_ids_at_some_parties_only_are_refused():
         shared_rows({"a": table([1]), "b": table(None, 1)})
 
 
-def test_an_id_that_stands_twice_is_refused():
+def test_a_duplicate_id_is_refused():
     with pytest.raises(AlignmentError, match="party 'b' has 1 rows with a duplicate id"):
         shared_rows({"a": table([1]), "b": table([1, 1])})
 
 
 @given(st.permutations([f"user {number}" for number in range(8)]), st.permutations([f"user {n}" for n in range(8)]))
-def test_parties_with_equal_ids_find_one_order_each_for_itself(one, other):
-    (first, first_hash), (second, second_hash) = own_order(table(one)), own_order(table(other))
-    assert [one[row] for row in first] == [other[row] for row in second]
-    assert first_hash == second_hash
-
-
-def test_other_ids_or_another_count_give_another_hash():
-    tables = [table(["a"]), table(["b"]), table(["a", "b"]), table(None, 1), table(None, 2)]
-    assert len({own_order(each)[1] for each in tables}) == 5
-
-
-def test_an_order_of_repeated_ids_is_refused():
-    with pytest.raises(AlignmentError, match="1 rows have a duplicate id; keep one row per id"):
-        own_order(table(["a", "a"]))
+def test_the_common_order_follows_from_the_ids_and_not_from_the_files(one, other):
+    rows = shared_rows({"a": table(one), "b": table(other)})
+    again = shared_rows({"a": table(sorted(one)), "b": table(sorted(one))})
+    assert [one[row] for row in rows["a"]] == [sorted(one)[row] for row in again["a"]]
+    assert [other[row] for row in rows["b"]] == [one[row] for row in rows["a"]]

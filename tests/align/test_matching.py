@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fdml.align.conversation import converse
 from fdml.align.group_key import GroupKey
 from fdml.align.matching import PartyIds, align
 from fdml.align.party_secrets import Secrets
@@ -13,10 +14,9 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.data.ids import IdCounts, Ids
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal
 from fdml.privacy.disclosures import DISCLOSURES
-from fdml.protocol.alignment_messages import RowCounts, SharedRowIndex, Tokens
-from fdml.protocol.alignment_wire import decode_alignment
+from fdml.protocol.alignment_messages import Fetch, RowCounts, SharedRowIndex
 from fdml.settings import RunSettings
-from tests.align.bulletins import Hall, Stopped, all_together, take_part
+from tests.align.bulletins import Killed, PartyCalls, align_all, align_alone, open_store
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 MODES = ["tokens", "ecdh"]
@@ -49,7 +49,7 @@ def named(rows, values):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_parties_find_what_a_plain_join_finds_in_one_order(mode):
-    found = {party: each for party, (each, _) in all_together(run_of(mode), ids_of(TEXTS)).items()}
+    found = {party: each for party, (each, _) in align_all(run_of(mode), ids_of(TEXTS)).items()}
     orders = [(named(each.train, TEXTS[party]), named(each.held_out, TEXTS[party])) for party, each in found.items()]
     assert orders[0] == orders[1] == orders[2]
     train, held_out = orders[0]
@@ -63,7 +63,7 @@ def test_the_parties_find_what_a_plain_join_finds_in_one_order(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_test_files_are_joined_on_their_own(mode):
-    found = all_together(run_of(mode), ids_of(TEXTS, TESTS))
+    found = align_all(run_of(mode), ids_of(TEXTS, TESTS))
     for party, (each, _) in found.items():
         assert set(named(each.train, TEXTS[party])) == SHARED
         assert set(named(each.held_out, TESTS[party])) == {"t2", "t3"}
@@ -73,7 +73,7 @@ def test_test_files_are_joined_on_their_own(mode):
 
 def test_training_rows_are_split_and_shuffled_as_everywhere_else():
     run = run_of("tokens")
-    found, key = all_together(run, ids_of(TEXTS))["bank"]
+    found, key = align_all(run, ids_of(TEXTS))["bank"]
     token = key.derive(f"tokens of {run.name}")
     ordered = sorted(SHARED, key=lambda each: hashlib.blake2b(each.encode(), digest_size=16, key=token).digest())
     keep, out = split_rows(5, 0.4, run.training.seed)
@@ -93,7 +93,7 @@ def test_any_sets_of_ids_give_their_plain_intersection(mode, data):
         extra = data.draw(st.sets(st.text(max_size=5), max_size=12))
         train[party] = data.draw(st.permutations(sorted(common | extra)))
     shared = set.intersection(*map(set, train.values()))
-    found = all_together(run_of(mode, parties), ids_of(train))
+    found = align_all(run_of(mode, parties), ids_of(train))
     orders = [named([*each.train, *each.held_out], train[party]) for party, (each, _) in found.items()]
     assert all(order == orders[0] for order in orders)
     assert sorted(orders[0]) == sorted(shared)
@@ -103,7 +103,7 @@ def test_any_sets_of_ids_give_their_plain_intersection(mode, data):
 @pytest.mark.parametrize("test", [None, 3])
 def test_parties_without_ids_are_matched_row_by_row(mode, test):
     run = run_of(mode)
-    found = all_together(run, dict.fromkeys(PARTIES, PartyIds(by_position=RowCounts(10, test))))
+    found = align_all(run, dict.fromkeys(PARTIES, PartyIds(by_position=RowCounts(10, test))))
     for each, _ in found.values():
         np.testing.assert_array_equal(each.train, found["bank"][0].train)
         expected = list(range(10)) if test is None else list(range(10)) + list(range(3))
@@ -113,52 +113,44 @@ def test_parties_without_ids_are_matched_row_by_row(mode, test):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "text"),
     [
         (PartyIds(by_position=RowCounts(7)), "has no ids but"),
         (PartyIds(texts(["a"]), texts(["b"])), "has no test rows but"),
     ],
 )
-def test_parties_that_bring_different_things_are_told(mode, other, said):
-    run = run_of(mode)
-    hall = Hall(run, peer_timeout_seconds=0.2)
-    with pytest.raises((MessageRefused, PeerTimeout)) as raised:
-        all_together(run, ids_of(TEXTS) | {"shop": other}, hall)
-    if isinstance(raised.value, MessageRefused):
-        assert raised.value.refusal is Refusal.MISMATCH
-        assert said in str(raised.value)
-    else:
-        assert "'shop'" in str(raised.value) or "'bank'" in str(raised.value)
+def test_parties_that_bring_different_things_are_refused(mode, other, text):
+    with pytest.raises(MessageRefused, match=text) as raised:
+        align_all(run_of(mode), ids_of(TEXTS) | {"shop": other})
+    assert raised.value.refusal is Refusal.MISMATCH
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_shared_rows_is_an_error_that_says_why(mode):
     train = {"bank": ["1", "2"], "shop": ["01", "02"]}
     with pytest.raises(AlignmentError, match=r"share no rows \(bank 2, shop 2 rows\).*data.ids.*data.id names"):
-        all_together(run_of(mode, PARTIES[:2]), ids_of(train))
+        align_all(run_of(mode, PARTIES[:2]), ids_of(train))
 
 
 def test_no_shared_test_rows_is_an_error():
     train = {"bank": ["1", "2"], "shop": ["1", "2"]}
     with pytest.raises(AlignmentError, match="share no test rows"):
-        all_together(run_of("tokens", PARTIES[:2]), ids_of(train, {"bank": ["3"], "shop": ["4"]}))
+        align_all(run_of("tokens", PARTIES[:2]), ids_of(train, {"bank": ["3"], "shop": ["4"]}))
 
 
 def test_few_shared_rows_give_a_warning_that_names_the_party():
     train = {"bank": [f"{each}" for each in range(500)], "shop": ["3", "4"]}
-    found = all_together(run_of("tokens", PARTIES[:2], 0.5), ids_of(train))
+    found = align_all(run_of("tokens", PARTIES[:2], 0.5), ids_of(train))
     for each, _ in found.values():
         assert "only 2 rows are shared, under 1% of what some parties have (bank 500)" in each.warning
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_id_that_stands_twice_is_refused_before_anything_is_posted(mode):
+def test_a_duplicate_id_is_refused_before_anything_is_posted(mode):
     run = run_of(mode, PARTIES[:1])
-    line = Hall(run).line("bank")
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     with pytest.raises(AlignmentError, match="party 'bank' has 2 rows with a duplicate id"):
-        align(line, run, "bank", PartyIds(texts(["a", "b", "a", "a"])), KEY, secrets)
-    assert line.posted == []
+        next(align(run, "bank", PartyIds(texts(["a", "b", "a", "a"])), KEY, secrets))
 
 
 def test_ids_come_from_the_files():
@@ -172,19 +164,6 @@ def test_ids_come_from_the_files():
         PartyIds.of([both[0], None], [2, 1])
     with pytest.raises(AlignmentError, match="give one of them"):
         PartyIds()
-
-
-class LyingServer:
-    """Answers with places of its own making."""
-
-    def __init__(self, places):
-        self._places = places
-
-    def post(self, message, to="", about=""):
-        pass
-
-    def fetch(self, kind, sender, about=""):
-        return self._places
 
 
 @pytest.mark.parametrize(
@@ -201,9 +180,10 @@ class LyingServer:
 def test_an_answer_that_cannot_be_is_not_believed(train, held_out, digest, counts):
     run = run_of("tokens", PARTIES[:1])
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
-    board = LyingServer(SharedRowIndex(np.array(train), np.array(held_out, np.int64), digest, counts))
+    found = SharedRowIndex(np.array(train), np.array(held_out, np.int64), digest, counts)
+    conversation = align(run, "bank", PartyIds(texts(TEXTS["bank"])), KEY, secrets)
     with pytest.raises(AlignmentError, match="server's answer does not fit"):
-        align(board, run, "bank", PartyIds(texts(TEXTS["bank"])), KEY, secrets)
+        converse(conversation, lambda request: found if isinstance(request, Fetch) else None)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -211,50 +191,50 @@ def test_a_party_killed_at_any_point_posts_the_same_again(mode):
     run = run_of(mode)
     ids = ids_of(TEXTS)
     disks = {party: MemoryDisk() for party in PARTIES}
-    whole = Hall(run)
-    expected = {party: each.digest for party, (each, _) in all_together(run, ids, whole, disks=disks).items()}
+    whole = open_store(run)
+    expected = {party: each.digest for party, (each, _) in align_all(run, ids, whole, disks=disks).items()}
     for party in PARTIES:
-        for calls in range(40):
-            killed, again = whole.line(party, calls), whole.line(party)
+        for requests in range(40):
+            killed, again = PartyCalls(whole, party, requests), PartyCalls(whole, party)
             try:
-                take_part(killed, run, party, ids[party], disks[party].copy())
-            except Stopped:
-                found, _ = take_part(again, run, party, ids[party], disks[party].copy())
+                align_alone(killed, run, party, ids[party], disks[party].copy())
+            except Killed:
+                found, _ = align_alone(again, run, party, ids[party], disks[party].copy())
                 assert again.posted[: len(killed.posted)] == killed.posted
                 assert found.digest == expected[party]
             else:
                 break
         else:
-            pytest.fail("a party makes fewer calls than that")
+            pytest.fail("a party makes fewer requests than that")
 
 
 def test_a_party_that_dies_while_storing_its_secrets_has_posted_nothing():
     run, disk = run_of("tokens"), MemoryDisk(writes_left=0)
-    line = Hall(run).line("bank")
+    calls = PartyCalls(open_store(run), "bank")
     with pytest.raises(PowerCut):
-        take_part(line, run, "bank", ids_of(TEXTS)["bank"], disk)
-    assert line.posted == []
+        align_alone(calls, run, "bank", ids_of(TEXTS)["bank"], disk)
+    assert calls.posted == []
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_changed_ids_conflict_with_what_was_posted(mode):
     run, disks = run_of(mode), {party: MemoryDisk() for party in PARTIES}
-    hall = Hall(run)
-    all_together(run, ids_of(TEXTS), hall, disks=disks)
+    store = open_store(run)
+    align_all(run, ids_of(TEXTS), store, disks=disks)
     changed = PartyIds(texts([*TEXTS["shop"], "new"]))
     with pytest.raises(MessageRefused, match="fdml align --fresh") as raised:
-        take_part(hall.line("shop"), run, "shop", changed, disks["shop"])
+        align_alone(PartyCalls(store, "shop"), run, "shop", changed, disks["shop"])
     assert raised.value.refusal is Refusal.CONFLICT
 
 
 def test_starting_over_at_every_side_takes_the_changed_ids():
     run, disks = run_of("tokens"), {party: MemoryDisk() for party in PARTIES}
-    hall = Hall(run)
-    all_together(run, ids_of(TEXTS), hall, disks=disks)
-    hall.board.clear()
+    store = open_store(run)
+    align_all(run, ids_of(TEXTS), store, disks=disks)
+    store.clear()
     for disk in disks.values():
         Secrets.forget(disk)
-    found = all_together(run, ids_of(TEXTS | {"shop": ["anna", "bert", "carla"]}), hall, disks=disks)
+    found = align_all(run, ids_of(TEXTS | {"shop": ["anna", "bert", "carla"]}), store, disks=disks)
     assert found["clinic"][0].shared == 3
 
 
@@ -262,9 +242,9 @@ def test_starting_over_at_every_side_takes_the_changed_ids():
 def test_nothing_the_server_stores_shows_an_id_or_a_secret(mode):
     run, disks = run_of(mode), {party: MemoryDisk() for party in PARTIES}
     people = {party: [f"{each} of the long name" for each in values] for party, values in TEXTS.items()}
-    hall = Hall(run)
-    _, key = all_together(run, ids_of(people), hall, disks=disks)["bank"]
-    stored = b"".join(hall.disk.files.values())
+    server = MemoryDisk()
+    _, key = align_all(run, ids_of(people), open_store(run, server), disks=disks)["bank"]
+    stored = b"".join(server.files.values())
     for values in people.values():
         for each in values:
             assert each.encode() not in stored
@@ -278,41 +258,36 @@ def test_nothing_the_server_stores_shows_an_id_or_a_secret(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_posted_says_nothing_of_the_order_of_the_file(mode):
+def test_what_is_posted_does_not_depend_on_the_order_of_the_file(mode):
     run = run_of(mode, PARTIES[:1])
     posts = []
     for values in (TEXTS["bank"], TEXTS["bank"][::-1]):
-        disk, hall = MemoryDisk(), Hall(run)
-        secrets = Secrets.load_or_make(disk, run, "bank", None)
+        secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
         fixed = Secrets(secrets.private, secrets.offer, secrets.group_key, bytes(range(32)))
-        line = hall.line("bank")
-        align(line, run, "bank", PartyIds(texts(values)), KEY, fixed)
-        posts.append([raw for _, _, _, raw in line.posted])
+        calls = PartyCalls(open_store(run), "bank")
+        converse(align(run, "bank", PartyIds(texts(values)), KEY, fixed), calls.answer)
+        posts.append([raw for _, _, _, raw in calls.posted])
     assert posts[0] == posts[1]
 
 
 def test_the_tokens_are_posted_for_the_server_alone():
     run = run_of("tokens", PARTIES[:2])
-    hall = Hall(run)
-    all_together(run, ids_of({party: TEXTS[party] for party in run.parties}), hall)
+    store = open_store(run)
+    align_all(run, ids_of({party: TEXTS[party] for party in run.parties}), store)
+    assert store.rows == {"bank": 8, "shop": 7}
     with pytest.raises(MessageRefused) as raised:
-        hall.board.fetch("shop", "tokens", "bank", "")
+        store.fetch("shop", "tokens", "bank", "")
     assert raised.value.refusal is Refusal.NOT_PERMITTED
-    raw = next(content for name, content in hall.disk.files.items() if name == "board-tokens-0")
-    message = decode_alignment(raw[8 + 32 + 32 :])
-    assert isinstance(message, Tokens)
-    assert len(message.train) == 8
 
 
-def test_whoever_waits_is_told_for_whom():
+def test_a_party_waits_for_all_who_have_not_posted_their_rows():
     run = run_of("tokens")
-    hall = Hall(run, peer_timeout_seconds=0.05)
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
-    with pytest.raises(PeerTimeout, match=r"'bank' waited 0\.05 s for 'shop', 'clinic'"):
-        align(hall.line("bank"), run, "bank", ids_of(TEXTS)["bank"], KEY, secrets)
+    with pytest.raises(PeerTimeout, match="'bank' waits for 'shop', 'clinic'"):
+        converse(align(run, "bank", ids_of(TEXTS)["bank"], KEY, secrets), PartyCalls(open_store(run), "bank").answer)
 
 
-def test_every_mode_says_what_it_shows():
+def test_every_mode_has_its_disclosures():
     assert set(DISCLOSURES) == set(MODES)
     for sentences in DISCLOSURES.values():
         assert all(sentence.endswith(".") for sentence in sentences)

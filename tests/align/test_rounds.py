@@ -5,27 +5,26 @@ from random import Random
 
 import numpy as np
 import pytest
-from simulator.world import Crashed, VirtualDisk
 
 from fdml.align.party_secrets import Secrets
 from fdml.align.split import shuffled_rows, split_rows
 from fdml.errors import DataError, MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.alignment_messages import BlindedIds
 from fdml.protocol.alignment_wire import decode_alignment
-from fdml.server.bulletin import BulletinStore
-from tests.align.bulletins import Hall, Stopped, all_together, take_part
+from simulator.disk import Crashed, VirtualDisk
+from tests.align.bulletins import Killed, PartyCalls, align_all, align_alone, open_store
 from tests.align.test_matching import MODES, PARTIES, SHARED, TEXTS, ids_of, named, run_of
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 
 def posts_of(run, ids):
     """What every party posts in a whole alignment."""
-    hall, disks = Hall(run), {party: MemoryDisk() for party in run.parties}
-    all_together(run, ids, hall, disks=disks)
-    lines = {party: hall.line(party) for party in run.parties}
-    for party, line in lines.items():
-        take_part(line, run, party, ids[party], disks[party])
-    return {party: line.posted for party, line in lines.items()}
+    store, disks = open_store(run), {party: MemoryDisk() for party in run.parties}
+    align_all(run, ids, store, disks=disks)
+    calls = {party: PartyCalls(store, party) for party in run.parties}
+    for party, each in calls.items():
+        align_alone(each, run, party, ids[party], disks[party])
+    return {party: each.posted for party, each in calls.items()}
 
 
 def test_every_set_goes_once_round_and_ends_at_the_server():
@@ -80,15 +79,15 @@ def digests(found):
 def test_the_server_may_be_cut_off_at_any_write_of_an_alignment(mode):
     run, ids = run_of(mode, PARTIES[:2]), ids_of({party: TEXTS[party] for party in PARTIES[:2]})
     disks = {party: MemoryDisk() for party in run.parties}
-    whole = Hall(run)
-    expected = digests(all_together(run, ids, whole, disks=disks))
-    for writes in range(whole.disk.writes):
-        hall = Hall(run, MemoryDisk(writes_left=writes), peer_timeout_seconds=0.05)
-        with pytest.raises((PowerCut, PeerTimeout)):
-            all_together(run, ids, hall, disks=disks)
-        again = Hall(run, hall.disk.copy())
-        assert digests(all_together(run, ids, again, disks=disks)) == expected
-        assert again.disk.files == whole.disk.files
+    whole = MemoryDisk()
+    expected = digests(align_all(run, ids, open_store(run, whole), disks=disks))
+    for writes in range(whole.writes):
+        server = MemoryDisk(writes_left=writes)
+        with pytest.raises(PowerCut):
+            align_all(run, ids, open_store(run, server), disks=disks)
+        again = server.copy()
+        assert digests(align_all(run, ids, open_store(run, again), disks=disks)) == expected
+        assert again.files == whole.files
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,14 +101,14 @@ def test_parties_and_server_that_die_at_random_end_with_the_plain_join(mode, see
         server.arm(random.randrange(6))
         for disk in disks.values():
             disk.arm(random.randrange(2))
-        hall = Hall(run, server, peer_timeout_seconds=0.02)
         for party in random.sample(PARTIES, 3):
-            with suppress(Crashed, PeerTimeout, Stopped):
-                take_part(hall.line(party, random.randrange(8)), run, party, ids[party], disks[party])
+            with suppress(Crashed, PeerTimeout, Killed):
+                calls = PartyCalls(open_store(run, server), party, random.randrange(8))
+                align_alone(calls, run, party, ids[party], disks[party])
         server.disarm()
         for disk in disks.values():
             disk.disarm()
-    found = all_together(run, ids, Hall(run, server), disks=disks)
+    found = align_all(run, ids, open_store(run, server), disks=disks)
     for party, (each, _) in found.items():
         assert set(named([*each.train, *each.held_out], TEXTS[party])) == SHARED
     assert len(set(digests(found).values())) == 1
@@ -117,9 +116,9 @@ def test_parties_and_server_that_die_at_random_end_with_the_plain_join(mode, see
 
 def test_a_restarted_server_gives_out_what_it_had_found_without_the_parties():
     run = run_of("ecdh")
-    hall, disks = Hall(run), {party: MemoryDisk() for party in PARTIES}
-    expected = all_together(run, ids_of(TEXTS), hall, disks=disks)
-    again = BulletinStore.open(run.parties, run.align, hall.disk.copy())
+    server = MemoryDisk()
+    expected = align_all(run, ids_of(TEXTS), open_store(run, server))
+    again = open_store(run, server.copy())
     for party, (each, _) in expected.items():
         assert decode_alignment(again.fetch(party, "shared_rows", "")).digest == each.digest
     assert again.rows == expected["bank"][0].counts
@@ -128,11 +127,11 @@ def test_a_restarted_server_gives_out_what_it_had_found_without_the_parties():
 
 def test_a_party_that_lost_its_secrets_is_told_to_start_over():
     run = run_of("tokens")
-    hall, disks = Hall(run), {party: MemoryDisk() for party in PARTIES}
-    all_together(run, ids_of(TEXTS), hall, disks=disks)
+    store, disks = open_store(run), {party: MemoryDisk() for party in PARTIES}
+    align_all(run, ids_of(TEXTS), store, disks=disks)
     Secrets.forget(disks["shop"])
     with pytest.raises(MessageRefused, match=r"it alone was started over.*--fresh") as raised:
-        take_part(hall.line("shop"), run, "shop", ids_of(TEXTS)["shop"], disks["shop"])
+        align_alone(PartyCalls(store, "shop"), run, "shop", ids_of(TEXTS)["shop"], disks["shop"])
     assert raised.value.refusal is Refusal.CONFLICT
 
 

@@ -1,5 +1,4 @@
 import hashlib
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -57,13 +56,13 @@ def test_keys_are_put_in_ascending_order_and_know_their_rows(values):
     assert [values[row] for row in rows] == sorted(values)
 
 
-def test_keys_that_stand_twice_are_counted():
+def test_duplicate_keys_are_counted():
     with pytest.raises(AlignmentError, match="party 'bank' has 1 rows with a duplicate id"):
         sort_keys(np.zeros((2, 16), np.uint8), "bank")
 
 
-def test_many_ids_take_microseconds_each():
-    ids = texts([f"customer-{number:09}" for number in range(100_000)])
-    began = time.process_time()
-    sort_keys(id_tokens(ids, KEY, "shop"), "bank")
-    assert time.process_time() - began < 1.0
+def test_more_ids_than_are_hashed_at_once_have_the_tokens_they_have_alone():
+    many = [f"customer-{number:09}" for number in range(70_000)]
+    tokens = id_tokens(texts(many), KEY, "shop")
+    for row in (0, 65_535, 65_536, 69_999):
+        assert tokens[row].tobytes() == id_tokens(texts(many[row : row + 1]), KEY, "shop").tobytes()

@@ -1,280 +1,438 @@
-"""What every channel must pass. A new channel is one more entry of `NETWORKS`."""
+"""What every channel must pass: the whole conversation of a party with the server. One more channel is one more
+entry of `NETWORKS`."""
 
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from fdml.errors import MessageRefused, PartyFailed, PeerTimeout, Refusal
-from fdml.protocol.messages import Push, Release, Stop, Stopped
-from fdml.protocol.schedule import schedule_for
-from fdml.server.coordinator import Coordinator
-from fdml.transport.in_process import InProcessExchange
+from fdml.align.split import split_rows
+from fdml.errors import InvariantBroken, MessageRefused, PeerTimeout, Refusal
+from fdml.protocol.alignment_messages import SERVER, Fetch, KeyCheck, KeyOffer, Post, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.messages import (
+    Ack,
+    Checkpointed,
+    Finished,
+    Gradient,
+    HeldOutPredictions,
+    HeldOutTotal,
+    Hello,
+    Labels,
+    Metrics,
+    Push,
+    Release,
+    Stop,
+    Stopped,
+    Total,
+    Waiting,
+    Welcome,
+)
+from fdml.protocol.schedule import schedule_of
+from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
+from tests.contracts.networks import NETWORKS
 
-PARTIES = ("store", "browser", "guard")
-SCHEDULE = schedule_for(12, 2, 2, 1, 20, 7)
+PARTIES = ("ann", "bob")
+ROWS, HELD_OUT = 11, 3
+ALL_ROWS = ROWS + HELD_OUT
 SOON = 20.0
 
 
-class InProcess:
-    """A network as the tests see it: a channel for each party, and a way to say that a party failed."""
-
-    def __init__(self, staleness, peer_timeout):
-        coordinator = Coordinator(PARTIES, SCHEDULE, 1, staleness)
-        self._exchange = InProcessExchange(PARTIES, coordinator.handle, coordinator.waits_for, peer_timeout)
-        self.channels = {name: self._exchange.channel(name) for name in PARTIES}
-
-    def fail(self, party):
-        self._exchange.fail(party)
-
-    def close(self):
-        """Nothing to close in one process."""
-
-
-NETWORKS = {"in process": InProcess}
+def settings_of(*, private=False, peer_timeout_seconds=SOON):
+    """A run of ann, who has the labels, and bob: blocks of four rows and a last one of three, four epochs."""
+    return RunSettings(
+        parties=PARTIES,
+        label_party="ann",
+        task="multiclass" if private else "binary",
+        training=TrainingSettings(
+            epochs=4, batch_size=2, batches_per_block=2, seed=7, peer_timeout_seconds=peer_timeout_seconds
+        ),
+        evaluation=EvaluationSettings(holdout=HELD_OUT / ALL_ROWS),
+        privacy=PrivacySettings(labels="private" if private else "shared"),
+    )
 
 
-@pytest.fixture(params=NETWORKS)
-def connect(request):
-    """Makes a network; all that were made are closed in the end."""
+class Run:
+    """Two parties' channels, and what each has been given."""
+
+    def __init__(self, network, settings):
+        self.network = network
+        self.settings = settings
+        self.schedule = schedule_of(ROWS, settings.training)
+        self.width = 2 if settings.privacy.labels == "private" else 1
+        self.channels = {party: network.channel(party) for party in PARTIES}
+        self.given = {party: [] for party in PARTIES}
+
+    @property
+    def state(self):
+        return self.network.session.state
+
+    def take_in(self):
+        """Poll all that has come."""
+        for party, channel in self.channels.items():
+            while (message := channel.poll()) is not None:
+                self.given[party].append(message)
+
+    def received(self, party, kind):
+        self.take_in()
+        return [message for message in self.given[party] if isinstance(message, kind)]
+
+    def until(self, party, kind, count=1):
+        """Wait for so many messages of a kind; gives them."""
+        self.network.settle(lambda: len(self.received(party, kind)) >= count)
+        return self.received(party, kind)
+
+    def stored(self):
+        """Wait until the server has stored all that was sent."""
+        self.network.settle(lambda: all(channel.all_stored for channel in self.channels.values()))
+
+    def align(self):
+        for channel in self.channels.values():
+            channel.send(Post(Tokens(by_position=RowCounts(ALL_ROWS))))
+            channel.send(Fetch(SharedRowIndex, SERVER))
+        return {party: self.until(party, SharedRowIndex)[0] for party in PARTIES}
+
+    def hello(self, done=-1):
+        digest = self.received("ann", SharedRowIndex)[0].digest
+        return Hello(run_hash(self.settings), digest, ROWS, HELD_OUT, 1, done)
+
+    def labels(self):
+        if self.settings.privacy.labels == "private":
+            return Labels(2)
+        return Labels(2, bytes(Labels.sealed_size("binary", 2, ALL_ROWS)))
+
+    def join(self):
+        """Everything up to the labels."""
+        self.align()
+        for channel in self.channels.values():
+            channel.send(self.hello())
+        self.channels["ann"].send(self.labels())
+        self.until("bob", Labels)
+        return self
+
+    def values(self, party, step):
+        shape = (self.schedule.visit(step).size, self.width)
+        return np.random.default_rng([PARTIES.index(party), step]).integers(-(2**35), 2**35, shape)
+
+    def sum_of(self, step):
+        return sum(self.values(party, step) for party in PARTIES)
+
+    def send_refused(self, party, message):
+        """Send something that is refused, and raise what the channel raises then or later."""
+        self.channels[party].send(message)
+        self.network.raise_refusal(self.channels[party])
+
+    def push(self, party, step):
+        self.channels[party].send(Push(step, Release(self.values(party, step))))
+
+
+def runs_over(kind):
+    """Gives what makes runs over one kind of network; all are closed in the end."""
     made = []
 
-    def make(*, staleness=0, peer_timeout_seconds=SOON):
-        made.append(NETWORKS[request.param](staleness, peer_timeout_seconds))
-        return made[-1]
+    def make(**options):
+        settings = settings_of(**options)
+        made.append(kind(settings, rows=ROWS, held_out=HELD_OUT))
+        return Run(made[-1], settings)
 
     yield make
     for network in made:
         network.close()
 
 
-def values(party, step):
-    return np.random.default_rng([PARTIES.index(party), step]).integers(-(2**40), 2**40, (SCHEDULE.visit(step).size, 1))
+@pytest.fixture(params=NETWORKS)
+def begin(request):
+    yield from runs_over(NETWORKS[request.param])
 
 
-def sum_of(step):
-    return sum(values(party, step) for party in PARTIES)
+@pytest.fixture(params=[name for name, kind in NETWORKS.items() if kind.can_break])
+def breakable(request):
+    """A run over lines that can break."""
+    for begin in runs_over(NETWORKS[request.param]):
+        yield begin()
 
 
-def send(network, party, step):
-    network.channels[party].send(Push(step, Release(values(party, step))))
+@pytest.fixture(params=[name for name, kind in NETWORKS.items() if kind.can_wait])
+def blocking(request):
+    """A run over channels that a thread can wait at, with a short peer timeout."""
+    kind = NETWORKS[request.param]
+    for begin in runs_over(kind):
+        yield begin(peer_timeout_seconds=kind.peer_timeout)
 
 
-def together(*jobs):
-    """Run all jobs as threads and give back what each returned or raised."""
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        futures = [pool.submit(job) for job in jobs]
-        return [future.exception(SOON) or future.result() for future in futures]
+# Alignment.
 
 
-def test_a_total_comes_back_to_every_party(connect):
-    network = connect()
+def test_what_one_party_posts_the_other_fetches(begin):
+    run = begin()
+    offer = KeyOffer(b"p" * 32)
+    run.channels["bob"].send(Fetch(KeyOffer, "ann"))
+    assert run.received("bob", KeyOffer) == []
+    assert not run.channels["bob"].has_message
+    run.channels["ann"].send(Post(offer))
+    assert run.until("bob", KeyOffer) == [offer]
+    run.stored()
+
+
+def test_alignment_requests_are_answered_in_order_and_each_once(begin):
+    run = begin()
+    for party, byte in (("ann", b"a"), ("bob", b"b")):
+        run.channels[party].send(Post(KeyOffer(byte * 32)))
+        run.channels[party].send(Post(KeyCheck(byte * 32)))
+    for kind, sender in ((KeyCheck, "bob"), (KeyOffer, "bob"), (KeyCheck, "bob")):
+        run.channels["ann"].send(Fetch(kind, sender))
+    run.network.settle(lambda: len(run.received("ann", KeyOffer | KeyCheck)) >= 3)
+    assert run.received("ann", KeyOffer | KeyCheck) == [KeyCheck(b"b" * 32), KeyOffer(b"b" * 32), KeyCheck(b"b" * 32)]
+
+
+def test_all_parties_find_the_same_shared_rows(begin):
+    found = begin().align()
+    assert found["ann"].digest == found["bob"].digest
+    assert found["bob"].train.tolist() == list(range(ALL_ROWS))
+    assert len(split_rows(ALL_ROWS, HELD_OUT / ALL_ROWS, 7)[0]) == ROWS
+
+
+def test_a_refused_post_ends_the_line_of_its_sender_only(begin):
+    run = begin()
+    with pytest.raises((MessageRefused, InvariantBroken), match="party 'bob' has a file without rows"):
+        run.send_refused("bob", Post(Tokens(by_position=RowCounts(0))))
+    run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
+    run.network.settle(lambda: run.channels["ann"].all_stored)
+
+
+# Training.
+
+
+def test_a_party_is_welcomed_and_gets_the_labels(begin):
+    run = begin().join()
+    assert run.until("bob", Welcome) == [Welcome(-1)]
+    assert run.received("bob", Labels) == [run.labels()]
+    assert run.until("ann", Welcome) == [Welcome(-1)]
+    assert run.received("ann", Labels) == []
+
+
+def test_a_push_of_each_party_gives_both_the_sum(begin):
+    run = begin().join()
     for party in PARTIES:
-        send(network, party, 0)
+        run.push(party, 0)
     for party in PARTIES:
-        total = network.channels[party].receive(0)
-        assert (total.step, total.pushed_at) == (0, (0, 0, 0))
-        assert total.values.dtype == np.int64
-        np.testing.assert_array_equal(total.values, sum_of(0))
+        (total,) = run.until(party, Total)
+        assert (total.step, total.pushed_at) == (0, (0, 0))
+        np.testing.assert_array_equal(total.values.reshape(-1, 1), run.sum_of(0))
 
 
-@pytest.mark.parametrize("lookahead", [0, 1, 3])
-def test_whole_runs_with_threads_bring_every_total_in_order(connect, lookahead):
-    network = connect()
-
-    def run(party):
-        totals = []
-        for step in range(min(1 + lookahead, SCHEDULE.steps)):
-            send(network, party, step)
-        for step in range(SCHEDULE.steps):
-            totals.append(network.channels[party].receive(step))
-            if step + 1 + lookahead < SCHEDULE.steps:
-                send(network, party, step + 1 + lookahead)
-        return totals
-
-    results = together(*(lambda party=party: run(party) for party in PARTIES))
-    for totals in results:
-        assert [total.step for total in totals] == list(range(SCHEDULE.steps))
+def test_many_messages_arrive_in_order_and_each_total_is_given_once(begin):
+    run = begin().join()
+    for step in range(run.schedule.steps):
+        for party in PARTIES:
+            run.push(party, step)
+    for party in PARTIES:
+        totals = run.until(party, Total, run.schedule.steps)
+        assert [total.step for total in totals] == list(range(run.schedule.steps))
         for total in totals:
-            np.testing.assert_array_equal(total.values, sum_of(total.step))
-            assert total.lag == 0
+            np.testing.assert_array_equal(total.values.reshape(-1, 1), run.sum_of(total.step))
+    run.stored()
+    assert run.network.session.status.refused == {}
 
 
-def test_a_receive_wakes_up_as_soon_as_the_last_push_comes(connect):
-    network = connect()
-    waiting = threading.Event()
-
-    def wait():
-        waiting.set()
-        return network.channels["store"].receive(0)
-
-    def push_late():
-        waiting.wait(SOON)
-        time.sleep(0.05)
-        for party in ("browser", "guard"):
-            send(network, party, 0)
-
-    send(network, "store", 0)
-    began = time.monotonic()
-    total, nothing = together(wait, push_late)
-    assert nothing is None
-    np.testing.assert_array_equal(total.values, sum_of(0))
-    assert time.monotonic() - began < SOON / 2
-
-
-def test_totals_that_came_early_are_kept_until_they_are_asked_for(connect):
-    network = connect()
+def test_what_was_sent_is_stored_at_the_server(begin):
+    run = begin().join()
     for step in range(3):
+        run.push("ann", step)
+    run.stored()
+    assert run.state.coordinator.pushed("ann") == 2
+    assert run.channels["ann"].unacknowledged() == []
+
+
+def test_acknowledgements_and_waits_are_not_given(begin):
+    run = begin().join()
+    run.push("ann", 0)
+    run.stored()
+    run.push("bob", 0)
+    run.until("ann", Total)
+    assert {type(message) for message in run.given["ann"]} <= {SharedRowIndex, Welcome, Total}
+    assert not {Ack, Waiting} & {type(message) for message in run.given["bob"]}
+
+
+def test_has_message_says_whether_poll_gives_something(begin):
+    run = begin().join()
+    run.until("ann", Welcome)
+    run.until("bob", Welcome)
+    ann = run.channels["ann"]
+    assert not ann.has_message
+    assert ann.poll() is None
+    run.push("ann", 0)
+    run.push("bob", 0)
+    run.network.settle(lambda: ann.has_message)
+    assert isinstance(ann.poll(), Total)
+    assert ann.poll() is None
+
+
+def test_held_out_predictions_go_to_the_label_party_and_metrics_to_the_server(begin):
+    run = begin().join()
+    parts = {party: np.arange(HELD_OUT) + PARTIES.index(party) for party in PARTIES}
+    for party in PARTIES:
+        run.channels[party].send(HeldOutPredictions(1, Release(parts[party])))
+    (total,) = run.until("ann", HeldOutTotal)
+    np.testing.assert_array_equal(total.values, parts["ann"] + parts["bob"])
+    run.channels["ann"].send(Metrics(1, 0.5, 0.1, 0.2, 0.3))
+    run.stored()
+    assert run.state.history == {1: Metrics(1, 0.5, 0.1, 0.2, 0.3)}
+    assert run.received("bob", HeldOutTotal) == []
+
+
+def test_with_private_labels_a_gradient_comes_instead_of_the_total(begin):
+    run = begin(private=True).join()
+    for party in PARTIES:
+        run.push(party, 0)
+    (total,) = run.until("ann", Total)
+    gradient = Gradient(0, Release(total.values + 1, mask_id=1))
+    run.channels["ann"].send(gradient)
+    (given,) = run.until("bob", Gradient)
+    np.testing.assert_array_equal(given.release.values.reshape(-1), gradient.release.values.reshape(-1))
+    assert run.received("bob", Total) == []
+
+
+def test_a_party_that_stops_ends_the_run_for_both(begin):
+    run = begin().join()
+    run.channels["bob"].send(Stop(0))
+    for party in PARTIES:
+        assert run.until(party, Stopped) == [Stopped("bob", 0)]
+
+
+def test_a_run_goes_to_its_end(begin):
+    run = begin().join()
+    for step in range(run.schedule.steps):
         for party in PARTIES:
-            send(network, party, step)
-    for step in (2, 0, 1):
-        np.testing.assert_array_equal(network.channels["guard"].receive(step).values, sum_of(step))
-
-
-def test_a_wait_ends_with_the_name_of_the_silent_party(connect):
-    network = connect(peer_timeout_seconds=0.2)
-    send(network, "store", 0)
-    send(network, "guard", 0)
-    began = time.monotonic()
-    with pytest.raises(
-        PeerTimeout, match=r"party 'store' waited 0.2 s at step 0 for 'browser'; .* training.peer_timeout_seconds"
-    ) as caught:
-        network.channels["store"].receive(0)
-    assert "guard" not in str(caught.value)
-    assert 0.15 < time.monotonic() - began < SOON / 2
-
-
-def test_a_wait_names_all_who_are_silent(connect):
-    network = connect(peer_timeout_seconds=0.1)
-    send(network, "store", 0)
-    with pytest.raises(PeerTimeout, match="for 'browser', 'guard'"):
-        network.channels["store"].receive(0)
-
-
-def test_a_wait_that_ended_can_be_taken_up_again(connect):
-    network = connect(peer_timeout_seconds=0.1)
-    send(network, "store", 0)
-    with pytest.raises(PeerTimeout):
-        network.channels["store"].receive(0)
-    for party in ("browser", "guard"):
-        send(network, party, 0)
-    np.testing.assert_array_equal(network.channels["store"].receive(0).values, sum_of(0))
-
-
-def test_a_failed_party_wakes_all_who_wait_for_it(connect):
-    network = connect()
-    for party in ("store", "guard"):
-        send(network, party, 0)
-    began = time.monotonic()
-
-    def fail():
-        time.sleep(0.05)
-        network.fail("browser")
-
-    first, second, _ = together(
-        lambda: network.channels["store"].receive(0), lambda: network.channels["guard"].receive(0), fail
-    )
-    for error in (first, second):
-        assert isinstance(error, PartyFailed)
-        assert "party 'browser' stopped with an error" in str(error)
-    assert time.monotonic() - began < SOON / 2
-
-
-def test_the_first_party_that_failed_is_named(connect):
-    network = connect()
-    send(network, "store", 0)
-    network.fail("guard")
-    network.fail("browser")
-    with pytest.raises(PartyFailed, match="party 'guard' stopped"):
-        network.channels["store"].receive(0)
-
-
-def test_a_total_that_has_come_is_given_out_even_after_a_failure(connect):
-    network = connect()
-    for party in PARTIES:
-        send(network, party, 0)
-    network.fail("browser")
-    np.testing.assert_array_equal(network.channels["store"].receive(0).values, sum_of(0))
-
-
-def test_a_refused_push_is_told_to_its_sender_and_the_others_go_on(connect):
-    network = connect()
-    with pytest.raises(MessageRefused, match="party 'store' pushed step 1; its next is 0") as refused:
-        send(network, "store", 1)
-    assert refused.value.refusal is Refusal.GAP
-    for party in PARTIES:
-        send(network, party, 0)
-    for party in PARTIES:
-        np.testing.assert_array_equal(network.channels[party].receive(0).values, sum_of(0))
-
-
-def test_a_repeated_push_is_taken_once(connect):
-    network = connect()
-    for party in PARTIES:
-        send(network, party, 0)
-        send(network, party, 0)
-    for party in PARTIES:
-        total = network.channels[party].receive(0)
-        np.testing.assert_array_equal(total.values, sum_of(0))
-        send(network, party, 1)
-        send(network, party, 0)
-    for party in PARTIES:
-        np.testing.assert_array_equal(network.channels[party].receive(1).values, sum_of(1))
-
-
-def test_keeping_steps_stops_nothing(connect):
-    network = connect()
-    for step in range(4):
+            run.push(party, step)
         for party in PARTIES:
-            send(network, party, step)
+            run.until(party, Total, step + 1)
+            run.channels[party].send(Checkpointed(step))
+    for party in PARTIES:
+        run.channels[party].send(Finished(b"m" * 32))
+    run.stored()
+    assert run.state.finished
+    for channel in run.channels.values():
+        channel.close()
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("message", "refusal"),
+    [
+        (Metrics(1, 0.5), Refusal.NOT_PERMITTED),
+        (Finished(b"m" * 32), Refusal.GAP),
+        (Stop(9), Refusal.GAP),
+    ],
+    ids=["what is for others to send", "the end before the end", "a stop out of turn"],
+)
+def test_a_refused_message_raises_and_the_other_party_goes_on(begin, message, refusal):
+    run = begin().join()
+    with pytest.raises(MessageRefused) as refused:
+        run.send_refused("bob", message)
+    assert refused.value.refusal is refusal
+    run.push("ann", 0)
+    run.network.settle(lambda: run.channels["ann"].all_stored)
+
+
+# Waits.
+
+
+def test_a_wait_ends_as_soon_as_the_message_comes(blocking):
+    run = blocking.join()
+    run.push("ann", 0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(run.channels["ann"].wait, lambda: bool(run.received("ann", Total)), "at step 0 for {}")
+        run.push("bob", 0)
+        waiting.result(SOON)
+    np.testing.assert_array_equal(run.received("ann", Total)[0].values.reshape(-1, 1), run.sum_of(0))
+
+
+def test_a_wait_that_is_too_long_names_the_silent_party_and_can_be_taken_up_again(blocking):
+    run = blocking.join()
+    run.push("ann", 0)
+    seconds = run.settings.training.peer_timeout_seconds
+    with pytest.raises(PeerTimeout, match=rf"party 'ann' waited {seconds:g} s at step 0 for 'bob'; "):
+        run.channels["ann"].wait(lambda: bool(run.received("ann", Total)), "at step 0 for {}")
+    run.push("bob", 0)
+    run.channels["ann"].wait(lambda: bool(run.received("ann", Total)), "at step 0 for {}")
+
+
+# Broken lines.
+
+
+def test_after_a_broken_line_everything_still_arrives_once(breakable):
+    run = breakable.join()
+    for step in range(run.schedule.steps):
         for party in PARTIES:
-            np.testing.assert_array_equal(network.channels[party].receive(step).values, sum_of(step))
-            network.channels[party].keep(step - 2)
-            network.channels[party].keep(step - 1)
-            network.channels[party].keep(step - 1)
-
-
-def test_a_party_that_stops_ends_the_waits_for_its_next_step_and_no_earlier_one(connect):
-    network = connect()
+            run.push(party, step)
+        if step % 5 == 2:
+            run.network.break_lines()
     for party in PARTIES:
-        send(network, party, 0)
-    for party in ("store", "guard"):
-        send(network, party, 1)
-    network.channels["browser"].send(Stop(1))
+        totals = run.until(party, Total, run.schedule.steps)
+        assert [total.step for total in totals] == list(range(run.schedule.steps))
+        for total in totals:
+            np.testing.assert_array_equal(total.values.reshape(-1, 1), run.sum_of(total.step))
+    run.stored()
+    assert run.network.session.status.refused == {}
+    assert len(run.received("bob", Labels)) == 1
+
+
+def test_a_line_that_breaks_while_nothing_is_sent_comes_back(breakable):
+    run = breakable.join()
     for party in PARTIES:
-        np.testing.assert_array_equal(network.channels[party].receive(0).values, sum_of(0))
-        assert network.channels[party].receive(1) == Stopped("browser", 1)
-        assert network.channels[party].receive(1) == Stopped("browser", 1), "it stays so however often it is asked"
-
-
-def test_a_stop_wakes_those_who_wait_for_it(connect):
-    network = connect()
-    send(network, "store", 0)
-    began = time.monotonic()
-
-    def stop():
-        time.sleep(0.05)
-        network.channels["browser"].send(Stop(0))
-
-    answer, nothing = together(lambda: network.channels["store"].receive(0), stop)
-    assert nothing is None
-    assert answer == Stopped("browser", 0)
-    assert time.monotonic() - began < SOON / 2
-
-
-@pytest.mark.parametrize("first", [1, 2])
-def test_of_two_stops_the_earlier_step_counts_whichever_comes_first(connect, first):
-    network = connect(peer_timeout_seconds=0.5)
+        run.push(party, 0)
+        run.until(party, Welcome)
+    run.stored()
+    run.network.break_lines()
     for party in PARTIES:
-        send(network, party, 0)
-    for party in ("store", "guard"):
-        send(network, party, 1)
-    stops = {1: ("browser", Stop(1)), 2: ("guard", Stop(2))}
-    for at in (first, 3 - first):
-        party, stop = stops[at]
-        network.channels[party].send(stop)
+        assert run.until(party, Welcome, 2)[1] == Welcome(0)
     for party in PARTIES:
-        network.channels[party].receive(0)
-        assert network.channels[party].receive(1) == Stopped("browser", 1)
+        run.push(party, 1)
+    for party in PARTIES:
+        assert [total.step for total in run.until(party, Total, 2)] == [0, 1]
+
+
+def test_metrics_and_held_out_totals_survive_a_broken_line(breakable):
+    run = breakable.join()
+    for party in PARTIES:
+        run.channels[party].send(HeldOutPredictions(1, Release(np.arange(HELD_OUT))))
+    run.network.break_lines()
+    run.until("ann", HeldOutTotal)
+    run.channels["ann"].send(Metrics(1, 0.5))
+    run.network.break_lines()
+    run.stored()
+    assert list(run.state.history) == [1]
+    assert len(run.received("ann", HeldOutTotal)) == 1
+
+
+def test_an_alignment_goes_on_over_broken_lines(breakable):
+    run, alignment = breakable, breakable.network.session.alignment
+    run.channels["bob"].send(Fetch(KeyCheck, "ann"))
+    run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
+    run.network.settle(lambda: run.channels["ann"].all_stored and alignment.is_here("bob"))
+    run.network.break_lines()
+    run.channels["ann"].send(Post(KeyCheck(b"c" * 32)))
+    assert run.until("bob", KeyCheck) == [KeyCheck(b"c" * 32)]
+    run.stored()
+
+
+def test_what_a_restarted_party_would_not_make_again_is_known_until_it_is_stored(breakable):
+    run = breakable.join()
+    metrics = Metrics(1, 0.5)
+    run.network.break_lines()
+    run.channels["ann"].send(metrics)
+    assert run.channels["ann"].unacknowledged() in ([metrics], [])
+    run.stored()
+    assert run.channels["ann"].unacknowledged() == []
+    assert run.state.history == {1: metrics}
+
+
+def test_a_closed_channel_leaves_the_server_to_the_others(begin):
+    run = begin().join()
+    run.push("bob", 0)
+    run.stored()
+    run.channels["bob"].close()
+    run.push("ann", 0)
+    assert run.until("ann", Total)[0].step == 0

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulator.world import Crashed, VirtualDisk
 
 from fdml.storage.disk import FolderDisk
+from simulator.disk import Crashed, VirtualDisk
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 from tests.storage.system_calls import SystemCalls
 

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from benchmarks.proxy import Proxy
+from fdml.data.encoders import encoder_from_json
 from fdml.data.label_encoding import fit_labels
 from fdml.federation.scaffold import write_keys
 from tests.end_to_end.cluster import Cluster, Started, running, until
@@ -127,7 +128,7 @@ def test_alignment_that_is_killed_anywhere_goes_on_with_the_same_commands(tmp_pa
         for cluster, messages in zip(runs, (1, 5, 9), strict=True):
             state = cluster.home / "server" / "state"
             cluster.start()
-            until(lambda state=state, n=messages: len(list(state.glob("board-*"))) >= n, f"{messages} messages")
+            until(lambda state=state, n=messages: len(list(state.glob("bulletin-*"))) >= n, f"{messages} messages")
             cluster[victim].kill()
             if victim == "server":
                 cluster.serve()
@@ -185,6 +186,9 @@ def test_features_are_written_once_and_used_again(tmp_path):
         blocks = sorted((cluster.home / "bob" / "state" / "blocks").rglob("*"))
         written = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks}
         assert any(path.name == "values" for path in blocks)
+        encoder = encoder_from_json((cluster.home / "bob" / "state" / "encoder.json").read_bytes())
+        facts = json.loads(next(path for path in blocks if path.name == "facts.json").read_text())
+        assert len(encoder.names) == facts["width"]
         cluster["bob"].kill()
         served = cluster.statuses()["bob"].served
         cluster.join("bob")

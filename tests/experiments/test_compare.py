@@ -46,15 +46,15 @@ def contender(epochs=30):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_joint_comes_near_pooled_and_beats_alone(task):
-    problem, heard = dataset_of(task), []
-    curves = compare(problem, [contender()], [1, 2], heard.append)
+    problem, events = dataset_of(task), []
+    curves = compare(problem, [contender()], [1, 2], events.append)
     last = {curve.scheme: curve.last for curve in curves}
     assert tuple(last) == SCHEMES
     assert last["joint"].test_metric >= last["pooled"].test_metric - 0.01
     assert min(last["joint"].test_metric, last["late fusion"].test_metric) > last["alone"].test_metric + 0.05
     assert max(last["joint"].test_loss, last["late fusion"].test_loss) < last["alone"].test_loss
     assert all(len(curve.records) == 30 for curve in curves)
-    assert len([e for e in heard if isinstance(e, EpochDone)]) == workload(problem, [contender()], [1, 2])
+    assert len([e for e in events if isinstance(e, EpochDone)]) == workload(problem, [contender()], [1, 2])
 
 
 def test_a_label_party_without_features_has_no_alone_scheme():
@@ -99,11 +99,11 @@ def test_what_every_joint_training_leaves_behind_is_handed_out():
 def test_few_exchanges_bind_joint_training_alone_and_its_epochs_are_passes(exchanges, passes):
     training = TrainingSettings(epochs=9, batch_size=10, learning_rate="auto", exchanges=exchanges)
     few = Contender("LR", training, dict.fromkeys("pq", model_settings()))
-    problem, heard, outcomes = dataset_of("binary"), [], []
-    curves = {each.scheme: each for each in compare(problem, [few], [1, 2], heard.append, outcomes.append)}
+    problem, events, outcomes = dataset_of("binary"), [], []
+    curves = {each.scheme: each for each in compare(problem, [few], [1, 2], events.append, outcomes.append)}
     assert [record.epoch for record in curves.pop("joint").records] == passes
     assert all([record.epoch for record in each.records] == list(range(1, 10)) for each in curves.values())
-    assert len([e for e in heard if isinstance(e, EpochDone)]) == workload(problem, [few], [1, 2])
+    assert len([e for e in events if isinstance(e, EpochDone)]) == workload(problem, [few], [1, 2])
     for ledger in outcomes[0].ledgers.values():
         assert ledger.releases("block 0") == exchanges
 

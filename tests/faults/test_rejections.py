@@ -1,4 +1,4 @@
-"""What a party must not say: refused with a reason, nothing changed, the others go on.
+"""What a party must not deliver: refused with a reason, nothing changed, the others go on.
 
 Messages come as bytes, as they would off the line; the sender is whom the line
 belongs to. So nobody can write into another's column: no message has a place
@@ -21,14 +21,14 @@ from tests.server.run_states import (
     PARTIES,
     ROWS,
     STEPS,
+    held_out,
     hello,
     labels,
     metrics,
-    new_host,
+    new_state,
     play,
     push,
     script_of,
-    trial,
 )
 from tests.storage.memory_disk import MemoryDisk
 
@@ -39,7 +39,7 @@ MIDDLE = len(SCRIPTS[0]) // 2
 
 @dataclass(frozen=True)
 class Bad:
-    """Something refused: who says it, in which bytes, after how many messages of the script, and why it is refused."""
+    """Something refused: who sends it, in which bytes, after how many messages of the script, and why it is refused."""
 
     sender: str
     raw: bytes
@@ -47,22 +47,22 @@ class Bad:
     refusal: Refusal
 
 
-def said(sender, message, after, refusal):
+def sent(sender, message, after, refusal):
     return Bad(sender, encode_from_party(message), after, refusal)
 
 
 def middle_of(staleness=0):
-    """A host in the middle of a run, to see what comes next."""
-    host = new_host(staleness=staleness)
-    play(host, SCRIPTS[staleness][:MIDDLE])
-    return host
+    """A server in the middle of a run, to see what comes next."""
+    state = new_state(staleness=staleness)
+    play(state, SCRIPTS[staleness][:MIDDLE])
+    return state
 
 
 def next_push(sender, **change):
     """The push that would be in turn in the middle of the run, with something wrong."""
-    host = middle_of()
-    step = host.coordinator.pushed(sender) + 1
-    values = push(host, sender, step).release.values
+    state = middle_of()
+    step = state.coordinator.pushed(sender) + 1
+    values = push(state, sender, step).release.values
     return Push(step + change.get("later", 0), Release(change["values"](values) if "values" in change else values))
 
 
@@ -86,60 +86,60 @@ SHORT_INTEGERS = pb.FromParty(
 
 
 def bad_labels(**change):
-    return said("store", labels(**change), (JOINED, MIDDLE), INVALID)
+    return sent("store", labels(**change), (JOINED, MIDDLE), INVALID)
 
 
 def bad_metrics(**change):
-    return said("store", Metrics(**{**vars(metrics(1)), **change}), ANY, INVALID)
+    return sent("store", Metrics(**{**vars(metrics(1)), **change}), ANY, INVALID)
 
 
 TABLE = {
     # the two sides mean different runs
-    "settings hash differs": said("guard", hello(9, run_hash=b"x" * 32), ANY, Refusal.MISMATCH),
-    "alignment hash differs": said("guard", hello(9, alignment_hash=b"x" * 32), ANY[1:], Refusal.MISMATCH),
-    "other number of rows": said("guard", hello(9, rows=ROWS + 1), ANY[1:], Refusal.MISMATCH),
-    "other number of held-out rows": said("guard", hello(9, held_out=0), ANY[1:], Refusal.MISMATCH),
-    "no rows": said("guard", hello(9, rows=0), ANY, INVALID),
-    "newer protocol": said("guard", hello(9, protocol=PROTOCOL + 1), ANY, Refusal.MISMATCH),
-    "older protocol": said("guard", hello(9, protocol=0), ANY, Refusal.MISMATCH),
-    # who may say what
-    "hello of a stranger": said("spy", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "settings hash differs": sent("guard", hello(9, run_hash=b"x" * 32), ANY, Refusal.MISMATCH),
+    "alignment hash differs": sent("guard", hello(9, alignment_hash=b"x" * 32), ANY[1:], Refusal.MISMATCH),
+    "other number of rows": sent("guard", hello(9, rows=ROWS + 1), ANY[1:], Refusal.MISMATCH),
+    "other number of held-out rows": sent("guard", hello(9, held_out=0), ANY[1:], Refusal.MISMATCH),
+    "no rows": sent("guard", hello(9, rows=0), ANY, INVALID),
+    "newer protocol": sent("guard", hello(9, protocol=PROTOCOL + 1), ANY, Refusal.MISMATCH),
+    "older protocol": sent("guard", hello(9, protocol=0), ANY, Refusal.MISMATCH),
+    # who may deliver what
+    "hello of a stranger": sent("spy", hello(9), ANY, Refusal.NOT_PERMITTED),
     "push of a stranger": Bad("spy", PUSH, ANY, Refusal.NOT_PERMITTED),
-    "labels of a stranger": said("spy", labels(), ANY, Refusal.NOT_PERMITTED),
-    "finish of a stranger": said("spy", Finished(b"m" * 32), ANY, Refusal.NOT_PERMITTED),
-    "the party without a name": said("", hello(9), ANY, Refusal.NOT_PERMITTED),
-    "a name in other unacknowledged": said("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
-    "labels of another party": said("guard", labels(), ANY, Refusal.NOT_PERMITTED),
-    "metrics of another party": said("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
+    "labels of a stranger": sent("spy", labels(), ANY, Refusal.NOT_PERMITTED),
+    "finish of a stranger": sent("spy", Finished(b"m" * 32), ANY, Refusal.NOT_PERMITTED),
+    "the party without a name": sent("", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "a name in other letters": sent("Store", hello(9), ANY, Refusal.NOT_PERMITTED),
+    "labels of another party": sent("guard", labels(), ANY, Refusal.NOT_PERMITTED),
+    "metrics of another party": sent("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
     # numbers that are none, or too large
     "NaN in metrics": bad_metrics(train_loss=NAN),
     "Inf in metrics": bad_metrics(test_loss=INF),
     "-Inf in metrics": bad_metrics(test_metric=-INF),
     "NaN seconds": bad_metrics(seconds=NAN),
-    "a prediction out of range": said(
+    "a prediction out of range": sent(
         "guard", next_push("guard", values=with_one(LARGEST_CODE + 1)), (MIDDLE,), INVALID
     ),
-    "a prediction out of range below": said(
+    "a prediction out of range below": sent(
         "guard", next_push("guard", values=with_one(-LARGEST_CODE - 1)), (MIDDLE,), INVALID
     ),
-    "the smallest integer": said(
+    "the smallest integer": sent(
         "guard", next_push("guard", values=with_one(np.iinfo(np.int64).min)), (MIDDLE,), INVALID
     ),
-    "NaN as if it were a prediction": said(
+    "NaN as if it were a prediction": sent(
         "guard", next_push("guard", values=with_one(np.array(NAN).view(np.int64))), (MIDDLE,), INVALID
     ),
-    "a held-out prediction out of range": said(
+    "a held-out prediction out of range": sent(
         "guard", HeldOutPredictions(EPOCHS, Release(np.full(HELD_OUT, LARGEST_CODE + 1))), TRAINING, INVALID
     ),
     # lengths and types
-    "a push too short": said("guard", next_push("guard", values=lambda values: values[:-1]), (MIDDLE,), INVALID),
-    "a push too long": said("guard", next_push("guard", values=lambda values: values.repeat(2)), (MIDDLE,), INVALID),
-    "an empty push": said("guard", next_push("guard", values=lambda values: values[:0]), (MIDDLE,), INVALID),
+    "a push too short": sent("guard", next_push("guard", values=lambda values: values[:-1]), (MIDDLE,), INVALID),
+    "a push too long": sent("guard", next_push("guard", values=lambda values: values.repeat(2)), (MIDDLE,), INVALID),
+    "an empty push": sent("guard", next_push("guard", values=lambda values: values[:0]), (MIDDLE,), INVALID),
     "a push of half a number": Bad(
         "guard", pb.FromParty(push=pb.Push(step=1, codes=b"1234")).SerializeToString(), ANY, INVALID
     ),
     "a push of shorter integers": Bad("guard", SHORT_INTEGERS, (MIDDLE,), INVALID),
-    "held-out predictions too short": said(
+    "held-out predictions too short": sent(
         "guard", HeldOutPredictions(EPOCHS, Release(np.zeros(1, np.int64))), TRAINING, INVALID
     ),
     "labels too short": bad_labels(sealed=labels().sealed[:-1]),
@@ -148,8 +148,8 @@ TABLE = {
     "labels as wide as targets": bad_labels(task="regression"),
     "labels with weights of some rows": bad_labels(sealed=labels(weighted=True).sealed[:-8]),
     "labels of too many classes": bad_labels(classes=3),
-    "a hash too short": said("guard", hello(9, run_hash=b"short"), ANY, INVALID),
-    "a model hash too long": said("guard", Finished(b"m" * 33), ANY, INVALID),
+    "a hash too short": sent("guard", hello(9, run_hash=b"short"), ANY, INVALID),
+    "a model hash too long": sent("guard", Finished(b"m" * 33), ANY, INVALID),
     # bytes that are no message
     "nothing": Bad("guard", b"", ANY, INVALID),
     "trailing bytes": Bad("guard", PUSH + b"\0", ANY, INVALID),
@@ -167,34 +167,38 @@ TABLE = {
     "the first byte of a frame": Bad("guard", PUSH[:1], ANY, INVALID),
     "a frame that claims to be longer than it is": Bad("guard", b"\x1a\xff\xff\xff\xff\x07" + PUSH[2:], ANY, INVALID),
     # out of turn
-    "old step with other bytes": said("guard", Push(0, Release(np.zeros(4, np.int64))), (MIDDLE,), CONFLICT),
-    "old step cut short": said("guard", Push(0, Release(np.zeros(0, np.int64))), (MIDDLE,), CONFLICT),
-    "other labels than before": said("store", labels(sealed=bytes(len(labels().sealed))), (LABELLED, MIDDLE), CONFLICT),
-    "weights that were not there before": said("store", labels(weighted=True), (LABELLED, MIDDLE), CONFLICT),
-    "other held-out predictions than before": said(
-        "guard", HeldOutPredictions(1, Release(trial("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
+    "old step with other bytes": sent("guard", Push(0, Release(np.zeros(4, np.int64))), (MIDDLE,), CONFLICT),
+    "old step cut short": sent("guard", Push(0, Release(np.zeros(0, np.int64))), (MIDDLE,), CONFLICT),
+    "other labels than before": sent("store", labels(sealed=bytes(len(labels().sealed))), (LABELLED, MIDDLE), CONFLICT),
+    "weights that were not there before": sent("store", labels(weighted=True), (LABELLED, MIDDLE), CONFLICT),
+    "other held-out predictions than before": sent(
+        "guard", HeldOutPredictions(1, Release(held_out("guard", 1).release.values + 1)), (len(SCRIPTS[0]),), CONFLICT
     ),
-    "another model than before": said("guard", Finished(b"x" * 32), (len(SCRIPTS[0]),), CONFLICT),
-    "step gap": said("guard", next_push("guard", later=1), (MIDDLE,), GAP),
-    "a step far ahead": said("guard", next_push("guard", later=2**50), TRAINING, GAP),
-    "the largest step": said("guard", Push(2**64 - 1, Release(np.zeros(4, np.int64))), TRAINING, GAP),
-    "past the end": said("guard", Push(STEPS, Release(np.zeros(4, np.int64))), (len(SCRIPTS[0]),), GAP),
-    "push before labels": said("guard", Push(0, Release(np.zeros(4, np.int64))), (0, JOINED), GAP),
-    "held-out predictions before labels": said("guard", trial("guard", 1), (0, JOINED), GAP),
-    "metrics before labels": said("store", metrics(1), (0, JOINED), GAP),
-    "kept before labels": said("guard", Checkpointed(0), (0, JOINED), GAP),
-    "finished before labels": said("guard", Finished(b"m" * 32), (0, JOINED), GAP),
-    "labels before hello": said("store", labels(), (0,), INVALID),
-    "kept what was never served": said("guard", Checkpointed(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
-    "kept the largest step": said("guard", Checkpointed(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP),
-    "epoch 0": said("guard", HeldOutPredictions(0, trial("guard", 1).release), TRAINING, GAP),
-    "an epoch too many": said("guard", HeldOutPredictions(EPOCHS + 1, trial("guard", 1).release), TRAINING, GAP),
-    "metrics of an epoch too many": said("store", metrics(EPOCHS + 1), TRAINING, GAP),
-    "the largest epoch": said("store", Metrics(2**32 - 1, 1.0, 1.0, 1.0, 1.0), TRAINING, GAP),
-    "finished too early": said("guard", Finished(b"m" * 32), TRAINING, GAP),
+    "another model than before": sent("guard", Finished(b"x" * 32), (len(SCRIPTS[0]),), CONFLICT),
+    "step gap": sent("guard", next_push("guard", later=1), (MIDDLE,), GAP),
+    "a step far ahead": sent("guard", next_push("guard", later=2**50), TRAINING, GAP),
+    "the largest step": sent("guard", Push(2**64 - 1, Release(np.zeros(4, np.int64))), TRAINING, GAP),
+    "past the end": sent("guard", Push(STEPS, Release(np.zeros(4, np.int64))), (len(SCRIPTS[0]),), GAP),
+    "push before labels": sent("guard", Push(0, Release(np.zeros(4, np.int64))), (0, JOINED), GAP),
+    "held-out predictions before labels": sent("guard", held_out("guard", 1), (0, JOINED), GAP),
+    "metrics before labels": sent("store", metrics(1), (0, JOINED), GAP),
+    "a checkpoint before labels": sent("guard", Checkpointed(0), (0, JOINED), GAP),
+    "finished before labels": sent("guard", Finished(b"m" * 32), (0, JOINED), GAP),
+    "labels before hello": sent("store", labels(), (0,), INVALID),
+    "a checkpoint of what was never served": sent(
+        "guard", Checkpointed(STEPS), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP
+    ),
+    "a checkpoint of the largest step": sent(
+        "guard", Checkpointed(2**64 - 1), (LABELLED, MIDDLE, len(SCRIPTS[0])), GAP
+    ),
+    "epoch 0": sent("guard", HeldOutPredictions(0, held_out("guard", 1).release), TRAINING, GAP),
+    "an epoch too many": sent("guard", HeldOutPredictions(EPOCHS + 1, held_out("guard", 1).release), TRAINING, GAP),
+    "metrics of an epoch too many": sent("store", metrics(EPOCHS + 1), TRAINING, GAP),
+    "the largest epoch": sent("store", Metrics(2**32 - 1, 1.0, 1.0, 1.0, 1.0), TRAINING, GAP),
+    "finished too early": sent("guard", Finished(b"m" * 32), TRAINING, GAP),
     # processes that were replaced
-    "old incarnation": said("guard", hello(1), (-1,), Refusal.FENCED),
-    "incarnation 0": said("guard", hello(0), ANY, Refusal.FENCED),
+    "old incarnation": sent("guard", hello(1), (-1,), Refusal.FENCED),
+    "incarnation 0": sent("guard", hello(0), ANY, Refusal.FENCED),
 }
 CASES = [(what, after) for what, bad in TABLE.items() for after in bad.after]
 
@@ -205,38 +209,38 @@ def totals(answers):
 
 
 @pytest.mark.parametrize(("what", "after"), CASES)
-def test_what_must_not_be_said_is_refused_and_the_run_goes_on_as_if_it_had_not_been(what, after):
+def test_what_must_not_be_sent_is_refused_and_the_run_goes_on_as_if_it_had_not_been(what, after):
     bad, script = TABLE[what], SCRIPTS[0]
     if after < 0:  # a newer process of the guard has joined since
         script = [*script[:MIDDLE], ("guard", hello(2, done=STEPS)), *script[MIDDLE:]]
         after = MIDDLE + 1
-    whole = new_host()
+    whole = new_state()
     answers = play(whole, script)
     disk = MemoryDisk()
-    host = new_host(disk)
-    play(host, script[:after])
-    before, files = host.fingerprint(), dict(disk.files)
+    state = new_state(disk)
+    play(state, script[:after])
+    before, files = state.fingerprint(), dict(disk.files)
 
     with pytest.raises(MessageRefused) as refused:
-        host.take(bad.sender, decode_from_party(bad.raw))
-    host.commit()
+        state.take(bad.sender, decode_from_party(bad.raw))
+    state.commit()
 
     assert refused.value.refusal is bad.refusal
     assert len(str(refused.value)) > 20
-    assert host.fingerprint() == before
+    assert state.fingerprint() == before
     assert disk.files == files
-    rest = play(host, script[after:])
+    rest = play(state, script[after:])
     assert totals(rest) == totals(answers[after:])
     assert rest == answers[after:]
-    assert host.fingerprint() == whole.fingerprint()
-    assert host.finished
-    assert new_host(disk).fingerprint() == whole.fingerprint()
+    assert state.fingerprint() == whole.fingerprint()
+    assert state.finished
+    assert new_state(disk).fingerprint() == whole.fingerprint()
 
 
 @pytest.mark.parametrize("staleness", [0, 2])
-def test_a_run_in_which_all_of_it_is_said_all_the_time_ends_the_same(staleness):
-    """After every message of the run everything that can be refused is said, by everyone."""
-    whole, host = new_host(staleness=staleness), new_host(staleness=staleness)
+def test_a_run_in_which_all_of_it_is_sent_all_the_time_ends_the_same(staleness):
+    """After every message of the run everything that can be refused is sent, by everyone."""
+    whole, state = new_state(staleness=staleness), new_state(staleness=staleness)
     senders = [*PARTIES, "spy"]
     always = [bad.raw for bad in TABLE.values() if bad.refusal is INVALID and bad.after == ANY]
     always += [encode_from_party(hello(9, run_hash=b"x" * 32)), encode_from_party(hello(0))]
@@ -245,24 +249,24 @@ def test_a_run_in_which_all_of_it_is_said_all_the_time_ends_the_same(staleness):
     for number, (sender, message) in enumerate(SCRIPTS[staleness]):
         for raw in always:
             with pytest.raises(MessageRefused):
-                host.take(senders[(number + refused) % 4], decode_from_party(raw))
+                state.take(senders[(number + refused) % 4], decode_from_party(raw))
             refused += 1
-        assert play(host, [(sender, message)]) == play(whole, [(sender, message)])
-    assert host.fingerprint() == whole.fingerprint()
+        assert play(state, [(sender, message)]) == play(whole, [(sender, message)])
+    assert state.fingerprint() == whole.fingerprint()
 
 
 def test_nobody_can_write_into_anothers_column():
-    """The same bytes, said by two parties, are two parties' predictions."""
-    host = new_host()
-    play(host, SCRIPTS[0][:LABELLED])
-    raw = encode_from_party(Push(0, Release(np.arange(host.coordinator.schedule.visit(0).size) + 1)))
+    """The same bytes, sent by two parties, are two parties' predictions."""
+    state = new_state()
+    play(state, SCRIPTS[0][:LABELLED])
+    raw = encode_from_party(Push(0, Release(np.arange(state.coordinator.schedule.visit(0).size) + 1)))
     for sender in PARTIES:
-        host.take(sender, decode_from_party(raw))
-        pushed = [host.coordinator.pushed(party) for party in PARTIES]
+        state.take(sender, decode_from_party(raw))
+        pushed = [state.coordinator.pushed(party) for party in PARTIES]
         assert pushed == [0 if PARTIES.index(party) <= PARTIES.index(sender) else -1 for party in PARTIES]
-    visit = host.coordinator.schedule.visit(0)
+    visit = state.coordinator.schedule.visit(0)
     for party in range(3):
-        column = host.coordinator.matrix.column(party)
+        column = state.coordinator.matrix.column(party)
         assert column[visit.start : visit.stop].ravel().tolist() == list(range(1, visit.size + 1))
         assert not np.delete(column, np.s_[visit.start : visit.stop], axis=0).any()
 

@@ -17,7 +17,6 @@ from fdml.protocol.alignment_messages import (
     Tokens,
 )
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
-from fdml.protocol.key_sets import ascending, is_ascending, position_digest, repeated, shared_digest
 from tests.protocol.test_wire import plain
 
 hashes = st.binary(min_size=32, max_size=32)
@@ -53,7 +52,7 @@ def outcome_of(raw):
 
 
 @given(messages)
-def test_every_notice_comes_back_as_it_was_and_is_the_same_bytes_each_time(message):
+def test_every_message_comes_back_as_it_was_and_is_the_same_bytes_each_time(message):
     raw = encode_alignment(message)
     assert plain(decode_alignment(raw)) == plain(message)
     assert encode_alignment(message) == raw
@@ -67,7 +66,7 @@ def test_no_test_rows_are_something_else_than_no_test_file():
 
 
 @given(messages, st.data())
-def test_bytes_cut_short_or_with_more_behind_are_another_notice_or_refused(message, data):
+def test_bytes_cut_short_or_with_more_behind_are_another_message_or_refused(message, data):
     raw = encode_alignment(message)
     for changed in (raw[: data.draw(st.integers(0, len(raw) - 1))], raw + b"\x7a\x00"):
         again = outcome_of(changed)
@@ -99,14 +98,18 @@ WRONG = {
     "more rows than there can be": encode_alignment(Tokens(by_position=RowCounts(2**60))),
     "half a point": pb.AlignmentMessage(blinded_ids=pb.BlindedIds(train=bytes(16))).SerializeToString(),
     "a point with its top bit": encode_alignment(BlindedIds(np.full((1, 32), 255, np.uint8))),
-    "half a place": pb.AlignmentMessage(places=pb.SharedRowIndex(train=bytes(4), digest=bytes(32))).SerializeToString(),
-    "a place below zero": encode_alignment(SharedRowIndex(np.array([-1]), np.zeros(0, np.int64), bytes(32), ())),
-    "places without digest": pb.AlignmentMessage(places=pb.SharedRowIndex(train=bytes(8))).SerializeToString(),
+    "half a row number": pb.AlignmentMessage(
+        shared_rows=pb.SharedRowIndex(train=bytes(4), digest=bytes(32))
+    ).SerializeToString(),
+    "a row number below zero": encode_alignment(SharedRowIndex(np.array([-1]), np.zeros(0, np.int64), bytes(32), ())),
+    "row numbers without digest": pb.AlignmentMessage(
+        shared_rows=pb.SharedRowIndex(train=bytes(8))
+    ).SerializeToString(),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_notice_that_makes_no_sense_is_refused(wrong):
+def test_a_message_that_makes_no_sense_is_refused(wrong):
     assert refusal_of(WRONG[wrong]) is Refusal.INVALID
 
 
@@ -120,29 +123,3 @@ def test_what_is_small_may_not_be_large(message):
 
 def test_kinds_have_names_to_travel_under():
     assert {name: kind_of(kind) for name, kind in KINDS.items()} == {name: name for name in KINDS}
-
-
-@given(arrays(np.uint8, st.tuples(st.integers(0, 30), st.sampled_from([16, 32])), elements=st.integers(0, 1)))
-def test_keys_are_ordered_as_their_bytes_are(keys):
-    rows = [row.tobytes() for row in keys]
-    order = ascending(keys)
-    assert [rows[at] for at in order] == sorted(rows)
-    assert order.tolist() == sorted(range(len(rows)), key=rows.__getitem__)
-    assert repeated(keys[order]) == len(rows) - len(set(rows))
-    assert is_ascending(keys) == (rows == sorted(set(rows)))
-    assert is_ascending(np.unique(keys, axis=0))
-
-
-def test_the_digest_hangs_on_every_key_and_on_which_set_it_is_in():
-    keys = np.arange(64, dtype=np.uint8).reshape(4, 16)
-    digests = [
-        shared_digest(keys, None),
-        shared_digest(keys, keys[:0]),
-        shared_digest(keys[:3], keys[3:]),
-        shared_digest(keys[:2], keys[2:]),
-        shared_digest(keys[::-1], None),
-        position_digest(RowCounts(4)),
-        position_digest(RowCounts(4, 0)),
-    ]
-    assert len(set(digests)) == len(digests)
-    assert {len(digest) for digest in digests} == {32}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.messages import FromParty, FromServer, Labels, Release, Reply, Total, label_type
+from fdml.protocol.messages import FromParty, FromServer, Labels, Release, Reply, Total, label_type, prediction_width
 
 
 def total(step, *pushed_at):
@@ -105,3 +105,11 @@ def test_the_bytes_on_the_wire_have_a_place_for_no_more_either():
 def test_messages_cannot_be_changed_on_their_way():
     with pytest.raises(dataclasses.FrozenInstanceError):
         total(1, 1).step = 2
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "width"),
+    [("binary", 2, 1), ("regression", 0, 1), ("multiclass", 2, 2), ("multiclass", 300, 300)],
+)
+def test_a_prediction_has_a_float_for_each_class_of_several_and_one_else(task, classes, width):
+    assert prediction_width(task, classes) == width

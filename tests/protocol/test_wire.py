@@ -173,12 +173,12 @@ BAD = {
     "an unknown kind": (b"\x7a\x00", "a message without content"),
     "an unknown field": (
         envelope(checkpointed=pb.Checkpointed(step=3)) + b"\x78\x01",
-        "a kept message with unknown fields",
+        "a checkpointed message with unknown fields",
     ),
-    "an unknown field inside": (b"\x22\x04\x08\x03\x78\x01", "a kept message with unknown fields"),
-    "a field twice": (b"\x22\x04\x08\x03\x08\x04", "a kept message with unknown fields or trailing bytes"),
-    "a number longer than need be": (b"\x22\x03\x08\x83\x00", "a kept message with"),
-    "a field of another type": (b"\x22\x02\x0a\x00", "a kept message with unknown fields"),
+    "an unknown field inside": (b"\x22\x04\x08\x03\x78\x01", "a checkpointed message with unknown fields"),
+    "a field twice": (b"\x22\x04\x08\x03\x08\x04", "a checkpointed message with unknown fields or trailing bytes"),
+    "a number longer than need be": (b"\x22\x03\x08\x83\x00", "a checkpointed message with"),
+    "a field of another type": (b"\x22\x02\x0a\x00", "a checkpointed message with unknown fields"),
     "text": (b"GET / HTTP/1.1\r\n", "16 bytes that are no message of this protocol"),
     "predictions of half a number": (
         envelope(push=pb.Push(step=1, codes=b"1234", width=8)),
@@ -218,13 +218,13 @@ BAD = {
     "too many classes": (envelope(labels=pb.Labels(classes=2**16 + 1)), "labels of 65537 classes"),
     "a short run hash": (
         envelope(hello=pb.Hello(run_hash=b"short", alignment_hash=b"a" * 32)),
-        "a run_hash of 5 bytes instead of 32",
+        "run_hash of 5 bytes instead of 32",
     ),
     "a long alignment hash": (
         envelope(hello=pb.Hello(run_hash=b"r" * 32, alignment_hash=b"a" * 33)),
-        "a alignment_hash of 33 bytes",
+        "alignment_hash of 33 bytes",
     ),
-    "a long model hash": (envelope(finished=pb.Finished(model_hash=b"m" * 1000)), "a model_hash of 1000 bytes"),
+    "a long model hash": (envelope(finished=pb.Finished(model_hash=b"m" * 1000)), "model_hash of 1000 bytes"),
     "too many rows": (
         envelope(hello=pb.Hello(run_hash=b"r" * 32, alignment_hash=b"a" * 32, rows=2**60)),
         f"rows {2**60}",
@@ -233,7 +233,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_makes_no_sense_is_refused_and_said(what):
+def test_what_makes_no_sense_is_refused_with_the_reason(what):
     raw, text = BAD[what]
     assert re.search(text, refused_as_invalid(decode_from_party, raw))
 

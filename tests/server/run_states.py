@@ -1,4 +1,4 @@
-"""Whole runs at a host, message by message, for tests."""
+"""Whole runs at a server's state, message by message, for tests."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ RUN_HASH = bytes(range(32))
 ALIGNMENT = bytes(range(32, 64))
 
 
-def charter_of(staleness=0, task="binary"):
+def definition_of(staleness=0, task="binary"):
     """Blocks of two batches of two rows; the last block is short."""
     training = TrainingSettings(epochs=EPOCHS, batch_size=2, batches_per_block=2, staleness=staleness)
     settings = RunSettings(parties=PARTIES, label_party="store", task=task, training=training)
     return RunDefinition(settings, RUN_HASH)
 
 
-def new_host(disk=None, *, staleness=0, task="binary", **options):
-    return RunState.open(charter_of(staleness, task), MemoryDisk() if disk is None else disk, **options)
+def new_state(disk=None, *, staleness=0, task="binary", **options):
+    return RunState.open(definition_of(staleness, task), MemoryDisk() if disk is None else disk, **options)
 
 
 def hello(incarnation=1, done=-1, **other):
@@ -58,12 +58,12 @@ def codes(size, *key):
     return np.random.default_rng(list(key)).integers(-LARGEST_CODE, LARGEST_CODE, size, endpoint=True)
 
 
-def push(host, party, step):
+def push(state, party, step):
     """What a party pushes at a step."""
-    return Push(step, Release(codes(host.coordinator.schedule.visit(step).size, PARTIES.index(party), step)))
+    return Push(step, Release(codes(state.coordinator.schedule.visit(step).size, PARTIES.index(party), step)))
 
 
-def trial(party, epoch):
+def held_out(party, epoch):
     return HeldOutPredictions(epoch, Release(codes(HELD_OUT, PARTIES.index(party), epoch, 99)))
 
 
@@ -71,26 +71,26 @@ def metrics(epoch):
     return Metrics(epoch, 1.5 * epoch, 0.7 / epoch, 0.1 + 0.6 / epoch, 0.9)
 
 
-def say(host, sender, message):
-    """Bring a message to the host as it would come off the wire; gives what is sent back, as bytes."""
-    replies = host.take(sender, decode_from_party(encode_from_party(message)))
-    host.commit()
+def deliver(state, sender, message):
+    """Bring a message to the server as it would come off the wire; gives the answers as bytes."""
+    replies = state.take(sender, decode_from_party(encode_from_party(message)))
+    state.commit()
     return [(reply.to, encode_from_server(reply.message)) for reply in replies]
 
 
-def play(host, script):
-    """Bring all messages of a script; gives for each what was sent back."""
-    return [say(host, sender, message) for sender, message in script]
+def play(state, script):
+    """Bring all messages of a script; gives for each its answers."""
+    return [deliver(state, sender, message) for sender, message in script]
 
 
-class Crowd:
-    """Parties that speak as the loop does, in an order drawn from a seed."""
+class Parties:
+    """Parties that send what the loop sends, in an order drawn from a seed."""
 
-    def __init__(self, staleness, seed, lookahead, keeps):
+    def __init__(self, staleness, seed, lookahead, checkpoints):
         self._random = random.Random(seed)
-        self._host = new_host(staleness=staleness)
+        self._state = new_state(staleness=staleness)
         self._lookahead = lookahead
-        self._keeps = keeps
+        self._checkpoints = checkpoints
         self._script = []
         self._received = dict.fromkeys(PARTIES, 0)
         self._waiting = {party: [] for party in PARTIES}
@@ -98,19 +98,19 @@ class Crowd:
     def script(self):
         """All messages of a run from the first hello to the end."""
         for party in self._random.sample(PARTIES, len(PARTIES)):
-            self._say(party, hello())
-        self._say("store", labels())
+            self._deliver(party, hello())
+        self._deliver("store", labels())
         for party in PARTIES:
             for step in range(1 + self._lookahead):
-                self._waiting[party].append(push(self._host, party, step))
+                self._waiting[party].append(push(self._state, party, step))
         while ready := [party for party in PARTIES if self._waiting[party]]:
             party = self._random.choice(ready)
-            self._say(party, self._waiting[party].pop(0))
+            self._deliver(party, self._waiting[party].pop(0))
         return self._script
 
-    def _say(self, party, message):
+    def _deliver(self, party, message):
         self._script.append((party, message))
-        for reply in self._host.take(party, message):
+        for reply in self._state.take(party, message):
             match reply.message:
                 case Total(step):
                     self._received[reply.to] += 1
@@ -119,18 +119,18 @@ class Crowd:
                     self._waiting[reply.to].append(metrics(epoch))
 
     def _after(self, party, step):
-        """What a party says when it has learned from a total."""
+        """What a party sends when it has learned from a total."""
         ahead = step + 1 + self._lookahead
         if ahead < STEPS:
-            yield push(self._host, party, ahead)
+            yield push(self._state, party, ahead)
         if (step + 1) % BLOCKS == 0:
-            yield trial(party, (step + 1) // BLOCKS)
-        if self._keeps and step >= 2:
+            yield held_out(party, (step + 1) // BLOCKS)
+        if self._checkpoints and step >= 2:
             yield Checkpointed(step - 2)
         if step + 1 == STEPS:
             yield Finished(bytes([PARTIES.index(party)]) * 32)
 
 
-def script_of(staleness=0, seed=0, lookahead=1, keeps=False):
+def script_of(staleness=0, seed=0, lookahead=1, checkpoints=False):
     """All messages of a run, in an order in which they can come."""
-    return Crowd(staleness, seed, lookahead, keeps).script()
+    return Parties(staleness, seed, lookahead, checkpoints).script()

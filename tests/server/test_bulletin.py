@@ -58,68 +58,75 @@ MODES = list(FOUND)
 
 
 def filled(mode, disk=None, upto=None):
-    board = BulletinStore.open(PARTIES, mode, MemoryDisk() if disk is None else disk)
+    store = BulletinStore.open(PARTIES, mode, MemoryDisk() if disk is None else disk)
     for posting in script(mode)[:upto]:
-        board.post(*posting)
-    return board
+        store.post(*posting)
+    return store
 
 
-def places_of(board, party):
-    raw = board.fetch(party, "shared_rows", "")
+def filled_disk(mode):
+    """The disk of a server that has taken everything."""
+    disk = MemoryDisk()
+    filled(mode, disk)
+    return disk
+
+
+def places_of(store, party):
+    raw = store.fetch(party, "shared_rows", "")
     return None if raw is None else decode_alignment(raw)
 
 
-def check_result(mode, board):
+def check_result(mode, store):
     train, held_out, counts, shared = FOUND[mode]
-    found = {party: places_of(board, party) for party in PARTIES}
+    found = {party: places_of(store, party) for party in PARTIES}
     assert {party: each.train.tolist() for party, each in found.items()} == train
     assert {party: each.held_out.tolist() for party, each in found.items()} == held_out
     assert {each.counts for each in found.values()} == {counts}
     assert len({each.digest for each in found.values()}) == 1
-    assert board.rows == dict(zip(PARTIES, counts, strict=True))
-    assert board.shared == shared
+    assert store.rows == dict(zip(PARTIES, counts, strict=True))
+    assert store.shared == shared
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_once_all_sets_are_there_every_party_finds_its_places(mode):
+def test_once_all_sets_are_there_every_party_finds_its_rows(mode):
     disk = MemoryDisk()
-    board = filled(mode, disk, upto=-1)
-    assert places_of(board, A) is None
-    assert board.shared is None
-    board.post(*script(mode)[-1])
-    check_result(mode, board)
+    store = filled(mode, disk, upto=-1)
+    assert places_of(store, A) is None
+    assert store.shared is None
+    store.post(*script(mode)[-1])
+    check_result(mode, store)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_was_posted_is_read_as_it_was(mode):
-    board = filled(mode)
+    store = filled(mode)
     for sender, to, about, raw in script(mode):
         message = decode_alignment(raw)
         if isinstance(message, KeyOffer | KeyCheck):
             kind = "key_offer" if isinstance(message, KeyOffer) else "key_check"
-            assert all(board.fetch(reader, kind, sender) == raw for reader in PARTIES)
+            assert all(store.fetch(reader, kind, sender) == raw for reader in PARTIES)
         elif to:
             kind = "key_grant" if isinstance(message, KeyGrant) else "blinded_ids"
-            assert board.fetch(to, kind, sender, about) == raw
+            assert store.fetch(to, kind, sender, about) == raw
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_there_before_it_is_posted(mode):
-    board = filled(mode, upto=0)
-    assert board.fetch(B, "key_offer", A) is None
-    assert board.fetch(B, "key_grant", A) is None
-    assert board.fetch(B, "blinded_ids", A, A) is None
-    assert places_of(board, B) is None
-    assert board.rows == {}
+    store = filled(mode, upto=0)
+    assert store.fetch(B, "key_offer", A) is None
+    assert store.fetch(B, "key_grant", A) is None
+    assert store.fetch(B, "blinded_ids", A, A) is None
+    assert places_of(store, B) is None
+    assert store.rows == {}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_posting_the_same_again_changes_nothing(mode):
     disk = MemoryDisk()
-    board = filled(mode, disk)
+    store = filled(mode, disk)
     before, writes = dict(disk.files), disk.writes
     for posting in script(mode):
-        board.post(*posting)
+        store.post(*posting)
     assert disk.files == before
     assert disk.writes == writes
 
@@ -127,7 +134,7 @@ def test_posting_the_same_again_changes_nothing(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_other_bytes_for_a_filled_slot_are_a_conflict_that_says_what_to_do(mode):
     disk = MemoryDisk()
-    board = filled(mode, disk)
+    store = filled(mode, disk)
     before = dict(disk.files)
     for sender, to, about, raw in script(mode):
         message = decode_alignment(raw)
@@ -143,10 +150,10 @@ def test_other_bytes_for_a_filled_slot_are_a_conflict_that_says_what_to_do(mode)
             case _:
                 other = BlindedIds(points(77, 78))
         with pytest.raises(MessageRefused, match="fdml align --fresh") as raised:
-            board.post(sender, to, about, encode_alignment(other))
+            store.post(sender, to, about, encode_alignment(other))
         assert raised.value.refusal is Refusal.CONFLICT
     assert disk.files == before
-    check_result(mode, board)
+    check_result(mode, store)
 
 
 OTHER, DENIED = Refusal.MISMATCH, Refusal.NOT_PERMITTED
@@ -238,21 +245,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
-def test_a_wrong_notice_is_refused_and_changes_nothing(wrong):
+def test_a_wrong_message_is_refused_and_changes_nothing(wrong):
     mode, before, sender, to, about, message, refusal = REFUSED[wrong]
     disk = MemoryDisk()
-    board = BulletinStore.open(PARTIES, mode, disk, largest=1000)
+    store = BulletinStore.open(PARTIES, mode, disk, largest=1000)
     for poster, posted, its_to, its_about in before:
-        board.post(poster, its_to, its_about, encode_alignment(posted))
-    files, rows = dict(disk.files), board.rows
+        store.post(poster, its_to, its_about, encode_alignment(posted))
+    files, rows = dict(disk.files), store.rows
     with pytest.raises(MessageRefused) as raised:
-        board.post(sender, to, about, encode_alignment(message))
+        store.post(sender, to, about, encode_alignment(message))
     assert raised.value.refusal is refusal
     assert disk.files == files
-    assert board.rows == rows
+    assert store.rows == rows
 
 
-def test_bytes_that_are_no_notice_are_refused():
+def test_bytes_that_are_no_message_are_refused():
     disk = MemoryDisk()
     with pytest.raises(MessageRefused) as raised:
         BulletinStore.open(PARTIES, "tokens", disk).post(A, "", "", b"\xff")
@@ -282,9 +289,9 @@ def test_bytes_that_are_no_notice_are_refused():
     ],
 )
 def test_what_is_not_for_a_reader_is_not_shown(mode, reader, kind, sender, about, refusal):
-    board = filled(mode)
+    store = filled(mode)
     with pytest.raises(MessageRefused) as raised:
-        board.fetch(reader, kind, sender, about)
+        store.fetch(reader, kind, sender, about)
     assert raised.value.refusal is refusal
 
 
@@ -298,19 +305,19 @@ def test_a_server_cut_off_at_any_write_goes_on_from_what_it_had_taken(mode):
         with pytest.raises(PowerCut):
             post_all(BulletinStore.open(PARTIES, mode, disk), mode, taken)
         after = disk.copy()
-        board = BulletinStore.open(PARTIES, mode, after)
+        store = BulletinStore.open(PARTIES, mode, after)
         kept = dict(after.files)
         for posting in taken:
-            board.post(*posting)
+            store.post(*posting)
         assert after.files == kept
-        post_all(board, mode, [])
-        check_result(mode, board)
+        post_all(store, mode, [])
+        check_result(mode, store)
         assert after.files == whole.files
 
 
-def post_all(board, mode, taken):
+def post_all(store, mode, taken):
     for posting in script(mode):
-        board.post(*posting)
+        store.post(*posting)
         taken.append(posting)
 
 
@@ -320,51 +327,51 @@ def test_a_write_that_fails_can_be_tried_again_without_a_restart(mode):
     filled(mode, whole)
     for writes in range(whole.writes):
         disk = MemoryDisk(writes_left=writes)
-        board = BulletinStore.open(PARTIES, mode, disk)
+        store = BulletinStore.open(PARTIES, mode, disk)
         with pytest.raises(PowerCut):
-            post_all(board, mode, [])
+            post_all(store, mode, [])
         disk.writes_left = None
-        post_all(board, mode, [])
-        check_result(mode, board)
+        post_all(store, mode, [])
+        check_result(mode, store)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_clearing_takes_everything_down_even_if_it_is_cut_off(mode):
-    whole = filled(mode)._disk
+def test_clearing_removes_everything_even_if_it_is_cut_off(mode):
+    whole = filled_disk(mode)
     for writes in range(100):
         disk = MemoryDisk(whole.files, writes_left=writes)
         try:
             BulletinStore(PARTIES, mode, disk).clear()
         except PowerCut:
-            board = BulletinStore.open(PARTIES, mode, again := disk.copy())
-            assert board.rows == ({} if writes else BulletinStore.open(PARTIES, mode, whole.copy()).rows)
+            store = BulletinStore.open(PARTIES, mode, again := disk.copy())
+            assert store.rows == ({} if writes else BulletinStore.open(PARTIES, mode, whole.copy()).rows)
             assert bool(again.files) == (writes == 0)
         else:
             break
     assert disk.files == {}
-    board = BulletinStore.open(PARTIES, mode, disk.copy())
-    board.post(A, "", "", encode_alignment(KeyOffer(b"n" * 32)))
-    assert board.shared is None
+    store = BulletinStore.open(PARTIES, mode, disk.copy())
+    store.post(A, "", "", encode_alignment(KeyOffer(b"n" * 32)))
+    assert store.shared is None
 
 
-def test_an_open_board_can_be_cleared():
-    board = filled("tokens")
-    board.clear()
-    assert board.fetch(B, "key_offer", A) is None
-    board.post(A, "", "", encode_alignment(Tokens(keys(9))))
-    assert board.rows == {A: 1}
+def test_an_open_store_can_be_cleared():
+    store = filled("tokens")
+    store.clear()
+    assert store.fetch(B, "key_offer", A) is None
+    store.post(A, "", "", encode_alignment(Tokens(keys(9))))
+    assert store.rows == {A: 1}
 
 
 @pytest.mark.parametrize(("parties", "mode"), [((B, A, C), "tokens"), ((A, B), "tokens"), (PARTIES, "ecdh")])
-def test_notices_of_another_run_do_not_count(parties, mode):
-    board = BulletinStore.open(parties, mode, filled("tokens")._disk)
-    assert board.rows == {}
-    assert board.fetch(B, "key_offer", A) is None
+def test_messages_of_another_run_do_not_count(parties, mode):
+    store = BulletinStore.open(parties, mode, filled_disk("tokens"))
+    assert store.rows == {}
+    assert store.fetch(B, "key_offer", A) is None
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_any_damaged_file_is_found_at_once(mode):
-    whole = filled(mode)._disk
+    whole = filled_disk(mode)
     for name, content in whole.files.items():
         for at in (0, 10, 50, len(content) - 1):
             disk = whole.copy()
@@ -377,59 +384,59 @@ def test_any_damaged_file_is_found_at_once(mode):
             BulletinStore.open(PARTIES, mode, disk)
 
 
-def test_a_notice_that_is_damaged_later_is_not_given_out():
-    board = filled("tokens")
-    name = "board-key_offer-0"
-    board._disk.files[name] = board._disk.files[name][:-1] + b"?"
+def test_a_message_that_is_damaged_later_is_not_given_out():
+    disk, name = MemoryDisk(), "bulletin-key_offer-0"
+    store = filled("tokens", disk)
+    disk.files[name] = disk.files[name][:-1] + b"?"
     with pytest.raises(StateCorrupt, match=name):
-        board.fetch(B, "key_offer", A)
+        store.fetch(B, "key_offer", A)
 
 
-def test_whom_one_waits_for_in_tokens():
-    board = filled("tokens", upto=8)
-    assert board.waits_for(A, "shared_rows", "") == [A, B, C]
-    board.post(B, "", "", encode_alignment(Tokens(keys(1))))
-    assert board.waits_for(A, "shared_rows", "") == [A, C]
-    assert board.waits_for(A, "key_check", C) == [C]
-    assert board.waits_for(B, "key_grant", A) == [A]
-    assert board.waits_for(B, "key_grant", "z") == []
+def test_with_tokens_one_waits_for_those_who_have_not_posted():
+    store = filled("tokens", upto=8)
+    assert store.waits_for(A, "shared_rows", "") == [A, B, C]
+    store.post(B, "", "", encode_alignment(Tokens(keys(1))))
+    assert store.waits_for(A, "shared_rows", "") == [A, C]
+    assert store.waits_for(A, "key_check", C) == [C]
+    assert store.waits_for(B, "key_grant", A) == [A]
+    assert store.waits_for(B, "key_grant", "z") == []
     assert filled("tokens").waits_for(A, "shared_rows", "") == []
 
 
-def test_whom_one_waits_for_in_a_round_is_who_has_to_act_next():
-    board = filled("ecdh", upto=8)
-    assert board.waits_for(C, "blinded_ids", B, A) == [A]
-    board.post(A, B, A, encode_alignment(BlindedIds(points(1, 3))))
-    assert board.waits_for(C, "blinded_ids", B, A) == [B]
-    assert board.waits_for(B, "blinded_ids", A, A) == []
-    assert board.waits_for(C, "blinded_ids", B) == [B]
-    assert board.waits_for(A, "shared_rows", "") == [B, C]
+def test_in_a_ring_one_waits_for_the_party_that_has_to_act_next():
+    store = filled("ecdh", upto=8)
+    assert store.waits_for(C, "blinded_ids", B, A) == [A]
+    store.post(A, B, A, encode_alignment(BlindedIds(points(1, 3))))
+    assert store.waits_for(C, "blinded_ids", B, A) == [B]
+    assert store.waits_for(B, "blinded_ids", A, A) == []
+    assert store.waits_for(C, "blinded_ids", B) == [B]
+    assert store.waits_for(A, "shared_rows", "") == [B, C]
     assert filled("ecdh").waits_for(A, "shared_rows", "") == []
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_parties_without_ids_are_matched_in_either_mode(mode):
-    board = BulletinStore.open(PARTIES, mode, MemoryDisk())
+    store = BulletinStore.open(PARTIES, mode, MemoryDisk())
     for party in PARTIES:
-        assert party in board.waits_for(A, "shared_rows", "")
-        board.post(party, "", "", encode_alignment(Tokens(by_position=RowCounts(3, 2))))
-    assert places_of(board, B).train.tolist() == [0, 1, 2]
-    assert places_of(board, B).held_out.tolist() == [0, 1]
-    assert board.shared == RowCounts(3, 2)
+        assert party in store.waits_for(A, "shared_rows", "")
+        store.post(party, "", "", encode_alignment(Tokens(by_position=RowCounts(3, 2))))
+    assert places_of(store, B).train.tolist() == [0, 1, 2]
+    assert places_of(store, B).held_out.tolist() == [0, 1]
+    assert store.shared == RowCounts(3, 2)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_one_party_shares_all_with_itself(mode):
-    board = BulletinStore.open((A,), mode, MemoryDisk())
+    store = BulletinStore.open((A,), mode, MemoryDisk())
     own, about = (Tokens(keys(1, 2)), "") if mode == "tokens" else (BlindedIds(points(1, 2)), A)
-    board.post(A, "", about, encode_alignment(own))
-    assert places_of(board, A).train.tolist() == [0, 1]
+    store.post(A, "", about, encode_alignment(own))
+    assert places_of(store, A).train.tolist() == [0, 1]
 
 
-def refusal_of(board, posting):
+def refusal_of(store, posting):
     """None if the message was taken; a set that was passed on too early may come again."""
     try:
-        board.post(*posting)
+        store.post(*posting)
     except MessageRefused as refused:
         if refused.refusal is not Refusal.GAP:
             raise
@@ -441,16 +448,16 @@ def refusal_of(board, posting):
 @settings(max_examples=20)
 @given(order=st.randoms(use_true_random=False))
 def test_the_order_in_which_sets_come_does_not_matter(mode, order):
-    board, left = filled(mode, upto=8), script(mode)[8:]
+    store, left = filled(mode, upto=8), script(mode)[8:]
     while left:
         posting = order.choice(left)
-        if refusal_of(board, posting) is None:
+        if refusal_of(store, posting) is None:
             left.remove(posting)
-    check_result(mode, board)
+    check_result(mode, store)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_folder_keeps_the_board(mode, tmp_path):
+def test_a_folder_keeps_the_messages(mode, tmp_path):
     filled(mode, FolderDisk(tmp_path))
     check_result(mode, BulletinStore.open(PARTIES, mode, FolderDisk(tmp_path)))
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())

@@ -324,11 +324,11 @@ REFUSED = {
         Refusal.INVALID,
         r"for step 1 a prediction of 1\.04858e\+06",
     ),
-    "kept before it was served": (
+    "a checkpoint before it was served": (
         "store",
         Checkpointed(1),
         Refusal.GAP,
-        r"party 'store' says it has kept step 1, but was served only 0",
+        r"party 'store' has a checkpoint after step 1, but was served only 0",
     ),
 }
 
@@ -377,12 +377,12 @@ def test_a_total_does_not_change_when_later_pushes_come():
     schedule = schedule_of(blocks=1, epochs=3)
     coordinator = Coordinator(PARTIES[:1], schedule, 1, 0)
     (first,) = push(coordinator, "store", 0, schedule)
-    kept = first.message.values.copy()
+    copied = first.message.values.copy()
     push(coordinator, "store", 1, schedule)
-    np.testing.assert_array_equal(first.message.values, kept)
+    np.testing.assert_array_equal(first.message.values, copied)
 
 
-def test_what_all_have_read_is_not_kept_twice():
+def test_what_all_have_read_is_not_stored_twice():
     """Memory stays bounded by how far the parties are apart."""
     schedule = schedule_of(epochs=20)
     coordinator = Coordinator(PARTIES, schedule, 1, 0)
@@ -422,21 +422,21 @@ def test_a_push_repeated_at_any_moment_changes_nothing(crowd, staleness, data):
 
 @SLOW
 @given(crowds(), st.integers(0, 5), st.data())
-def test_whatever_was_served_is_given_again_until_it_is_kept(crowd, staleness, data):
+def test_whatever_was_served_is_given_again_until_a_checkpoint(crowd, staleness, data):
     parties = PARTIES[: len(crowd.lookaheads)]
     coordinator = Coordinator(parties, crowd.schedule, 1, staleness)
-    kept = [-1] * len(parties)
+    saved = [-1] * len(parties)
     for _ in run_in_any_order(coordinator, crowd, data):
         party = data.draw(st.integers(0, len(parties) - 1))
         received = crowd.received[party]
         if received and data.draw(st.booleans()):
             step = data.draw(st.integers(0, len(received) - 1))
             assert coordinator.handle(parties[party], Checkpointed(step)) == []
-            kept[party] = max(kept[party], step)
+            saved[party] = max(saved[party], step)
         done = data.draw(st.integers(-1, len(received)))
         again = coordinator.resend(parties[party], done)
         assert [reply.to for reply in again] == [parties[party]] * len(again)
-        expected = received[1 + max(done, kept[party]) :]
+        expected = received[1 + max(done, saved[party]) :]
         assert [reply.message.step for reply in again] == [total.step for total in expected]
         for reply, total in zip(again, expected, strict=True):
             np.testing.assert_array_equal(reply.message.values, total.values)
@@ -465,8 +465,8 @@ def test_a_restored_coordinator_goes_on_as_the_one_that_gave_the_state(crowd, st
     np.testing.assert_equal(other.state(), coordinator.state())
 
 
-def test_what_was_kept_is_forgotten():
-    """With parties that keep their state, memory is bounded by what they have not kept."""
+def test_what_is_before_a_checkpoint_is_forgotten():
+    """With parties that have checkpoints, memory is bounded by what came after them."""
     schedule = schedule_of(epochs=20)
     coordinator = Coordinator(PARTIES, schedule, 1, 0)
     for step in range(schedule.steps):
@@ -477,7 +477,7 @@ def test_what_was_kept_is_forgotten():
         assert not [key for key in coordinator.state() if "/" in key]
 
 
-def test_what_one_party_kept_is_still_there_for_the_others():
+def test_a_checkpoint_of_one_party_takes_nothing_from_the_others():
     schedule = schedule_of()
     coordinator = Coordinator(PARTIES, schedule, 1, 0)
     for party in PARTIES:
@@ -512,12 +512,12 @@ def test_where_everyone_is_can_be_asked():
 
 # Private labels: only the gradient_party is served totals, the others what it makes of them.
 
-LEAD = "browser"
+GRADIENT_PARTY = "browser"
 
 
-def leading(staleness=0, **options):
+def with_private_labels(staleness=0, **options):
     schedule = schedule_of(short=False)
-    return Coordinator(PARTIES, schedule, 1, staleness, gradient_party=LEAD, **options), schedule
+    return Coordinator(PARTIES, schedule, 1, staleness, gradient_party=GRADIENT_PARTY, **options), schedule
 
 
 def gradient(step, schedule, mask_id=5, salt=0):
@@ -533,39 +533,39 @@ def all_push(coordinator, step, schedule):
     return [reply for party in PARTIES for reply in push(coordinator, party, step, schedule)]
 
 
-def test_over_private_labels_only_the_lead_is_served_totals_and_the_others_its_gradients():
-    coordinator, schedule = leading()
+def test_over_private_labels_only_the_label_party_is_served_totals_and_the_others_its_gradients():
+    coordinator, schedule = with_private_labels()
     for step in range(3):
-        assert kinds(all_push(coordinator, step, schedule)) == [(LEAD, "Total", step)]
-        taught = coordinator.handle(LEAD, gradient(step, schedule))
-        assert kinds(taught) == [("store", "Gradient", step), ("guard", "Gradient", step)]
-        for reply in taught:
+        assert kinds(all_push(coordinator, step, schedule)) == [(GRADIENT_PARTY, "Total", step)]
+        replies = coordinator.handle(GRADIENT_PARTY, gradient(step, schedule))
+        assert kinds(replies) == [("store", "Gradient", step), ("guard", "Gradient", step)]
+        for reply in replies:
             np.testing.assert_array_equal(reply.message.release.values, gradient(step, schedule).release.values)
             assert reply.message.release.mask_id == 5
-    assert coordinator.taught == 2
+    assert coordinator.last_gradient == 2
 
 
 def test_a_gradient_waits_for_the_push_of_who_is_to_learn_from_it():
-    """At staleness 1 the gradient_party is served before a slow party has pushed; that party is taught when it has."""
-    coordinator, schedule = leading(staleness=1)
-    assert kinds(push(coordinator, LEAD, 0, schedule)) == [(LEAD, "Total", 0)]
-    assert coordinator.handle(LEAD, gradient(0, schedule)) == []
+    """At staleness 1 the label party is served before a slow party has pushed; that party gets the gradient when it has."""
+    coordinator, schedule = with_private_labels(staleness=1)
+    assert kinds(push(coordinator, GRADIENT_PARTY, 0, schedule)) == [(GRADIENT_PARTY, "Total", 0)]
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule)) == []
     assert kinds(push(coordinator, "store", 0, schedule)) == [("store", "Gradient", 0)]
     assert kinds(push(coordinator, "guard", 0, schedule)) == [("guard", "Gradient", 0)]
 
 
 def test_a_push_waits_for_its_gradient():
-    coordinator, schedule = leading()
+    coordinator, schedule = with_private_labels()
     for party in PARTIES:
         push(coordinator, party, 0, schedule)
         push(coordinator, party, 1, schedule)
-    assert coordinator.served(LEAD) == 1
+    assert coordinator.served(GRADIENT_PARTY) == 1
     assert coordinator.served("store") == -1
-    assert kinds(coordinator.handle(LEAD, gradient(0, schedule))) == [
+    assert kinds(coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))) == [
         ("store", "Gradient", 0),
         ("guard", "Gradient", 0),
     ]
-    assert kinds(coordinator.handle(LEAD, gradient(1, schedule))) == [
+    assert kinds(coordinator.handle(GRADIENT_PARTY, gradient(1, schedule))) == [
         ("store", "Gradient", 1),
         ("guard", "Gradient", 1),
     ]
@@ -579,31 +579,31 @@ BAD_GRADIENTS = {
         "party 'store' sent a gradient; only a label party with private labels may",
     ),
     "a step left out": (
-        LEAD,
+        GRADIENT_PARTY,
         lambda schedule: gradient(2, schedule),
         Refusal.GAP,
         "party 'browser' sent the gradient of step 2; its next is 1, and it was served 1",
     ),
     "without a mask": (
-        LEAD,
+        GRADIENT_PARTY,
         lambda schedule: gradient(1, schedule, mask_id=0),
         Refusal.MISMATCH,
         "party 'browser' sent a gradient without a mask; install the same fdml",
     ),
     "of other rows": (
-        LEAD,
+        GRADIENT_PARTY,
         lambda schedule: Gradient(1, Release(np.zeros((3, 1), np.int64), 5)),
         Refusal.INVALID,
         r"int64 of shape \(3, 1\) for step 1; the block takes int64 of shape \(4, 1\)",
     ),
     "of floats": (
-        LEAD,
+        GRADIENT_PARTY,
         lambda schedule: Gradient(1, Release(np.zeros((4, 1)), 5)),
         Refusal.INVALID,
         r"float64 of shape \(4, 1\) for step 1",
     ),
     "again with other values": (
-        LEAD,
+        GRADIENT_PARTY,
         lambda schedule: gradient(0, schedule, salt=1),
         Refusal.CONFLICT,
         "party 'browser' sent the gradient of step 0 again with other values; a release is never changed",
@@ -614,23 +614,23 @@ BAD_GRADIENTS = {
 @pytest.mark.parametrize("what", BAD_GRADIENTS)
 def test_a_bad_gradient_is_refused_by_name_and_changes_nothing(what):
     sender, bad, refusal, text = BAD_GRADIENTS[what]
-    coordinator, schedule = leading()
+    coordinator, schedule = with_private_labels()
     all_push(coordinator, 0, schedule)
-    coordinator.handle(LEAD, gradient(0, schedule))
+    coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
     all_push(coordinator, 1, schedule)
     before = insides(coordinator)
     with pytest.raises(MessageRefused, match=text) as refused:
         coordinator.handle(sender, bad(schedule))
     assert refused.value.refusal is refusal
     np.testing.assert_equal(insides(coordinator), before)
-    assert len(coordinator.handle(LEAD, gradient(1, schedule))) == 2
+    assert len(coordinator.handle(GRADIENT_PARTY, gradient(1, schedule))) == 2
 
 
 def test_a_gradient_of_a_total_that_was_not_served_is_refused():
-    coordinator, schedule = leading()
-    push(coordinator, LEAD, 0, schedule)
+    coordinator, schedule = with_private_labels()
+    push(coordinator, GRADIENT_PARTY, 0, schedule)
     with pytest.raises(MessageRefused, match="its next is 0, and it was served -1") as refused:
-        coordinator.handle(LEAD, gradient(0, schedule))
+        coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
     assert refused.value.refusal is Refusal.GAP
 
 
@@ -646,68 +646,74 @@ def test_where_labels_are_shared_nobody_sends_gradients(sender):
 
 def test_a_gradient_that_comes_again_is_taken_once_and_the_first_one_stays():
     """After a restart the gradient_party makes it again under another mask; nobody can tell whether it is the same."""
-    coordinator, schedule = leading()
+    coordinator, schedule = with_private_labels()
     all_push(coordinator, 0, schedule)
-    coordinator.handle(LEAD, gradient(0, schedule))
+    coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
     before = insides(coordinator)
-    assert coordinator.handle(LEAD, gradient(0, schedule)) == []
-    assert coordinator.handle(LEAD, gradient(0, schedule, mask_id=6, salt=1)) == []
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule)) == []
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, mask_id=6, salt=1)) == []
     np.testing.assert_equal(insides(coordinator), before)
     (again,) = coordinator.resend("store", -1)
     np.testing.assert_array_equal(again.message.release.values, gradient(0, schedule).release.values)
-    coordinator.handle(LEAD, Checkpointed(0))
-    assert coordinator.handle(LEAD, gradient(0, schedule, salt=2)) == [], "kept and forgotten; the first one was served"
+    coordinator.handle(GRADIENT_PARTY, Checkpointed(0))
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, salt=2)) == [], (
+        "forgotten after a checkpoint; the first one was served"
+    )
 
 
 def test_a_gradient_off_the_wire_is_flat_and_means_the_same():
-    coordinator, schedule = leading()
+    coordinator, schedule = with_private_labels()
     all_push(coordinator, 0, schedule)
     values = gradient(0, schedule).release.values
     flat = Gradient(0, Release(values.reshape(-1), 5))
-    for reply in coordinator.handle(LEAD, flat):
+    for reply in coordinator.handle(GRADIENT_PARTY, flat):
         np.testing.assert_array_equal(reply.message.release.values, values)
-    assert coordinator.handle(LEAD, gradient(0, schedule)) == []
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule)) == []
 
 
 def test_over_private_labels_it_is_known_who_holds_whom_up():
-    coordinator, schedule = leading()
+    coordinator, schedule = with_private_labels()
     assert coordinator.waits_for("store") == ["store"]
     push(coordinator, "store", 0, schedule)
-    assert coordinator.waits_for("store") == [LEAD, "guard"]
-    push(coordinator, LEAD, 0, schedule)
-    assert coordinator.waits_for(LEAD) == coordinator.waits_for("store") == ["guard"]
+    assert coordinator.waits_for("store") == [GRADIENT_PARTY, "guard"]
+    push(coordinator, GRADIENT_PARTY, 0, schedule)
+    assert coordinator.waits_for(GRADIENT_PARTY) == coordinator.waits_for("store") == ["guard"]
     push(coordinator, "guard", 0, schedule)
-    assert coordinator.waits_for("store") == coordinator.waits_for("guard") == [LEAD], "for its gradient"
-    assert coordinator.waits_for(LEAD) == [LEAD]
-    coordinator.handle(LEAD, gradient(0, schedule))
+    assert coordinator.waits_for("store") == coordinator.waits_for("guard") == [GRADIENT_PARTY], "for its gradient"
+    assert coordinator.waits_for(GRADIENT_PARTY) == [GRADIENT_PARTY]
+    coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
     assert coordinator.waits_for("store") == ["store"]
 
 
 def test_at_staleness_a_party_waits_for_whoever_holds_up_the_lead():
-    coordinator, schedule = leading(staleness=1)
+    coordinator, schedule = with_private_labels(staleness=1)
     for step in range(3):
         push(coordinator, "store", step, schedule)
-    push(coordinator, LEAD, 0, schedule)
-    assert coordinator.waits_for("store") == [LEAD], "the gradient_party was served step 0 and has not answered"
-    coordinator.handle(LEAD, gradient(0, schedule))
+    push(coordinator, GRADIENT_PARTY, 0, schedule)
+    assert coordinator.waits_for("store") == [GRADIENT_PARTY], (
+        "the gradient_party was served step 0 and has not answered"
+    )
+    coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
     assert coordinator.waits_for("store") == ["guard"]
     push(coordinator, "guard", 0, schedule)
-    assert coordinator.waits_for("store") == [LEAD], "which has not pushed step 1"
-    push(coordinator, LEAD, 1, schedule)
-    coordinator.handle(LEAD, gradient(1, schedule))
-    push(coordinator, LEAD, 2, schedule)
+    assert coordinator.waits_for("store") == [GRADIENT_PARTY], "which has not pushed step 1"
+    push(coordinator, GRADIENT_PARTY, 1, schedule)
+    coordinator.handle(GRADIENT_PARTY, gradient(1, schedule))
+    push(coordinator, GRADIENT_PARTY, 2, schedule)
     assert coordinator.waits_for("store") == ["guard"]
 
 
-def test_gradients_that_all_have_been_served_are_not_kept():
+def test_gradients_that_all_have_been_served_are_not_stored():
     schedule = schedule_of(epochs=20)
-    coordinator = Coordinator(PARTIES, schedule, 1, 0, gradient_party=LEAD)
+    coordinator = Coordinator(PARTIES, schedule, 1, 0, gradient_party=GRADIENT_PARTY)
     for step in range(schedule.steps):
         all_push(coordinator, step, schedule)
-        coordinator.handle(LEAD, gradient(step, schedule))
+        coordinator.handle(GRADIENT_PARTY, gradient(step, schedule))
         for party in PARTIES:
             coordinator.handle(party, Checkpointed(step))
-        assert not [key for key in coordinator.state() if key.startswith(("gradient", "taught/", "total/", "digest/"))]
+        assert not [
+            key for key in coordinator.state() if key.startswith(("gradient", "gradient_answer/", "total/", "digest/"))
+        ]
 
 
 # Early ends.
@@ -838,7 +844,7 @@ def test_a_total_says_which_masks_are_on_it_and_how_much_noise_is_in_it():
         assert reply.message.variance == 0.75
 
 
-def test_a_plain_total_has_no_stamps_but_says_how_much_noise_is_in_it():
+def test_a_plain_total_has_no_mask_ids_but_says_how_much_noise_is_in_it():
     schedule = schedule_of(short=False)
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 0)
     coordinator.handle("store", Push(0, Release(NOTHING, 0, 0.5)))
@@ -846,7 +852,7 @@ def test_a_plain_total_has_no_stamps_but_says_how_much_noise_is_in_it():
     assert [(reply.message.mask_ids, reply.message.variance) for reply in replies] == [((), 2.0)] * 2
 
 
-def test_a_stale_part_comes_with_the_stamp_and_noise_it_was_made_with():
+def test_a_stale_part_comes_with_the_mask_id_and_noise_it_was_made_with():
     schedule = schedule_of(blocks=1, epochs=4, short=False)
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 2, blind=True)
     (first,) = coordinator.handle("store", masked(0, 0, schedule, mask_id=50))
@@ -858,7 +864,7 @@ def test_a_stale_part_comes_with_the_stamp_and_noise_it_was_made_with():
     np.testing.assert_array_equal(second.message.values, expected)
 
 
-def test_a_push_repeated_under_another_stamp_leaves_the_first_one_in_place():
+def test_a_push_repeated_under_another_mask_id_leaves_the_first_one_in_place():
     schedule = schedule_of(short=False)
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 0, blind=True)
     coordinator.handle("store", masked(0, 0, schedule, mask_id=50))
@@ -899,13 +905,13 @@ def test_a_restored_coordinator_goes_on_through_masks_gradients_and_stops(crowd,
         return Coordinator(names, schedule, 1, staleness, blind=blind, gradient_party=gradient_party)
 
     one, other = new(), new()
-    stopped, untaught = set(), []
+    stopped, without_gradient = set(), []
     for _ in range(200):
         ready = [party for party in crowd.ready() if party not in stopped]
         choices = [("push", party) for party in ready] + [("stop", party) for party in ready]
-        choices += [("teach", step) for step in untaught[:1]]
+        choices += [("gradient", step) for step in without_gradient[:1]]
         choices += [("keep", party) for party in range(len(names)) if crowd.received[party]]
-        if not ready and not untaught:
+        if not ready and not without_gradient:
             break
         what, which = data.draw(st.sampled_from(choices))
         if data.draw(st.integers(0, 3)) == 0:
@@ -924,8 +930,8 @@ def test_a_restored_coordinator_goes_on_through_masks_gradients_and_stops(crowd,
                     continue
                 stopped.add(which)
                 sender, message = names[which], Stop(crowd.pushed[which])
-            case "teach":
-                sender, message = gradient_party, gradient(untaught.pop(0), schedule)
+            case "gradient":
+                sender, message = gradient_party, gradient(without_gradient.pop(0), schedule)
             case "keep":
                 sender, message = names[which], Checkpointed(len(crowd.received[which]) - 1)
         replies = one.handle(sender, message)
@@ -935,9 +941,9 @@ def test_a_restored_coordinator_goes_on_through_masks_gradients_and_stops(crowd,
                 continue
             crowd.received[names.index(reply.to)].append(reply.message)
             if reply.to == gradient_party:
-                untaught.append(reply.message.step)
+                without_gradient.append(reply.message.step)
         np.testing.assert_equal(other.state(), one.state())
-        assert (other.end, other.stopped, other.taught) == (one.end, one.stopped, one.taught)
+        assert (other.end, other.stopped, other.last_gradient) == (one.end, one.stopped, one.last_gradient)
         for name in names:
             assert other.waits_for(name) == one.waits_for(name)
             same_answers(one.resend(name, -1), other.resend(name, -1))

@@ -18,52 +18,52 @@ def part(party, epoch):
     return np.random.default_rng([party, epoch]).integers(-LARGEST_CODE, LARGEST_CODE, SIZE)
 
 
-def give(trials, party, epoch):
-    return trials.take(PARTIES[party], HeldOutPredictions(epoch, Release(part(party, epoch))))
+def give(sums, party, epoch):
+    return sums.take(PARTIES[party], HeldOutPredictions(epoch, Release(part(party, epoch))))
 
 
 def sum_of(epoch):
     return sum(part(party, epoch) for party in range(len(PARTIES)))
 
 
-def test_the_verdict_comes_with_the_last_part_and_is_the_sum():
-    trials = HeldOutSums(PARTIES, SIZE, 5)
-    assert give(trials, 1, 1) is None
-    assert give(trials, 0, 1) is None
-    verdict = give(trials, 2, 1)
-    assert verdict.epoch == 1
-    assert verdict.values.dtype == np.int64
-    np.testing.assert_array_equal(verdict.values, sum_of(1))
+def test_the_total_comes_with_the_last_part_and_is_the_sum():
+    sums = HeldOutSums(PARTIES, SIZE, 5)
+    assert give(sums, 1, 1) is None
+    assert give(sums, 0, 1) is None
+    total = give(sums, 2, 1)
+    assert total.epoch == 1
+    assert total.values.dtype == np.int64
+    np.testing.assert_array_equal(total.values, sum_of(1))
 
 
 @given(st.permutations([(party, epoch) for party in range(3) for epoch in (1, 2, 3)]), st.data())
 def test_in_any_order_and_however_often_repeated_every_epoch_is_summed_once(order, data):
-    trials, verdicts = HeldOutSums(PARTIES, SIZE, 3), {}
+    sums, totals = HeldOutSums(PARTIES, SIZE, 3), {}
     for number, (party, epoch) in enumerate(order):
-        verdict = give(trials, party, epoch)
-        if verdict is not None:
-            assert epoch not in verdicts
-            verdicts[epoch] = verdict
+        total = give(sums, party, epoch)
+        if total is not None:
+            assert epoch not in totals
+            totals[epoch] = total
         again = order[data.draw(st.integers(0, number))]
-        assert give(trials, *again) is None
-    assert sorted(verdicts) == [1, 2, 3]
-    for epoch, verdict in verdicts.items():
-        np.testing.assert_array_equal(verdict.values, sum_of(epoch))
+        assert give(sums, *again) is None
+    assert sorted(totals) == [1, 2, 3]
+    for epoch, total in totals.items():
+        np.testing.assert_array_equal(total.values, sum_of(epoch))
 
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_other_values_for_the_same_epoch_are_refused_also_when_it_is_summed(complete):
-    trials = HeldOutSums(PARTIES, SIZE, 5)
-    give(trials, 0, 1)
+    sums = HeldOutSums(PARTIES, SIZE, 5)
+    give(sums, 0, 1)
     if complete:
-        give(trials, 1, 1)
-        give(trials, 2, 1)
-        trials.discard("store", 1)
-    before = copy.deepcopy(trials.state())
+        give(sums, 1, 1)
+        give(sums, 2, 1)
+        sums.discard("store", 1)
+    before = copy.deepcopy(sums.state())
     with pytest.raises(MessageRefused, match="'store' sent its held-out predictions of epoch 1 again") as refused:
-        trials.take("store", HeldOutPredictions(1, Release(part(0, 1) + 1)))
+        sums.take("store", HeldOutPredictions(1, Release(part(0, 1) + 1)))
     assert refused.value.refusal is Refusal.CONFLICT
-    np.testing.assert_equal(trials.state(), before)
+    np.testing.assert_equal(sums.state(), before)
 
 
 REFUSED = {
@@ -100,58 +100,58 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_makes_no_sense_is_refused_and_changes_nothing(what):
     bad, refusal, text = REFUSED[what]
-    trials = HeldOutSums(PARTIES, SIZE, 5)
-    give(trials, 1, 1)
-    before = copy.deepcopy(trials.state())
+    sums = HeldOutSums(PARTIES, SIZE, 5)
+    give(sums, 1, 1)
+    before = copy.deepcopy(sums.state())
     with pytest.raises(MessageRefused, match=text) as refused:
-        trials.take("store", bad)
+        sums.take("store", bad)
     assert refused.value.refusal is refusal
-    np.testing.assert_equal(trials.state(), before)
-    give(trials, 0, 1)
-    np.testing.assert_array_equal(give(trials, 2, 1).values, sum_of(1))
+    np.testing.assert_equal(sums.state(), before)
+    give(sums, 0, 1)
+    np.testing.assert_array_equal(give(sums, 2, 1).values, sum_of(1))
 
 
 def test_a_table_counts_row_by_row():
-    trials = HeldOutSums(PARTIES[:1], SIZE, 1)
-    verdict = trials.take("store", HeldOutPredictions(1, Release(part(0, 1).reshape(2, 2))))
-    np.testing.assert_array_equal(verdict.values, part(0, 1))
+    sums = HeldOutSums(PARTIES[:1], SIZE, 1)
+    total = sums.take("store", HeldOutPredictions(1, Release(part(0, 1).reshape(2, 2))))
+    np.testing.assert_array_equal(total.values, part(0, 1))
 
 
-def test_verdicts_are_there_until_they_are_judged():
-    trials = HeldOutSums(PARTIES, SIZE, 5)
+def test_totals_are_there_until_they_are_scored():
+    sums = HeldOutSums(PARTIES, SIZE, 5)
     for epoch in (2, 1):
         for party in range(3):
-            give(trials, party, epoch)
-    assert [verdict.epoch for verdict in trials.verdicts()] == [1, 2]
-    trials.discard("store", 1)
-    assert [verdict.epoch for verdict in trials.verdicts()] == [2]
-    trials.discard("store", 1)
-    assert give(trials, 0, 1) is None
-    assert [verdict.epoch for verdict in trials.verdicts()] == [2]
+            give(sums, party, epoch)
+    assert [total.epoch for total in sums.totals()] == [1, 2]
+    sums.discard("store", 1)
+    assert [total.epoch for total in sums.totals()] == [2]
+    sums.discard("store", 1)
+    assert give(sums, 0, 1) is None
+    assert [total.epoch for total in sums.totals()] == [2]
 
 
 @pytest.mark.parametrize("epoch", [0, 6])
-def test_an_epoch_that_is_none_cannot_be_judged(epoch):
+def test_an_epoch_that_is_none_cannot_be_scored(epoch):
     with pytest.raises(MessageRefused, match=f"epoch {epoch} of 5") as refused:
         HeldOutSums(PARTIES, SIZE, 5).discard("store", epoch)
     assert refused.value.refusal is Refusal.GAP
 
 
-def test_a_run_without_held_out_rows_has_verdicts_too():
-    trials = HeldOutSums(PARTIES[:1], 0, 1)
-    assert trials.take("store", HeldOutPredictions(1, Release(np.zeros(0, np.int64)))).values.size == 0
-    assert len(trials.verdicts()) == 1
+def test_a_run_without_held_out_rows_has_totals_too():
+    sums = HeldOutSums(PARTIES[:1], 0, 1)
+    assert sums.take("store", HeldOutPredictions(1, Release(np.zeros(0, np.int64)))).values.size == 0
+    assert len(sums.totals()) == 1
 
 
 @given(st.permutations([(party, epoch) for party in range(3) for epoch in (1, 2, 3)]), st.integers(0, 9))
-def test_restored_trials_go_on_as_those_that_gave_the_state(order, stop):
-    trials, other = HeldOutSums(PARTIES, SIZE, 3), HeldOutSums(PARTIES, SIZE, 3)
+def test_restored_sums_go_on_as_those_that_gave_the_state(order, stop):
+    sums, other = HeldOutSums(PARTIES, SIZE, 3), HeldOutSums(PARTIES, SIZE, 3)
     for party, epoch in order[:stop]:
-        if give(trials, party, epoch) is not None and epoch == 2:
-            trials.discard("store", epoch)
-    other.restore(copy.deepcopy(trials.state()))
-    np.testing.assert_equal(other.state(), trials.state())
+        if give(sums, party, epoch) is not None and epoch == 2:
+            sums.discard("store", epoch)
+    other.restore(copy.deepcopy(sums.state()))
+    np.testing.assert_equal(other.state(), sums.state())
     for party, epoch in order:
-        ours, theirs = give(trials, party, epoch), give(other, party, epoch)
+        ours, theirs = give(sums, party, epoch), give(other, party, epoch)
         assert (ours is None) == (theirs is None)
-    np.testing.assert_equal(other.state(), trials.state())
+    np.testing.assert_equal(other.state(), sums.state())

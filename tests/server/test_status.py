@@ -1,23 +1,40 @@
 import pytest
-from fdml.server.bulletin_service import BulletinService
 
+from fdml.protocol.alignment_calls import FetchCall
 from fdml.protocol.messages import Finished
+from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.status import StatusTracker, WaitTimer
 from tests.monitor.sample_events import Clock
-from tests.server.run_states import PARTIES, RUN_HASH, STEPS, charter_of, hello, labels, new_host, play, push, script_of
+from tests.server.run_states import (
+    PARTIES,
+    RUN_HASH,
+    STEPS,
+    definition_of,
+    hello,
+    labels,
+    new_state,
+    play,
+    push,
+    script_of,
+)
 from tests.storage.memory_disk import MemoryDisk
 
 
-def tracker_of(state, **options):
-    settings = charter_of().settings
-    board = BulletinStore(settings.parties, settings.align, MemoryDisk())
-    return StatusTracker(state, BulletinService(board, settings.parties, RUN_HASH), settings, **options)
+def tracker_of(state, clock=None, digest=None):
+    return tracker_and_alignment(state, clock, digest)[0]
+
+
+def tracker_and_alignment(state, clock=None, digest=None):
+    settings, clock = definition_of().settings, clock or Clock()
+    store = BulletinStore(settings.parties, settings.align, MemoryDisk())
+    alignment = AlignmentPhase(store, settings.parties, RUN_HASH, clock, digest=digest)
+    return StatusTracker(state, alignment, settings, clock), alignment
 
 
 def training_state():
     """A run in which all have joined and the labels are known."""
-    state = new_host()
+    state = new_state()
     play(state, [(party, hello()) for party in PARTIES] + [("store", labels())])
     return state
 
@@ -27,7 +44,7 @@ def waits(tracker, connected=PARTIES):
 
 
 def test_before_the_labels_whoever_has_joined_waits_for_the_label_party():
-    state = new_host()
+    state = new_state()
     tracker = tracker_of(state)
     assert waits(tracker, connected=()) == {}
     state.take("guard", hello())
@@ -45,7 +62,7 @@ def test_who_has_pushed_waits_for_those_who_have_not():
 
 
 def test_a_label_party_that_has_trained_to_the_end_waits_for_those_who_have_not():
-    state = new_host()
+    state = new_state()
     play(state, [(party, message) for party, message in script_of() if not isinstance(message, Finished)])
     tracker = tracker_of(state)
     assert state.coordinator.served("store") == STEPS - 1
@@ -66,7 +83,7 @@ def test_a_wait_is_counted_from_its_beginning_to_its_end():
 
 
 def test_a_report_names_all_parties_also_before_anyone_has_come():
-    report = tracker_of(new_host()).report(())
+    report = tracker_of(new_state()).report(())
     assert [party.name for party in report.parties] == list(PARTIES)
     assert {(party.pushed, party.served, party.connected) for party in report.parties} == {(-1, -1, False)}
     assert report.steps == 0
@@ -102,7 +119,7 @@ def test_a_wait_that_is_over_counts_on_among_all_waits():
 
 
 def test_a_report_has_steps_starts_and_the_end_of_every_party():
-    state = new_host()
+    state = new_state()
     play(state, script_of())
     report = tracker_of(state).report(())
     assert report.steps == STEPS
@@ -127,3 +144,29 @@ def test_bytes_and_refusals_are_counted_by_party_and_reason():
 def test_a_party_without_a_stream_is_away():
     store, browser, guard = tracker_of(training_state()).report(("browser",)).parties
     assert (store.state, browser.state, guard.state) == ("away", "training", "away")
+
+
+def test_a_party_that_aligns_is_connected_and_waits_for_those_who_have_not_posted():
+    clock = Clock()
+    tracker, alignment = tracker_and_alignment(new_state(), clock)
+    call = FetchCall("key_offer", "guard", "", RUN_HASH)
+    alignment.fetch("store", call)
+    alignment.waiting("store", call)
+    tracker.note_waits(())
+    clock.now += 3.0
+    store, browser, guard = tracker.report(()).parties
+    assert (store.state, store.connected, store.waits_for) == ("aligning", True, ("guard",))
+    assert store.waiting_seconds == 3.0
+    assert (browser.state, guard.state) == ("not here yet", "not here yet")
+
+
+def test_once_the_rows_are_aligned_a_party_that_has_not_joined_is_reported_so():
+    report = tracker_of(new_state(), digest=b"d" * 32).report(())
+    assert {party.state for party in report.parties} == {"aligned, not joined yet"}
+
+
+def test_traffic_is_given_for_every_party():
+    tracker = tracker_of(new_state())
+    tracker.bytes_in["store"] += 7
+    tracker.bytes_out["store"] += 9
+    assert tracker.traffic == {"store": (7, 9), "browser": (0, 0), "guard": (0, 0)}

@@ -1,0 +1,175 @@
+"""What an alignment message must be like to be stored beside those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol.alignment_messages import (
+    AlignmentMessage,
+    BlindedIds,
+    KeyCheck,
+    KeyOffer,
+    RowCounts,
+    SharedRowIndex,
+    Tokens,
+)
+from fdml.protocol.key_sets import ascending, is_ascending, repeated
+from fdml.server.bulletin_slots import BulletinSlots, Slot
+from fdml.settings import Align
+
+START_OVER = "start over with `fdml align --fresh` at every party and a server started with --fresh"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is remembered of a stored message; its bytes stay on the disk."""
+
+    digest: bytes
+    rows: RowCounts | None
+    """How many rows it has, if it has rows."""
+    by_position: bool
+
+    @classmethod
+    def of(cls, message: AlignmentMessage, digest: bytes) -> Entry:
+        """The entry of a message whose bytes have this digest."""
+        return cls(digest, row_counts(message), _is_by_position(message))
+
+
+class BulletinRules:
+    """The checks of a new message against those that are stored, which it only reads."""
+
+    def __init__(self, slots: BulletinSlots, mode: Align, entries: Mapping[Slot, Entry]) -> None:
+        self._slots = slots
+        self._mode = mode
+        self._entries = entries
+
+    def check(self, slot: Slot, message: AlignmentMessage) -> None:
+        """Raise `MessageRefused` unless the message may be stored in this slot, which is empty."""
+        match message:
+            case KeyOffer() | KeyCheck():
+                self._check_key_source(slot)
+            case Tokens(by_position=None) if self._mode == "ecdh":
+                raise self._other_mode(slot.sender, "tokens")
+            case BlindedIds() if self._mode == "tokens":
+                raise self._other_mode(slot.sender, "ecdh")
+            case Tokens():
+                self._check_own_set(slot.sender, message)
+            case BlindedIds() if slot.about == slot.sender:
+                self._check_own_set(slot.sender, message)
+            case BlindedIds():
+                self._check_passed_set(slot, message)
+
+    def first_stored(self, slots: Iterable[Slot]) -> Slot | None:
+        """The first of these slots that has a message."""
+        return next((slot for slot in slots if slot in self._entries), None)
+
+    def own_rows(self, party: str) -> RowCounts | None:
+        """How many rows a party has; None before it has posted them."""
+        slot = self.first_stored(self._slots.own_sets(party))
+        return None if slot is None else self._entries[slot].rows
+
+    def _other_mode(self, sender: str, mode: Align) -> MessageRefused:
+        return MessageRefused(
+            f'party {sender!r} aligns by "{mode}", the run by "{self._mode}"; give both the same run.toml',
+            Refusal.MISMATCH,
+        )
+
+    def _check_key_source(self, slot: Slot) -> None:
+        """Either all parties have a key file or none: one that has makes no offer before its check."""
+        parties = self._slots.parties
+        agreeing = [party for party in parties if Slot(KeyOffer, party) in self._entries]
+        from_file = [party for party in parties if Slot(KeyCheck, party) in self._entries and party not in agreeing]
+        others: list[str] = []
+        if slot.kind is KeyOffer:
+            others = from_file
+        elif slot.sender not in agreeing:
+            others = agreeing
+        if others:
+            having, lacking = (others[0], slot.sender) if slot.kind is KeyOffer else (slot.sender, others[0])
+            raise MessageRefused(
+                f"party {having!r} came with a group_key file and party {lacking!r} without; "
+                f"set group_key at every party or at none, then {START_OVER}",
+                Refusal.MISMATCH,
+            )
+
+    def _check_own_set(self, sender: str, message: Tokens | BlindedIds) -> None:
+        rows = row_counts(message)
+        if rows is None or rows.train == 0 or rows.test == 0:
+            raise MessageRefused(f"party {sender!r} has a file without rows; check its data files", Refusal.INVALID)
+        for keys in (message.train, message.test):
+            if keys is not None and not is_ascending(keys):
+                raise MessageRefused(
+                    f"party {sender!r} posted keys that repeat or are not in ascending order", Refusal.INVALID
+                )
+        for other in self._slots.parties:
+            slot = self.first_stored(self._slots.own_sets(other))
+            if slot is not None and other != sender:
+                _check_alike(sender, Entry.of(message, b""), other, self._entries[slot])
+            elif slot is not None:
+                raise MessageRefused(
+                    f"party {sender!r} posted its rows with ids before and now without, or the other way round; "
+                    f"{START_OVER}",
+                    Refusal.CONFLICT,
+                )
+
+    def _check_passed_set(self, slot: Slot, message: BlindedIds) -> None:
+        ring = self._slots.ring(slot.about)
+        before = self._entries.get(ring[ring.index(slot) - 1])
+        if before is None:
+            raise MessageRefused(f"party {slot.sender!r} posted {slot} before it can have had it", Refusal.GAP)
+        if before.rows != row_counts(message):
+            raise MessageRefused(
+                f"party {slot.sender!r} passed on {slot} with another number of rows than it had", Refusal.INVALID
+            )
+        for keys in (message.train, message.test):
+            if keys is not None and repeated(keys[ascending(keys)]):
+                raise MessageRefused(f"party {slot.sender!r} posted points that repeat", Refusal.INVALID)
+
+
+def _check_alike(sender: str, ours: Entry, other: str, theirs: Entry) -> None:
+    """Refuse a party's own rows unless they can be matched with another party's."""
+    if ours.rows is None or theirs.rows is None:
+        return
+    if ours.by_position != theirs.by_position:
+        lacking, having = (sender, other) if ours.by_position else (other, sender)
+        raise MessageRefused(
+            f"party {lacking!r} has no ids but {having!r} has; set data.id at every party or at none, "
+            f"then {START_OVER}",
+            Refusal.MISMATCH,
+        )
+    if (ours.rows.test is None) != (theirs.rows.test is None):
+        lacking, having = (sender, other) if ours.rows.test is None else (other, sender)
+        raise MessageRefused(
+            f"party {lacking!r} has no test rows but {having!r} has; set data.test_path at all or at none, "
+            f"then {START_OVER}",
+            Refusal.MISMATCH,
+        )
+    if ours.by_position and ours.rows != theirs.rows:
+        raise MessageRefused(
+            f"without ids all parties need equally many rows, but {sender!r} has {_counted(ours.rows)} and {other!r} "
+            f"{_counted(theirs.rows)}; set data.id at every party, then {START_OVER}",
+            Refusal.MISMATCH,
+        )
+
+
+def row_counts(message: AlignmentMessage) -> RowCounts | None:
+    """How many rows a message has; None for the kinds without rows."""
+    match message:
+        case Tokens(by_position=RowCounts() as rows):
+            return rows
+        case Tokens(train, test) | BlindedIds(train, test):
+            return RowCounts(len(train), None if test is None else len(test))
+        case SharedRowIndex(train, held_out):
+            return RowCounts(len(train), len(held_out))
+        case _:
+            return None
+
+
+def _is_by_position(message: AlignmentMessage) -> bool:
+    return isinstance(message, Tokens) and message.by_position is not None
+
+
+def _counted(rows: RowCounts) -> str:
+    return f"{rows.train}" if rows.test is None else f"{rows.train} and {rows.test} to test on"
