@@ -90,6 +90,7 @@ class PartyNode:
         self.result = None
         self._is_busy = False
         queue.note(f"{self.name} starts")
+        self._simulation.checker.started(self.name)
         try:
             store = CheckedStore(self.virtual_disk, self.name, scenario.run_hash, self._simulation.checker.party)
             saved = store.load()
