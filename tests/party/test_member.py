@@ -35,7 +35,7 @@ def test_a_member_is_durable_where_it_has_a_disk():
     ],
 )
 def test_saved_state_belongs_to_run_rows_model_and_guard(shared, change, named):
-    member = SmallRun().member(STORE)
+    member = SmallRun().member(STORE, disk=MemoryDisk())
     before, after = member.facts(shared), change(member).facts(shared)
     assert {key for key in before if before[key] != after[key]} == {named}
     other = replace(shared, digest=b"x" * 32)

@@ -519,6 +519,7 @@ def test_the_length_of_a_wait_is_measured_by_the_clock_that_was_given():
     server = Server()
     ann, _ = server.training()
     server.send(ann, push(0))
+    server.session.note_waits()
     server.clock.now += 4.0
     report = server.session.status.report(server.session.joined)
     assert report.parties[0].waiting_seconds == 4.0
