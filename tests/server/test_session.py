@@ -532,7 +532,7 @@ def test_a_run_of_which_nothing_is_heard_ends_with_the_names_of_those_who_are_mi
     server.clock.now += 50.0
     server.session.tick()
     server.clock.now += 0.5
-    with pytest.raises(PeerTimeout, match="no message from any party for 50 s; not finished: bob; start the server"):
+    with pytest.raises(PeerTimeout, match="no message from any party for 50 s; bob has not finished; start the server"):
         server.session.tick()
 
 
