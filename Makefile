@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check bench clean
+.PHONY: demo test quick check bench proto wheel resolve clean
 
 demo: .venv/run.done
 	mkdir -p out
@@ -21,23 +21,43 @@ check: .venv/dev.done
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_words.py
 
 # One benchmark by name: make bench NAME=speed JSON=benchmarks/results/speed.json
 bench: .venv/dev.done
 	$(BIN)/python -m benchmarks $(or $(NAME),kernels) $(if $(JSON),--json $(JSON))
 
+# Code that protoc 5.26 writes runs with protobuf 5, 6 and 7; what newer ones write refuses other runtimes.
+# Its tools need an older protobuf than the rest, so they have an environment of their own.
+proto: .venv/proto.done
+	.venv/proto/bin/python -W ignore -m grpc_tools.protoc -Ifdml/protocol --python_out=fdml/protocol --pyi_out=fdml/protocol wire.proto
+
+# setuptools puts whatever is left in build/ into the wheel, so that is removed first.
+wheel: .venv/made.done
+	rm -rf build out/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir out/wheel .
+
+# The versions pip finds for fdml together with other libraries of its field. Nothing is installed.
+resolve: .venv/made.done
+	$(BIN)/python scripts/resolve.py flwr kserve
+
 .venv/made.done:
 	$(PYTHON) -m venv .venv
 	touch $@
 
+.venv/proto.done: .venv/made.done
+	$(PYTHON) -m venv .venv/proto
+	.venv/proto/bin/python -m pip install --quiet "grpcio-tools==1.65.5" "setuptools<81"
+	touch $@
+
 .venv/run.done: .venv/made.done pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[sklearn,plots]"
 	touch $@
 
 .venv/dev.done: .venv/made.done pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[torch,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@ .venv/run.done
 
 clean:
-	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find fdml benchmarks simulator tests -name __pycache__ -prune -exec rm -rf {} +

@@ -10,30 +10,34 @@ from rich.table import Table
 
 from benchmarks.measure import Report
 from benchmarks.registry import BENCHMARKS, run_benchmark
-from fdml.cli.output import check_writable, echo, stderr, stdout, write_json
+from fdml.cli.output import check_plot, check_writable, echo, stderr, stdout, write_json
 from fdml.errors import FdmlError
 
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHMARKS)}.")],
+    old: Annotated[Path | None, typer.Argument(help="A checkout to compare this one with (against).")] = None,
     seeds: Annotated[
         int | None,
         typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise, regret)."),
     ] = None,
     first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
     rows: Annotated[
-        int | None, typer.Option(min=1000, help="How many rows (app-store, blocks, growth, network, speed).")
+        int | None, typer.Option(min=1000, help="How many rows (against, app-store, blocks, growth, network, speed).")
     ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figures to this PNG file (app-store, noise, regret).")
     ] = None,
 ) -> None:
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
-    check_writable(json, plot)
-    report = run_benchmark(
-        name, lambda line: stderr.print(line, highlight=False), seeds=seeds, first=first, rows=rows, plot=plot
-    )
+    check_writable(json)
+    check_plot(plot)
+    options: dict[str, int | Path | None] = {
+        "old": old, "seeds": seeds, "first": first, "rows": rows, "rounds": rounds, "plot": plot
+    }  # fmt: skip
+    report = run_benchmark(name, lambda line: stderr.print(line, highlight=False), **options)
     echo(report.question)
     stdout.print(_results(report))
     if report.ratios:

@@ -1,7 +1,7 @@
 """Is joint training over the line faster than torch with everything in one place? LR on a9a.
 
 Joint is a server and two parties as processes over mutual TLS, every push logged
-before it is answered; its seconds are the label party's own and include judging
+before it is answered; its seconds are the label party's own and include scoring
 the test rows after every epoch. Torch is a dense linear layer on one thread with
 the same batch size, its batches cut out beforehand, its test rows evaluated while the
 clock stands; it is given the step size with which it is quickest. They take turns.
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks.cluster import finished_host, running
+from benchmarks.cluster import finished_state, running
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.sparse_run import forget
@@ -69,21 +69,21 @@ def run(progress: Progress, rounds: int = 5) -> Report:
         pooled = problem.pooled()
         train, test = (_dense(sample) for sample in (pooled.train, pooled.test))
         rate = min(_RATES, key=lambda each: train_torch(problem, train, test, each).to_goal)
-        joint, rival = [], []
+        joint, baseline = [], []
         for turn in range(rounds + 1):
             progress(f"round {turn} of {rounds}" if turn else "warm-up")
             joint.append(train_joint(home))
-            rival.append(train_torch(problem, train, test, rate))
-    joint, rival = joint[1:], rival[1:]
+            baseline.append(train_torch(problem, train, test, rate))
+    joint, baseline = joint[1:], baseline[1:]
     results = [
         row("joint LR as processes: an epoch", [1e3 * each.epoch for each in joint], "ms"),
-        row("torch LR pooled: an epoch", [1e3 * each.epoch for each in rival], "ms"),
+        row("torch LR pooled: an epoch", [1e3 * each.epoch for each in baseline], "ms"),
         row(f"joint LR: to a test AUC of {GOAL:g}", [1e3 * each.to_goal for each in joint], "ms"),
-        row(f"torch LR: to a test AUC of {GOAL:g}", [1e3 * each.to_goal for each in rival], "ms"),
+        row(f"torch LR: to a test AUC of {GOAL:g}", [1e3 * each.to_goal for each in baseline], "ms"),
         row("joint LR: last test AUC", [each.aucs[-1] for each in joint], ""),
-        row("torch LR: last test AUC", [each.aucs[-1] for each in rival], ""),
+        row("torch LR: last test AUC", [each.aucs[-1] for each in baseline], ""),
     ]
-    pairs = list(zip(joint, rival, strict=True))
+    pairs = list(zip(joint, baseline, strict=True))
     ratios = {
         "joint/torch time of an epoch": spread([a.epoch / b.epoch for a, b in pairs]) | {"at_most": _HALF},
         f"joint/torch time to {GOAL:g}": spread([a.to_goal / b.to_goal for a, b in pairs]) | {"at_most": 1.0},
@@ -106,9 +106,9 @@ def train_joint(home: Path) -> EpochTrace:
     forget(home, PARTIES)
     with running(home, PARTIES) as cluster:
         cluster.finish()
-    history = finished_host(home).history
-    told = [history[epoch] for epoch in sorted(history)]
-    return EpochTrace([each.seconds for each in told], [each.test_metric or 0.0 for each in told])
+    history = finished_state(home).history
+    metrics = [history[epoch] for epoch in sorted(history)]
+    return EpochTrace([each.seconds for each in metrics], [each.test_metric or 0.0 for each in metrics])
 
 
 def _dense(sample: RowSet) -> torch.Tensor:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines import TORCH_BATCHES, ScikitLearn, TorchPooled
-from benchmarks.cluster import Together, Usage, finished_host, running, usages
+from benchmarks.cluster import Together, Usage, finished_state, running, usages
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.pooled import train_pooled
@@ -116,26 +116,26 @@ class _Bench:
 
     def train(self, kind: str) -> None:
         """Joint first: its processes find the shared rows that all other schemes train on."""
-        self._say("joint, as processes")
+        self._report("joint, as processes")
         joint = run_processes(self._home, kind)
         settings = read_run(self._home / "run.toml")
         folders = read_party_folders(self._home / "run.toml", settings)
         problem = dataset_of(settings, folders)
-        self._say("joint, in this process")
+        self._report("joint, in this process")
         records = joint_records(settings, folders, problem, joint.seconds)
         model, training = folders[settings.label_party].folder.settings.model, settings.training
         self._curve("alone", problem.only(settings.label_party), model, training)
         self._curve("pooled", problem.pooled(), model, training)
         self._keep("joint", records)
         self._compare()
-        self._tell_usage(joint, training.epochs)
+        self._add_usage(joint, training.epochs)
         self._references(problem.pooled(), model, training)
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._progress(f"{self._name}: {text}")
 
     def _curve(self, scheme: Scheme, problem: JointDataset, model: ModelSettings, training: TrainingSettings) -> None:
-        self._say(scheme)
+        self._report(scheme)
         self._keep(scheme, list(train_pooled(problem, model, training)))
 
     def _keep(self, scheme: Scheme, records: Sequence[EpochRecord]) -> None:
@@ -172,7 +172,7 @@ class _Bench:
     def _records(self, scheme: Scheme) -> Sequence[EpochRecord]:
         return next(curve.records for curve in self.curves if curve.scheme == scheme)
 
-    def _tell_usage(self, joint: Joint, epochs: int) -> None:
+    def _add_usage(self, joint: Joint, epochs: int) -> None:
         for who, usage in joint.usage.items():
             self.results.append(row(f"{self._name}, joint: peak memory of {who}", [usage.memory], "MiB"))
         self.results += [
@@ -193,16 +193,16 @@ class _Bench:
         rate = float(training.learning_rate)
         joint = median(epoch_seconds(self._records("joint")))
         if model.kind == "linear":
-            self._say("SGDClassifier")
-            rival = ScikitLearn(rows, pooled.train.labels, rate=rate, l2=model.l2)
-            seconds = [rival.epoch() for _ in range(training.epochs)]
-            reached = auc(pooled.test.labels, rival.score(held_out), pooled.test.weights)
+            self._report("SGDClassifier")
+            baseline = ScikitLearn(rows, pooled.train.labels, rate=rate, l2=model.l2)
+            seconds = [baseline.epoch() for _ in range(training.epochs)]
+            reached = auc(pooled.test.labels, baseline.score(held_out), pooled.test.weights)
             self.results += [
                 row("LR, SGDClassifier pooled: test AUC", [reached], ""),
                 row("LR, SGDClassifier pooled: an epoch", seconds, "s"),
             ]
             self.ratios["LR: SGDClassifier pooled/joint time of an epoch"] = spread([each / joint for each in seconds])
-        self._say("torch")
+        self._report("torch")
         torch = TorchPooled(model, rows, pooled.train.labels, rate=rate, batch=training.batch_size)
         seconds = [torch.epoch() for _ in range(_TORCH_ROUNDS)]
         self.results.append(row(f"{self._name}, torch pooled: an epoch, from {TORCH_BATCHES} batches", seconds, "s"))
@@ -216,8 +216,8 @@ def run_processes(home: Path, kind: str) -> Joint:
     write_settings(home, kind, "127.0.0.1:0")
     with running(home, PARTIES, _SECONDS) as cluster:
         memory = cluster.finish_watched()
-    host = finished_host(home)
-    return Joint({epoch: each.seconds for epoch, each in host.history.items()}, usages(home, PARTIES), memory)
+    state = finished_state(home)
+    return Joint({epoch: each.seconds for epoch, each in state.history.items()}, usages(home, PARTIES), memory)
 
 
 def joint_records(

@@ -53,7 +53,7 @@ class Usage:
 
 
 class Together(NamedTuple):
-    """OptimizerState of processes together, in MiB."""
+    """Memory of processes together, in MiB."""
 
     own: float
     """What they have allocated."""
@@ -192,8 +192,8 @@ def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
     return {name: Usage(**json.loads((home / name / _USAGE).read_text())) for name in ("server", *parties)}
 
 
-def finished_host(home: Path) -> RunState:
-    """The server of a run as its state tells."""
+def finished_state(home: Path) -> RunState:
+    """The server of a run from its stored state."""
     settings = read_run(home / "run.toml")
     return RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cluster import finished_host, running, write_run
+from benchmarks.cluster import finished_state, running, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from fdml.data.row_set import RowSet
@@ -32,7 +32,7 @@ _PARTIES = 3
 _ROWS = 256_000
 _WIDTH = 20
 _HELD_OUT = 0.01
-"""Few rows, as judging them is no part of the line's cost."""
+"""Few rows, as scoring them is no part of the line's cost."""
 _FEW = TrainingSettings(epochs=3, batches_per_block=1, learning_rate="auto")
 _MORE = _FEW.model_copy(update={"epochs": 6})
 _SHAPES = {
@@ -116,7 +116,7 @@ def _over_grpc(
     write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
     with running(home, [f"p{at}" for at in range(_PARTIES)]) as cluster:
         cluster.finish()
-    history = finished_host(home).history
+    history = finished_state(home).history
     shutil.rmtree(home)
     return history[training.epochs].seconds - history[1].seconds
 
@@ -127,24 +127,24 @@ def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int 
     settings = RunSettings(
         parties=names, label_party="p0", training=TrainingSettings(epochs=3, batch_size=100, batches_per_block=256)
     )
-    charter = RunDefinition(settings, run_hash(settings))
+    definition = RunDefinition(settings, run_hash(settings))
     disk = FolderDisk(folder / "server")
-    host = RunState.open(charter, disk)
+    state = RunState.open(definition, disk)
     for name in names:
-        host.take(name, Hello(charter.run_hash, bytes(32), rows, 0, 1))
-    host.take("p0", Labels(1, bytes(Labels.sealed_size(settings.task, 1, rows))))
-    if host.coordinator is None:
+        state.take(name, Hello(definition.run_hash, bytes(32), rows, 0, 1))
+    state.take("p0", Labels(1, bytes(Labels.sealed_size(settings.task, 1, rows))))
+    if state.coordinator is None:
         raise AssertionError("labels begin the training")
-    for step in range(2 * host.coordinator.schedule.blocks):
-        codes = np.zeros(host.coordinator.schedule.visit(step).size, np.int64)
+    for step in range(2 * state.coordinator.schedule.blocks):
+        codes = np.zeros(state.coordinator.schedule.visit(step).size, np.int64)
         for name in names:
-            host.take(name, Push(step, Release(codes)))
-        host.commit()
+            state.take(name, Push(step, Release(codes)))
+        state.commit()
     seconds = []
     for _ in range(times):
         began = time.perf_counter()
-        again = RunState.open(charter, disk)
+        again = RunState.open(definition, disk)
         seconds.append(time.perf_counter() - began)
-        if again.fingerprint() != host.fingerprint():
+        if again.fingerprint() != state.fingerprint():
             raise AssertionError("a server that is opened again must be as it was")
     return seconds

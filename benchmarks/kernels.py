@@ -167,24 +167,24 @@ def _whole_steps(model: CompiledModel, rows: SparseRows, labels: NDArray[np.floa
 
 
 def _sklearn(rows: SparseRows, labels: NDArray[np.float64], sizes: Sizes, *, shuffle: bool) -> Work:
-    rival = ScikitLearn(rows, labels, rate=_RATE, l2=_L2, shuffle=shuffle)
+    baseline = ScikitLearn(rows, labels, rate=_RATE, l2=_L2, shuffle=shuffle)
 
     def work() -> float:
-        rival.epoch()
+        baseline.epoch()
         return sizes.rows / sizes.batch_size
 
     return work
 
 
 def _ratios(timings: dict[str, Timing]) -> dict[str, dict[str, Any]]:
-    """Each rival's faster form over fdml: how many times as fast fdml is."""
+    """Each baseline's faster form over fdml: how many times as fast fdml is."""
     pairs = {f"{kind} torch/fdml time": (f"torch {kind}, ", f"fdml {kind}") for kind in KINDS} | {
         "linear scikit-learn/fdml time": ("scikit-learn linear, ", "fdml linear"),
         "linear torch/fdml whole step time": ("torch linear, ", _WHOLE_STEP),
     }
     ratios: dict[str, dict[str, Any]] = {}
-    for name, (rival, ours) in pairs.items():
-        quickest = fastest(*[timing for each, timing in timings.items() if each.startswith(rival)])
+    for name, (baseline, ours) in pairs.items():
+        quickest = fastest(*[timing for each, timing in timings.items() if each.startswith(baseline)])
         facts = {"target": TARGETS[name]} if name in TARGETS else {}
-        ratios[name] = asdict(ratio(quickest, timings[ours])) | facts | {"rival": quickest.contender}
+        ratios[name] = asdict(ratio(quickest, timings[ours])) | facts | {"baseline": quickest.contender}
     return ratios

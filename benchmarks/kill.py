@@ -1,6 +1,6 @@
 """Does a run survive `kill -9`? Any process, any moment; the end must be the same to the bit.
 
-Every trial is a run of a server and parties as processes over mutual TLS. At a
+Each is a run of a server and parties as processes over mutual TLS. At a
 random moment one of them is killed and started again. Models and prediction
 matrix are compared with those of a run that was left alone.
 """
@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster import finished_host, running, write_run
+from benchmarks.cluster import finished_state, running, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
+from fdml.models.bundle import Bundle
 from fdml.protocol.messages import Metrics, Push, Total
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
@@ -49,16 +50,16 @@ class KillRun:
 def run(progress: Progress, seeds: int = 200, first: int = 0) -> Report:
     """Kill a random process in each of `seeds` synchronous runs, and in a quarter as many asynchronous ones."""
     with tempfile.TemporaryDirectory(prefix="fdml-kill-") as folder:
-        trials, span, _ = kill_trials(Path(folder) / "sync", range(first, first + seeds), 0, progress)
-        loose, _, calm = kill_trials(Path(folder) / "async", range(first, first + max(1, seeds // 4)), 4, progress)
-    worst = max(abs(trial.metric - calm) for trial in loose)
+        runs, span, _ = kill_runs(Path(folder) / "sync", range(first, first + seeds), 0, progress)
+        loose, _, calm = kill_runs(Path(folder) / "async", range(first, first + max(1, seeds // 4)), 4, progress)
+    worst = max(abs(each.metric - calm) for each in loose)
     rows = [
-        _count(f"synchronous, {who} killed: bit-identical", [t.identical for t in trials if t.killed == who])
+        _count(f"synchronous, {who} killed: bit-identical", [t.identical for t in runs if t.killed == who])
         for who in ("server", *PARTIES)
     ]
     rows += [
-        _count("synchronous, all: bit-identical", [t.identical for t in trials]),
-        _count("synchronous, all: the process still ran when it was killed", [t.met for t in trials]),
+        _count("synchronous, all: bit-identical", [t.identical for t in runs]),
+        _count("synchronous, all: the process still ran when it was killed", [t.met for t in runs]),
         _count("asynchronous, all: finished, metric within .005", [abs(t.metric - calm) <= 0.005 for t in loose]),
         _count("asynchronous, all: gate kept", [t.gate_kept for t in loose]),
         {
@@ -80,22 +81,22 @@ def _count(what: str, outcomes: list[bool]) -> dict[str, object]:
     return {"contender": what, "median": good, "min": good, "max": len(outcomes), "unit": "runs, of max"}
 
 
-def kill_trials(folder: Path, seeds: range, staleness: int, progress: Progress) -> tuple[list[KillRun], float, float]:
-    """An fault_free_run run, then one with a kill for every seed; returns these, and the first's seconds and metric."""
+def kill_runs(folder: Path, seeds: range, staleness: int, progress: Progress) -> tuple[list[KillRun], float, float]:
+    """An undisturbed run, then one with a kill for every seed; returns these, and the first's seconds and metric."""
     calm = folder / "calm"
     _write(calm, staleness)
     with running(calm, PARTIES) as cluster:
         cluster.finish()
     wanted, span = outcome_hash(calm), _last_epoch(calm).seconds
-    trials = []
+    runs = []
     for seed in seeds:
-        home = folder / f"trial-{seed}"
+        home = folder / f"seed-{seed}"
         _write(home, staleness)
-        trials.append(_one(home, seed, span, wanted))
+        runs.append(_one(home, seed, span, wanted))
         shutil.rmtree(home)
-        same = "bit-identical" if trials[-1].identical else "not bit-identical" + " (asynchronous)" * (staleness > 0)
-        progress(f"seed {seed}: {trials[-1].killed} killed after {trials[-1].after:.2f} s; ended {same}")
-    return trials, span, final_metric(calm)
+        same = "bit-identical" if runs[-1].identical else "not bit-identical" + " (asynchronous)" * (staleness > 0)
+        progress(f"seed {seed}: {runs[-1].killed} killed after {runs[-1].after:.2f} s; ended {same}")
+    return runs, span, final_metric(calm)
 
 
 def _one(home: Path, seed: int, span: float, wanted: bytes) -> KillRun:
@@ -129,10 +130,10 @@ def outcome_hash(home: Path) -> bytes:
     """A hash over the models of all parties and the server's prediction matrix, without the run's own address."""
     digest = hashlib.blake2b(digest_size=32)
     for party in PARTIES:
-        with np.load(home / party / "model.npz", allow_pickle=False) as archive:
-            for name in sorted(archive.files):
-                digest.update(name.encode() + archive[name].tobytes())
-    coordinator = finished_host(home).coordinator
+        parameters = Bundle.load(home / party / "model").parameters
+        for name in sorted(parameters):
+            digest.update(name.encode() + parameters[name].tobytes())
+    coordinator = finished_state(home).coordinator
     if coordinator is not None:
         for column in range(len(PARTIES)):
             digest.update(coordinator.matrix.column(column).tobytes())
@@ -143,12 +144,12 @@ def final_metric(home: Path) -> float:
     """The last epoch's test metric, as the label party reported it."""
     found = _last_epoch(home).test_metric
     if found is None:
-        raise AssertionError("labels are shared, so the server is told the metric")
+        raise AssertionError("labels are shared, so the server has the metric")
     return found
 
 
 def _last_epoch(home: Path) -> Metrics:
-    history = finished_host(home).history
+    history = finished_state(home).history
     return history[max(history)]
 
 
@@ -156,7 +157,7 @@ def gate_kept(home: Path) -> bool:
     """Go through the server's log once more and see that no total was served more than the staleness ahead."""
     settings = read_run(home / "run.toml")
     disk = FolderDisk(home / "server" / "state")
-    host = RunState(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "replayed"))
+    state = RunState(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "replayed"))
     pushed = dict.fromkeys(settings.parties, -1)
     for raw in Journal(disk, "journal").replay():
         record = Record.FromString(raw)
@@ -165,7 +166,7 @@ def gate_kept(home: Path) -> bool:
         message = decode_from_party(record.message)
         if isinstance(message, Push):
             pushed[record.sender] = max(pushed[record.sender], message.step)
-        for reply in host.take(record.sender, message):
+        for reply in state.take(record.sender, message):
             if isinstance(message, Push) and isinstance(reply.message, Total):
                 ahead = reply.message.step - min(pushed.values())
                 if ahead > settings.training.staleness:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 _LIBRARIES = ("numpy", "numba", "torch", "scikit-learn")
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[1] / "fdml"
+_MEASURED = (".", "../benchmarks/*.py", "../simulator/*.py")
+"""What a figure depends on, as seen from the package; saved results do not count."""
 _GIT_SECONDS = 20.0
 
 
@@ -42,14 +44,14 @@ def _version(library: str) -> str | None:
 
 
 def commit(package: Path = _PACKAGE) -> str:
-    """The commit fdml was run from, with "+changes" where the package differs from it; its version if not from git.
+    """The commit fdml was run from, with "+changes" where the code differs from it; its version if not from git.
 
     A package installed inside some other checkout is not tracked there, and gives its version.
     """
     head = _git(package, "rev-parse", "HEAD")
     if head is None or not _git(package, "ls-files", "__init__.py"):
         return f"fdml {_version('fdml')}"
-    return f"{head}+changes" if _git(package, "status", "--porcelain", "--", ".") else head
+    return f"{head}+changes" if _git(package, "status", "--porcelain", "--", *_MEASURED) else head
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

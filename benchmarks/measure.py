@@ -89,7 +89,7 @@ def row(name: str, figures: Sequence[float], unit: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Report:
-    """What a benchmark found, with all that is needed to judge and repeat it."""
+    """What a benchmark found, with all that is needed to rate and repeat it."""
 
     name: str
     question: str

@@ -61,72 +61,72 @@ class NetworkRun:
     last_auc: float
 
     @classmethod
-    def of(cls, line: NetworkProfile, setting: Variant, course: RunTrace, goal: float) -> NetworkRun:
-        """What a run's course means."""
-        epoch = course.epoch_of(goal)
-        return cls(line, setting, None if epoch is None else course.seconds[epoch], course.spent, course.last_auc)
+    def of(cls, line: NetworkProfile, setting: Variant, trace: RunTrace, goal: float) -> NetworkRun:
+        """What a run's trace means."""
+        epoch = trace.epoch_of(goal)
+        return cls(line, setting, None if epoch is None else trace.seconds[epoch], trace.spent, trace.last_auc)
 
 
-class Contest:
+class Comparison:
     """Settings tried on lines, all to the AUC that the default reaches on loopback.
 
     At staleness 0 a run ends the same whatever the line, so the epochs of a
     setting are evaluated in its first run only, and later ones need not wait for it.
     """
 
-    def __init__(self, ground: ProcessBench, progress: Progress) -> None:
-        self._ground = ground
+    def __init__(self, bench: ProcessBench, progress: Progress) -> None:
+        self._bench = bench
         self._progress = progress
-        first = ground.train(DEFAULT)
+        first = bench.train(DEFAULT)
         self._known: dict[Variant, Mapping[int, float]] = {DEFAULT: first.aucs}
         self.goal = first.last_auc - TOLERANCE
         self.first = NetworkRun.of(LOOPBACK, DEFAULT, first, self.goal)
 
-    def try_out(self, line: NetworkProfile, setting: Variant) -> NetworkRun:
+    def train(self, line: NetworkProfile, setting: Variant) -> NetworkRun:
         """One run, until it has reached the AUC."""
         self._progress(f"{line.name}, {setting.name}")
-        course = self._ground.train(setting, line, goal=self.goal, known=self._known.get(setting))
-        self._known.setdefault(setting, course.aucs)
-        return NetworkRun.of(line, setting, course, self.goal)
+        trace = self._bench.train(setting, line, goal=self.goal, known=self._known.get(setting))
+        self._known.setdefault(setting, trace.aucs)
+        return NetworkRun.of(line, setting, trace, self.goal)
 
 
 def run(progress: Progress, rows: int = 1_000_000, rounds: int = 5) -> Report:
     """Try settings on lines, then the best against the slowest line once more, then staleness against pauses."""
     if rows < _LEAST_ROWS:
-        raise SettingsError(f"{rows} rows are too few to judge anything by; take {_LEAST_ROWS} or more")
+        raise SettingsError(f"{rows} rows are too few to say anything; take {_LEAST_ROWS} or more")
     of_machine, made_by = machine(), commit()
     with tempfile.TemporaryDirectory(prefix="fdml-network-") as folder:
         progress(f"{rows:,} rows of {len(PARTIES)} parties")
-        contest = Contest(ProcessBench.make(Path(folder) / "all", rows), progress)
-        tried = [contest.try_out(line, setting) for line, settings in SWEEP.items() for setting in settings]
-        trials = [contest.first, *tried]
-        ratios = _beside(contest, trials, rounds)
-        results = [_row(trial, contest.goal) for trial in trials] + _paused(Path(folder), rows, progress)
-    return Report("network", _question(rows, contest.goal, trials), results, ratios, of_machine, made_by)
+        comparison = Comparison(ProcessBench.make(Path(folder) / "all", rows), progress)
+        tried = [comparison.train(line, setting) for line, settings in SWEEP.items() for setting in settings]
+        runs = [comparison.first, *tried]
+        ratios = _beside(comparison, runs, rounds)
+        results = [_row(each, comparison.goal) for each in runs] + _paused(Path(folder), rows, progress)
+    return Report("network", _question(rows, comparison.goal, runs), results, ratios, of_machine, made_by)
 
 
-def recommended(trials: Sequence[NetworkRun], line: NetworkProfile) -> Variant | None:
+def recommended(runs: Sequence[NetworkRun], line: NetworkProfile) -> Variant | None:
     """The fastest setting on a line that reaches the AUC; None if none does."""
-    there = [(each.seconds, each.setting) for each in trials if each.line == line and each.seconds is not None]
+    there = [(each.seconds, each.setting) for each in runs if each.line == line and each.seconds is not None]
     return min(there, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
-def _beside(contest: Contest, trials: Sequence[NetworkRun], rounds: int) -> dict[str, dict[str, Any]]:
+def _beside(comparison: Comparison, runs: Sequence[NetworkRun], rounds: int) -> dict[str, dict[str, Any]]:
     """How many times as long the slowest line takes as loopback, each with what is best there, in turns."""
-    here, there = recommended(trials, LOOPBACK), recommended(trials, FAR)
+    here, there = recommended(runs, LOOPBACK), recommended(runs, FAR)
     if here is None or there is None:
         return {}
-    pairs = [(contest.try_out(FAR, there).seconds, contest.try_out(LOOPBACK, here).seconds) for _ in range(rounds)]
+    pairs = [(comparison.train(FAR, there).seconds, comparison.train(LOOPBACK, here).seconds) for _ in range(rounds)]
     times = [(far or LONGEST) / near for far, near in pairs if near is not None]
     name = f"time to the AUC, {FAR.name} with {there.name} / loopback with {here.name}"
     return {name: spread(times) | {"at_most": TIMES}} if times else {}
 
 
-def _row(trial: NetworkRun, goal: float) -> dict[str, Any]:
-    reached = trial.seconds is not None
+def _row(each: NetworkRun, goal: float) -> dict[str, Any]:
+    reached = each.seconds is not None
     unit = "s to the AUC" if reached else "s and not reached"
-    figures = row(f"{trial.line.name}, {trial.setting.name}", [trial.seconds or trial.spent], unit)
-    return figures | {"reached": reached, "goal": goal, "last_auc": trial.last_auc}
+    figures = row(f"{each.line.name}, {each.setting.name}", [each.seconds or each.spent], unit)
+    return figures | {"reached": reached, "goal": goal, "last_auc": each.last_auc}
 
 
 def _paused(folder: Path, rows: int, progress: Progress) -> list[dict[str, Any]]:
@@ -137,32 +137,32 @@ def _paused(folder: Path, rows: int, progress: Progress) -> list[dict[str, Any]]
         "one batch per block, lookahead 0": (rows // 20, "batches_per_block = 1\nlookahead = 0\n"),
     }
     for kind, (count, lines) in kinds.items():
-        ground, where = ProcessBench.make(folder / f"{count}", count), f"{count:,} rows, {kind}"
+        bench, where = ProcessBench.make(folder / f"{count}", count), f"{count:,} rows, {kind}"
         progress(f"no pauses, {where}")
-        calm = ground.train(Variant(kind, lines, epochs=_PAUSED_EPOCHS))
+        calm = bench.train(Variant(kind, lines, epochs=_PAUSED_EPOCHS))
         goal = calm.last_auc - TOLERANCE
-        results.append(_courses_row(f"no pauses, {where}, staleness 0", [calm], goal))
+        results.append(_traces_row(f"no pauses, {where}, staleness 0", [calm], goal))
         for staleness in STALENESS:
             setting = Variant(kind, f"{lines}staleness = {staleness}", epochs=_PAUSED_EPOCHS)
             name = f"pauses, {where}, staleness {staleness}"
             progress(name)
-            courses = [ground.train(setting, goal=goal, pauses=Pauses(seed)) for seed in range(_PAUSED_ROUNDS)]
-            results.append(_courses_row(name, courses, goal))
+            traces = [bench.train(setting, goal=goal, pauses=Pauses(seed)) for seed in range(_PAUSED_ROUNDS)]
+            results.append(_traces_row(name, traces, goal))
     return results
 
 
-def _courses_row(name: str, courses: Sequence[RunTrace], goal: float) -> dict[str, Any]:
-    epochs = [course.epoch_of(goal) for course in courses]
+def _traces_row(name: str, traces: Sequence[RunTrace], goal: float) -> dict[str, Any]:
+    epochs = [trace.epoch_of(goal) for trace in traces]
     seconds = [
-        course.spent if epoch is None else course.seconds[epoch] for course, epoch in zip(courses, epochs, strict=True)
+        trace.spent if epoch is None else trace.seconds[epoch] for trace, epoch in zip(traces, epochs, strict=True)
     ]
     unit = "s and not reached" if None in epochs else "s to the AUC"
-    facts = {"goal": goal, "epochs": epochs, "seconds_per_epoch": mean(course.per_epoch for course in courses)}
+    facts = {"goal": goal, "epochs": epochs, "seconds_per_epoch": mean(trace.per_epoch for trace in traces)}
     return row(name, seconds, unit) | facts
 
 
-def _question(rows: int, goal: float, trials: Sequence[NetworkRun]) -> str:
-    best = {line: recommended(trials, line) for line in SWEEP}
+def _question(rows: int, goal: float, runs: Sequence[NetworkRun]) -> str:
+    best = {line: recommended(runs, line) for line in SWEEP}
     advice = "; ".join(f"{line.name}: {'none' if setting is None else setting.name}" for line, setting in best.items())
     return (
         f"How long does joint training take to a test AUC of {goal:.4f} (the default settings' on loopback, less "

@@ -54,11 +54,11 @@ def proxies(target: int, line: NetworkProfile, count: int) -> Iterator[list[int]
         process.join()
 
 
-def _carry(target: int, line: NetworkProfile, count: int, told: Connection[list[int], None]) -> None:
+def _carry(target: int, line: NetworkProfile, count: int, answers: Connection[list[int], None]) -> None:
     made = [Proxy(target) for _ in range(count)]
     for proxy in made:
         proxy.delay(line.round_trip / 2)
         proxy.slow(line.rate)
-    told.send([proxy.port for proxy in made])
+    answers.send([proxy.port for proxy in made])
     with suppress(EOFError):  # who asked for them is gone
-        told.recv()
+        answers.recv()

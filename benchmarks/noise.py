@@ -61,14 +61,14 @@ class Case:
     name: str
     guard: GuardSettings
     training: TrainingSettings
-    rival: str
+    baseline: str
     """Whose AUC it is held against."""
     level: float | None = None
     """The noise, if the case is of the paper's figure."""
     bars: Mapping[str, float] = field(default_factory=dict)
     """By kind of model: the AUC to reach."""
     gains: Mapping[str, float] = field(default_factory=dict)
-    """By kind of model: the AUC to gain over the rival."""
+    """By kind of model: the AUC to gain over the baseline."""
 
 
 @dataclass(frozen=True)
@@ -222,11 +222,11 @@ def _facts(case: Case, figures: Sequence[Figures]) -> dict[str, Any]:
 
 
 def _gains(model: str, cases: Sequence[Case], found: Found) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The AUC of each case minus its rival's, formed inside each seed."""
+    """The AUC of each case minus its baseline's, formed inside each seed."""
     for case in cases:
-        pairs = zip(found[case.name], found[case.rival], strict=True)
+        pairs = zip(found[case.name], found[case.baseline], strict=True)
         target = {"target": case.gains[model]} if model in case.gains else {}
-        name = f"{model} {case.name}: AUC gained over {case.rival}"
+        name = f"{model} {case.name}: AUC gained over {case.baseline}"
         yield name, spread([mine.auc - theirs.auc for mine, theirs in pairs]) | target
 
 

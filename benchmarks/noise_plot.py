@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, NamedTuple
 
 from fdml.monitor.history import Scheme
+from fdml.monitor.plots import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _JOINT = "#c53030"
 _LOOK: dict[Scheme, tuple[str, str]] = {
@@ -54,7 +55,7 @@ class NoiseCurve:
 
 def draw_noise(curves: Sequence[NoiseCurve], terms: str, path: Path) -> None:
     """Write a PNG with one row per model: AUC on the left, loss on the right. `terms` are those of epsilon."""
-    figure = Figure(figsize=(12, 4.6 * len(curves)), layout="constrained")
+    figure = new_figure(12, 4.6 * len(curves))
     grid = figure.subplots(len(curves), 2, squeeze=False, sharex=True, sharey="col")
     for curve, (left, right) in zip(curves, grid, strict=True):
         _draw_auc(left, curve)

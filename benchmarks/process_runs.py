@@ -25,6 +25,7 @@ from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
 from fdml.events import EpochDone, Event
 from fdml.federation.join import join
+from fdml.federation.party_folder import HISTORY, MODEL
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Labels
@@ -159,7 +160,7 @@ class ProcessBench:
                 for name in ("server", *PARTIES):
                     cluster.start(name)
                 began = self._await_labels(cluster)
-                look = partial(self._course, began, known or {})
+                look = partial(self._trace, began, known or {})
                 return _attend(cluster, look, goal, [] if pauses is None else pauses.plan(LONGEST))
             finally:
                 cluster.stop()
@@ -167,7 +168,8 @@ class ProcessBench:
     def _clear(self) -> None:
         for name in ("server", *PARTIES):
             shutil.rmtree(self.home / name / "state", ignore_errors=True)
-            for left in ("epochs", "history.json", "model.npz"):
+            shutil.rmtree(self.home / name / MODEL, ignore_errors=True)
+            for left in ("epochs", HISTORY):
                 (self.home / name / left).unlink(missing_ok=True)
 
     def _write(self, setting: Variant, ports: Sequence[int]) -> None:
@@ -190,8 +192,8 @@ class ProcessBench:
             time.sleep(_LOOK_SECONDS)
         return time.monotonic()
 
-    def _course(self, began: float, known: Mapping[int, float]) -> RunTrace:
-        path = self.home / "p0" / "history.json"
+    def _trace(self, began: float, known: Mapping[int, float]) -> RunTrace:
+        path = self.home / "p0" / HISTORY
         try:
             history = json.loads(path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):  # nothing evaluated yet, or just being written
@@ -208,13 +210,13 @@ def _attend(
     cluster: Cluster, look: Callable[[], RunTrace], goal: float, plan: Sequence[tuple[float, int, signal.Signals]]
 ) -> RunTrace:
     """Wait until there is nothing more to learn; processes are stopped and woken as planned."""
-    due, course = 0, look()
-    while cluster.is_running and course.spent < LONGEST and course.epoch_of(goal) is None:
-        while due < len(plan) and plan[due][0] <= course.spent:
+    due, trace = 0, look()
+    while cluster.is_running and trace.spent < LONGEST and trace.epoch_of(goal) is None:
+        while due < len(plan) and plan[due][0] <= trace.spent:
             cluster.signal(PARTIES[plan[due][1]], plan[due][2])
             due += 1
         time.sleep(_LOOK_SECONDS)
-        course = look()
+        trace = look()
     return look()
 
 

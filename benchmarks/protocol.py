@@ -12,7 +12,7 @@ from benchmarks.measure import Progress, Report
 from fdml.errors import InvariantBroken
 from simulator.run import run_seed
 
-_TWICE_EVERY, _TELL_EVERY = 10, 500
+_TWICE_EVERY, _PROGRESS_EVERY = 10, 500
 
 
 def run(progress: Progress, first: int = 0, seeds: int = 10_000) -> Report:
@@ -24,7 +24,7 @@ def run(progress: Progress, first: int = 0, seeds: int = 10_000) -> Report:
         if (seed % _TWICE_EVERY == 0 or seeds == 1) and run_seed(seed).trace_hash != outcome.trace_hash:
             raise InvariantBroken(f"seed {seed} went two different ways; something is not drawn from the seed")
         counts.append(outcome.counts)
-        if len(counts) % _TELL_EVERY == 0:
+        if len(counts) % _PROGRESS_EVERY == 0:
             progress(f"{len(counts):,} of {seeds:,} seeds, no promise broken")
     question = f"Does the protocol keep its promises whatever happens? In all seeds from {first} to {seed}, yes."
     return Report("protocol", question, _rows(counts), {}, of_machine, made_by)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import Progress, Report
-from fdml.errors import MissingExtra, SettingsError
+from fdml.errors import SettingsError
+from fdml.extras import EXTRAS, missing
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     "app-store": Benchmark("benchmarks.app_store", ("rows", "plot")),
     "a9a": Benchmark("benchmarks.a9a"),
     "growth": Benchmark("benchmarks.scaling", ("rows",)),
+    "against": Benchmark("benchmarks.against", ("old", "rounds", "rows")),
 }
 
 
 def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -> Report:
-    """Run a benchmark by its name; `progress` is told in a few words how far it is. None leaves an option alone."""
+    """Run a benchmark by its name; `progress` gets a few words on how far it is. None leaves an option alone."""
     if name not in BENCHMARKS:
         raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")
     chosen = {option: value for option, value in options.items() if value is not None}
@@ -46,8 +48,8 @@ def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -
     try:
         found = importlib.import_module(BENCHMARKS[name].module)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name not in EXTRAS:
             raise
-        raise MissingExtra("this benchmark needs PyTorch; install it with `pip install fdml[torch]`") from None
+        raise missing(error.name, "this benchmark") from None
     report: Report = found.run(progress, **chosen)
     return report

@@ -47,7 +47,7 @@ BAR = -0.45
 _WIDTH = 8
 """Features of each party."""
 _RATE = 1.0
-"""Eta. A much smaller one only passes_per_exchange the beginning, which is flat."""
+"""Eta. A much smaller one only stretches the beginning, which is flat."""
 _STRENGTH = 1.5
 """Standard deviation of the true score: labels can be learned, but stay uncertain."""
 _FROM = 100
@@ -91,19 +91,19 @@ def run(progress: Progress, seeds: int = 3, plot: Path | None = None, epochs: in
     """Try every staleness with every seed."""
     of_machine, made_by = machine(), commit()
     sizes = Sizes(epochs=epochs, seeds=seeds)
-    found = try_out(sizes, progress)
+    found = all_traces(sizes, progress)
     if plot is not None:
         curves = [
-            RegretCurve(staleness, [average(course.joint) for course in courses], mean(_slopes(courses)))
-            for staleness, courses in found.items()
+            RegretCurve(staleness, [average(trace.joint) for trace in traces], mean(_slopes(traces)))
+            for staleness, traces in found.items()
         ]
         draw_regret(curves, _FROM, plot)
-    rows = [_row(staleness, courses) for staleness, courses in found.items()]
+    rows = [_row(staleness, traces) for staleness, traces in found.items()]
     return Report("regret", _question(sizes, rows), rows, {}, of_machine, made_by)
 
 
-def try_out(sizes: Sizes, progress: Progress) -> dict[int, list[RegretTrace]]:
-    """The course of every seed, by staleness."""
+def all_traces(sizes: Sizes, progress: Progress) -> dict[int, list[RegretTrace]]:
+    """The traces of all seeds, by staleness."""
     found: dict[int, list[RegretTrace]] = {staleness: [] for staleness in STALENESS}
     for seed in range(1, sizes.seeds + 1):
         sample = draw_sample(sizes.batches * sizes.batch_size, seed)
@@ -226,30 +226,30 @@ def slope(averages: Figures, first: int = _FROM) -> float:
     return float(np.polyfit(np.log(at), np.log(values), 1)[0])
 
 
-def _slopes(courses: Sequence[RegretTrace]) -> list[float]:
-    return [slope(average(course.joint)) for course in courses]
+def _slopes(traces: Sequence[RegretTrace]) -> list[float]:
+    return [slope(average(trace.joint)) for trace in traces]
 
 
-def _row(staleness: int, courses: Sequence[RegretTrace]) -> dict[str, Any]:
-    return row(f"staleness {staleness}: slope of the average regret", _slopes(courses), "log R / log T") | {
+def _row(staleness: int, traces: Sequence[RegretTrace]) -> dict[str, Any]:
+    return row(f"staleness {staleness}: slope of the average regret", _slopes(traces), "log R / log T") | {
         "staleness": staleness,
         "at_most": BAR,
-        "average_regret": mean(float(course.joint.mean()) for course in courses),
-        "fast_party_slope": median(slope(average(course.fast)) for course in courses),
-        "fast_party_average_regret": mean(float(course.fast.mean()) for course in courses),
-        "lead": max(course.lead for course in courses),
-        "lag": median(course.lag for course in courses),
+        "average_regret": mean(float(trace.joint.mean()) for trace in traces),
+        "fast_party_slope": median(slope(average(trace.fast)) for trace in traces),
+        "fast_party_average_regret": mean(float(trace.fast.mean()) for trace in traces),
+        "lead": max(trace.lead for trace in traces),
+        "lag": median(trace.lag for trace in traces),
     }
 
 
 def _question(sizes: Sizes, rows: Sequence[Mapping[str, Any]]) -> str:
     missed = [f"staleness {each['staleness']}" for each in rows if each["max"] > BAR]
-    verdict = f"not met with {', '.join(missed)}" if missed else "met by every seed of every staleness"
+    outcome = f"not met with {', '.join(missed)}" if missed else "met by every seed of every staleness"
     return (
         f"Does the average regret fall as the paper's theorem says? It promises O(1 / sqrt(T)) for a convex loss and "
         f"steps of eta / sqrt(t), which is a slope of -0.5 or steeper on logarithmic axes. Measured: slopes from "
         f"{min(each['min'] for each in rows):.2f} to {max(each['max'] for each in rows):.2f} over T = {_FROM} to "
-        f"{sizes.steps:,}; the bar of {BAR} is {verdict}. Logistic regression, 2 parties, "
+        f"{sizes.steps:,}; the bar of {BAR} is {outcome}. Logistic regression, 2 parties, "
         f"{sizes.batches * sizes.batch_size:,} rows, batches of {sizes.batch_size}, one per block, lookahead 0, "
         f"{sizes.seeds} seeds; one party always as far ahead as it may. With staleness above 0 that party's totals are "
         f"really older than the theorem assumes: what it is sent of a block is from the epoch before "

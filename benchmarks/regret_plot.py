@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+from fdml.monitor.plots import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _COLOURS = ("#2b6cb0", "#2f855a", "#d98c21", "#c53030")
 _POINTS = 300
@@ -28,7 +32,7 @@ class RegretCurve:
 
 def draw_regret(curves: Sequence[RegretCurve], fitted_from: int, path: Path) -> None:
     """Write a PNG; slopes were fitted from step `fitted_from` on."""
-    figure = Figure(figsize=(8.5, 5.6), layout="constrained")
+    figure = new_figure(8.5, 5.6)
     axes = figure.subplots()
     for number, curve in enumerate(curves):
         _draw(axes, curve, _COLOURS[number % len(_COLOURS)], 1.2 * (len(curves) - number))

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from benchmarks.app_store import CLOSE
 from benchmarks.baselines import ScikitLearn, TorchPooled
-from benchmarks.cluster import finished_host, running
+from benchmarks.cluster import finished_state, running
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.pooled import PooledTrainer, train_pooled
@@ -55,12 +55,12 @@ _TRAINED = {"LR": 6, "NN": 4}
 """Passes over the rows that a joint run makes."""
 _POOLED, _SKLEARN, _TORCH = "pooled kernel", "SGDClassifier", "torch"
 _JOINT = {1: "joint", 2: "joint, 2 passes per exchange"}
-_RIVAL_TARGETS = {_SKLEARN: 1.5, _TORCH: 20.0}
+_BASELINE_TARGETS = {_SKLEARN: 1.5, _TORCH: 20.0}
 """How many times as long as joint training each must take."""
 
 
 def run(progress: Progress, rows: int = 1_000_000, rounds: int = 5) -> Report:
-    """Alternate pooled and joint for both models and both splits, and for LR the rivals."""
+    """Alternate pooled and joint for both models and both splits, and for LR the baselines."""
     results: list[dict[str, Any]] = []
     ratios: dict[str, dict[str, Any]] = {}
     found = machine()
@@ -79,7 +79,7 @@ def run(progress: Progress, rows: int = 1_000_000, rounds: int = 5) -> Report:
                     write_run(
                         folders[name], data, kind, epochs=epochs, passes=passes, batches_per_block=PER_BLOCK[kind]
                     )
-                seconds = _alternate(folders, pooled, kind, rounds, partial(_told, progress, f"{model} {split}"))
+                seconds = _alternate(folders, pooled, kind, rounds, partial(_prefixed, progress, f"{model} {split}"))
                 results += [
                     row(f"{model}, {split}, {name}", [len(pooled) / each for each in spent], "rows per second")
                     for name, spent in seconds.items()
@@ -104,17 +104,17 @@ def _ratios(model: str, split: str, seconds: Mapping[str, Sequence[float]]) -> d
         | {"goal": goal, "accepted": accepted}
         for name in _JOINT.values()
     }
-    for rival, target in _RIVAL_TARGETS.items():
-        if rival in seconds:
-            against = _times(seconds[rival], seconds[_JOINT[1]])
-            found[f"{model} {rival}/joint time, {split}"] = against | {"target": target}
+    for baseline, target in _BASELINE_TARGETS.items():
+        if baseline in seconds:
+            against = _times(seconds[baseline], seconds[_JOINT[1]])
+            found[f"{model} {baseline}/joint time, {split}"] = against | {"target": target}
     return found
 
 
 def _losses(model: str, split: str, folders: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
     """By how much the test AUC of the last joint runs is below that of pooled training on the same rows."""
     best = pooled_auc(folders[_JOINT[1]], _TRAINED[model])
-    ends = {name: finished_host(home).history for name, home in folders.items()}
+    ends = {name: finished_state(home).history for name, home in folders.items()}
     return {
         f"{model} pooled AUC {best:.4f} less {name}, {split}": spread([best - (ended[max(ended)].test_metric or 0.0)])
         | {"at_most": CLOSE[model]}
@@ -136,7 +136,7 @@ def _times(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
     return spread([a / b for a, b in zip(above, below, strict=True)])
 
 
-def _told(progress: Progress, what: str, text: str) -> None:
+def _prefixed(progress: Progress, what: str, text: str) -> None:
     progress(f"{what}: {text}")
 
 
@@ -162,7 +162,7 @@ def _alternate(
     contenders: dict[str, Callable[[], float]] = {_POOLED: pooled_for(pooled, kind).epoch}
     contenders |= {name: partial(joint_pass, home) for name, home in folders.items()}
     if kind == "linear":
-        contenders |= rivals_for(pooled)
+        contenders |= baselines_for(pooled)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         progress(f"round {turn} of {rounds}" if turn else "warm-up")
@@ -188,7 +188,7 @@ def pooled_for(pooled: RowSet, kind: str) -> PooledTrainer:
     return PooledTrainer(Plan(training, {"pooled": model_settings(kind, l2=L2)}, "pooled", "logistic", 2), pooled)
 
 
-def rivals_for(pooled: RowSet) -> dict[str, Callable[[], float]]:
+def baselines_for(pooled: RowSet) -> dict[str, Callable[[], float]]:
     """Logistic regression of others, pooled; torch is timed on a part of the batches."""
     rows = pooled.parts["pooled"]
     if not isinstance(rows, SparseRows):
@@ -207,5 +207,5 @@ def joint_pass(home: Path) -> float:
     forget(home, settings.parties)
     with running(home, settings.parties) as cluster:
         cluster.finish()
-    history, training = finished_host(home).history, settings.training
+    history, training = finished_state(home).history, settings.training
     return (history[training.epochs].seconds - history[1].seconds) / (training.epochs - 1) / training.passes

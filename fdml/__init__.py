@@ -1,29 +1,90 @@
 """Train one model over features that several parties keep to themselves.
 
-The data's way:  data -> align -> party -> privacy -> exchange -> server -> back to party
-Start reading at `fdml.party.loop`, the loop each party runs.
+The data's way through the folders:
+
+    data         files become columns, encoded rows and blocks
+    align        which rows all parties share
+    party        the session and the training loop of one party
+      models       local models, losses and the objective
+      privacy      what a prediction must pass before it leaves
+    protocol     messages, schedule, shuffle, fixed point: what all sides must agree on
+    transport    how messages travel: gRPC, or within one process
+    server       the session of the server, the prediction matrix, the clocks; totals go back to the parties
+
+Around it: `federation` runs sides as processes, `experiments` compares joint training with other schemes, `monitor`
+listens to events, `audit` attacks a finished run, `storage` writes files that must last, `cli` holds the commands.
+
+The paper's symbols (Hu, Niu, Yang, Zhou, KDD 2019):
+
+    worker j           party
+    i, I(t), t         row, batch, step
+    alpha^j            local prediction
+    A                  prediction matrix, `fdml.server.matrix`
+    sum_k A[i, k]      total
+    L(sigma(.)), H     objective and its gradient, `fdml.models.objective`
+    tau                staleness, `fdml.server.clocks`
+
+Start reading at `fdml.party.session`, then `fdml.party.loop`.
 """
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from fdml.errors import FdmlError
+from fdml.extras import need
 
 if TYPE_CHECKING:
+    from fdml.errors import FdmlError
+    from fdml.events import Event
+    from fdml.experiments.compare import compare
     from fdml.experiments.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
+    from fdml.federation.join import join
+    from fdml.federation.processes import run_processes as simulate
+    from fdml.federation.serve import serve
 
-__all__ = ["FdmlError", "FeatureDistributedClassifier", "FeatureDistributedRegressor", "__version__"]
+    __version__: str
 
-try:
-    __version__ = version("fdml")
-except PackageNotFoundError:  # a source tree that was not installed
-    __version__ = "0+unknown"
+__all__ = [
+    "Event",
+    "FdmlError",
+    "FeatureDistributedClassifier",
+    "FeatureDistributedRegressor",
+    "__version__",
+    "compare",
+    "join",
+    "serve",
+    "simulate",
+]
+
+_DEFINED_IN = {
+    "Event": ("fdml.events", "Event"),
+    "FdmlError": ("fdml.errors", "FdmlError"),
+    "FeatureDistributedClassifier": ("fdml.experiments.estimators", "FeatureDistributedClassifier"),
+    "FeatureDistributedRegressor": ("fdml.experiments.estimators", "FeatureDistributedRegressor"),
+    "compare": ("fdml.experiments.compare", "compare"),
+    "join": ("fdml.federation.join", "join"),
+    "serve": ("fdml.federation.serve", "serve"),
+    "simulate": ("fdml.federation.processes", "run_processes"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators when they are asked for: scikit-learn takes a second to import, and no command needs it."""
-    if name not in __all__:
+    """A public name when it is first used: every process imports `fdml`, and needs few of them."""
+    if name == "__version__":
+        return _version()
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'fdml' has no attribute {name!r}; it has {', '.join(__all__)}")
-    from fdml.experiments import estimators  # noqa: PLC0415
+    module, attribute = _DEFINED_IN[name]
+    if module == "fdml.experiments.estimators":
+        need("sklearn", name)
+    return getattr(import_module(module), attribute)
 
-    return getattr(estimators, name)
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("fdml")
+    except metadata.PackageNotFoundError:  # a source tree that was not installed
+        return "0+unknown"

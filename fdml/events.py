@@ -115,4 +115,6 @@ class Finished:
 
 
 Event = Aligned | Joined | Waiting | Released | StepDone | EpochDone | Evaluated | Refused | Stopped | Remark | Finished
+"""Anything that a side of a run reports; each kind is a frozen dataclass of its own."""
 Listener = Callable[[Event], None]
+"""Called with every event, one after the other."""

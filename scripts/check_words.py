@@ -134,11 +134,19 @@ def too_long(path: str, text: str) -> Iterator[Find]:
         yield Find(path, 1, f"{lines} lines", f"cut the file in two; {MOST_LINES} lines are the most")
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
-            size = node.end_lineno - node.lineno + 1
+            size = _code_lines(node, text.splitlines())
             if size > MOST_FUNCTION_LINES:
                 yield Find(
                     path, node.lineno, f"{node.name} has {size} lines", f"cut it; {MOST_FUNCTION_LINES} are the most"
                 )
+
+
+def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> int:
+    """Lines of a function's body without its docstring, comments and blank lines."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    first = body[0].lineno if body else node.lineno
+    code = (line.strip() for line in lines[first - 1 : node.end_lineno])
+    return sum(bool(line) and not line.startswith("#") for line in code)
 
 
 def files_to_check(root: Path) -> Iterator[Path]:

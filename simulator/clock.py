@@ -7,6 +7,9 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
+RESTART = 0.03
+"""Virtual seconds until a process that died is started again."""
+
 
 class EventQueue:
     """What happens when, in virtual seconds; what falls on the same moment happens in the order of its planning."""

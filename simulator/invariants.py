@@ -13,13 +13,11 @@ from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
     Ack,
     Checkpointed,
-    Finished,
     FromParty,
     FromServer,
     Gradient,
     HeldOutPredictions,
     HeldOutTotal,
-    Hello,
     Labels,
     Metrics,
     Push,
@@ -35,8 +33,10 @@ from fdml.protocol.wire import encode_from_server
 from fdml.server.coordinator import Coordinator
 from fdml.server.run_state import RunState
 from fdml.storage.arrays import hash_arrays
-from simulator.reference import fault_free_run, replay
+from simulator.party_invariants import PartyChecker, SentMessages, figures, require
+from simulator.reference import alignment_of, fault_free_run, replay
 from simulator.scenarios import Scenario
+from simulator.server_memory import digest_of, remembers, totals_of
 
 
 class CheckedRunState(RunState):
@@ -48,10 +48,10 @@ class CheckedRunState(RunState):
         """Act on one message, as `RunState` does."""
         coordinator = self.coordinator
         repeated = isinstance(message, Push) and coordinator is not None and message.step <= coordinator.pushed(sender)
-        before = _digest(coordinator) if repeated else b""
+        before = digest_of(coordinator) if repeated else b""
         replies = super().take(sender, message, raw)
         if repeated:
-            _require(_digest(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
+            require(digest_of(coordinator) == before and not replies, f"a push of {sender} had an effect twice")
         self.checker.took(sender, message, replies)
         return replies
 
@@ -73,6 +73,8 @@ class InvariantChecker:
         self._stops: dict[str, int] = {}
         self._learned: dict[str, int] = {}
         """The last step that a party learned from, where it ended early."""
+        self._stopped: dict[str, Stopped] = {}
+        """The earliest end that each party was sent."""
         self._taken = dict.fromkeys(self._parties, -1)
         """The last push of each party that the running server has acted on."""
         self._served: dict[tuple[str, int], Total | Gradient] = {}
@@ -87,11 +89,13 @@ class InvariantChecker:
         """Whether any party may know that the labels have come."""
         self._welcomed = dict.fromkeys(self._parties, -1)
         """The last push of each party that it may have been told of."""
-        self._stored: list[tuple[str, FromParty]] = []
-        """Messages the server said it had stored."""
+        self._messages = SentMessages()
+        self.party = PartyChecker(scenario, self._messages)
+        """Looks at what parties store."""
 
     def posted(self, party: str, message: FromParty) -> None:
         """A party lets a message go, for the first time or again after a crash."""
+        self._messages.post(party, message)
         match message:
             case Push(step, release):
                 _same(self._pushes, (party, step), self._bare("push", party, step, release), "push of step")
@@ -102,18 +106,20 @@ class InvariantChecker:
                 bare = self._bare("gradient", party, step, release)
                 _same(self._gradients, (party, step), bare, "gradient of step")
             case Stop(step):
-                _require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
+                require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
             case Checkpointed(step):
                 self._kept[party] = max(self._kept[party], step)
+            case Metrics():
+                self.party.scored(message)
 
     def _bare(self, purpose: Purpose, party: str, number: int, release: Release) -> Codes:
         """What is under the mask; no mask may ever hide two different values."""
         values = release.values.reshape(-1)
         if not release.mask_id:
-            _require(self._scenario.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
+            require(self._scenario.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
             return values
         before = self._masked.setdefault((purpose, party, number, release.mask_id), values)
-        _require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
+        require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
         return self._masks.remove_one(purpose, party, number, release.mask_id, values)
 
     def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
@@ -129,7 +135,7 @@ class InvariantChecker:
                     found = values.reshape(-1)
                     if mask_ids:
                         found = self._masks.remove("held-out", [epoch] * len(mask_ids), mask_ids, found)
-                    _require(
+                    require(
                         np.array_equal(np.sum(parts, axis=0), found),
                         f"the sum of held-out predictions of epoch {epoch} is wrong",
                     )
@@ -139,40 +145,44 @@ class InvariantChecker:
         match message:
             case Total(step) | Gradient(step):
                 before = self._sent.setdefault((party, step), message)
-                _require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
+                require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
             case Labels():
                 self._begun = True
                 self._labels = message
             case HeldOutTotal(epoch):
                 self._totals[epoch] = message
-            case Welcome(pushed):
+            case Stopped(step=step):
+                if step < self._stopped.get(party, message).step or party not in self._stopped:
+                    self._stopped[party] = message
+            case Welcome(pushed, evaluated):
                 self._welcomed[party] = max(self._welcomed[party], pushed)
+                self._messages.store(party, [Metrics(epoch, 0.0) for epoch in evaluated])
             case Ack(count):
-                self._stored += [(party, each) for each in heard[:count]]
+                self._messages.store(party, heard[:count])
 
     def opened(self, state: RunState) -> None:
         """A server has started from what its disk holds."""
-        for party, message in self._stored:
+        for party, message in self._messages.stored():
             kind = type(message).__name__
-            _require(_remembers(state, party, message), f"the server forgot a {kind} of {party} that it had stored")
+            require(remembers(state, party, message), f"the server forgot a {kind} of {party} that it had stored")
         self._taken = dict.fromkeys(self._parties, -1)
         self._served = dict(self._sent)
         coordinator = state.coordinator
         if coordinator is None:
-            _require(not self._begun, "the server forgot the labels that it had handed out")
+            require(not self._begun, "the server forgot the labels that it had handed out")
             return
         self._taken = {party: coordinator.pushed(party) for party in self._parties}
         for party, pushed in self._welcomed.items():
-            _require(self._taken[party] >= pushed, f"the server forgot step {pushed} of {party} that it had told of")
+            require(self._taken[party] >= pushed, f"the server forgot step {pushed} of {party} that it had told of")
         self._check_matrix(coordinator)
         for party in self._parties:
-            totals = _totals(coordinator, party)
+            totals = totals_of(coordinator, party)
             for step, total in totals.items():
                 self._check_content(party, total)
                 self._check_repeated(party, total)
                 self._served[party, step] = total
             lost = [step for to, step in self._sent if to == party and step > self._kept[party] and step not in totals]
-            _require(not lost, f"the server forgot the totals of steps {lost} that {party} may ask for again")
+            require(not lost, f"the server forgot the totals of steps {lost} that {party} may ask for again")
 
     def ended(self, state: RunState, models: Mapping[str, bytes]) -> None:
         """All parties have finished, with models of these hashes."""
@@ -181,25 +191,37 @@ class InvariantChecker:
         if coordinator is None:
             raise InvariantBroken("all have finished, but training never began")
         end = coordinator.end
-        _require(self._evaluated_epochs(end) <= set(state.history), "metrics are missing")
+        require(self._evaluated_epochs(end) <= set(state.history), "metrics are missing")
         staleness = self._scenario.settings.training.staleness
-        _require(
+        require(
             staleness > 0 or end == self._scenario.end, f"the run ended before step {end}, not {self._scenario.end}"
         )
         last = {visit.block: step for step, visit in enumerate(self._visits)}
         for column, party in enumerate(self._parties if end == self._scenario.schedule.steps else ()):
             for step in last.values():
                 made, _ = coordinator.matrix.read(column, self._visits[step])
-                _require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
-        expected = fault_free_run(self._scenario) if staleness == 0 else self._replayed()
+                require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
+        for epoch, metrics in state.history.items():
+            known = self.party.metrics[epoch]
+            require(figures(metrics) == figures(known), f"the server has other metrics of epoch {epoch} than were sent")
+        if staleness == 0:
+            expected = fault_free_run(self._scenario)
+            self._check_models(expected.models, models)
+            same = expected.metrics == {epoch: figures(metrics) for epoch, metrics in state.history.items()}
+            require(same, "the metrics are not those of a run without faults")
+        else:
+            self._check_models(self._replayed(), models)
+
+    @staticmethod
+    def _check_models(expected: Mapping[str, State], models: Mapping[str, bytes]) -> None:
         for party, arrays in expected.items():
-            _require(hash_arrays(arrays) == models[party], f"{party} ends with another model than it should")
+            require(hash_arrays(arrays) == models[party], f"{party} ends with another model than it should")
 
     def _replayed(self) -> dict[str, State]:
         """Every party's model had it been sent the same messages without any fault."""
         states = {}
-        for party in self._parties:
-            sent, states[party] = replay(self._scenario, party, self._script(party))
+        for party, shared in alignment_of(self._scenario).items():
+            sent, states[party] = replay(self._scenario, party, shared, self._script(party))
             for message in sent:
                 if isinstance(message, Push):
                     values = message.release.values
@@ -213,7 +235,9 @@ class InvariantChecker:
         last = self._learned.get(party, self._scenario.schedule.steps)
         answers = [self._sent[key] for key in sorted(self._sent) if key[0] == party and key[1] <= last]
         labels = [] if self._labels is None else [self._labels]
-        stopped = [] if party not in self._learned else [Stopped("", last + 1)]
+        stopped = [self._stopped[party]] if party in self._stopped else []
+        if party in self._learned and not stopped:
+            stopped = [Stopped(party, last + 1)]
         return [*labels, *answers, *stopped, *(self._totals[epoch] for epoch in sorted(self._totals))]
 
     def _evaluated_epochs(self, end: int) -> set[int]:
@@ -226,8 +250,12 @@ class InvariantChecker:
         bare = self._bare("push", party, push.step, push.release)
         _same(self._pushes, (party, push.step), bare, "push of step")
         before = self._taken[party]
-        _require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
+        require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
         self._taken[party] = max(before, push.step)
+
+    def started(self, party: str) -> None:
+        """A party is started, for the first time or again: it may now learn from more than an earlier start did."""
+        self._learned.pop(party, None)
 
     def learned(self, party: str, step: int) -> None:
         """A party ends early, having learned up to this step."""
@@ -235,8 +263,8 @@ class InvariantChecker:
 
     def _check_served(self, to: str, total: Total | Gradient) -> None:
         slowest, step = min(self._taken.values()), total.step
-        _require(step <= self._taken[to], f"{to} was served step {step} before it had pushed it")
-        _require(
+        require(step <= self._taken[to], f"{to} was served step {step} before it had pushed it")
+        require(
             step - slowest <= self._scenario.settings.training.staleness,
             f"the gate let {to} have step {step} while the slowest party was at {slowest}",
         )
@@ -246,18 +274,18 @@ class InvariantChecker:
         if isinstance(total, Total):
             for party, made in zip(self._parties, total.pushed_at, strict=True):
                 newest = self._newest(party, step)
-                _require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
+                require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
         self._check_content(to, total)
         self._served[to, step] = total
 
     def _check_content(self, to: str, answer: Total | Gradient) -> None:
         gradient_party = self._scenario.gradient_party
-        _require(isinstance(answer, Total) == (gradient_party in (None, to)), f"{to} was sent what is not for it")
+        require(isinstance(answer, Total) == (gradient_party in (None, to)), f"{to} was sent what is not for it")
         if isinstance(answer, Total):
             self._check_sum(to, answer)
             return
         bare = self._bare("gradient", gradient_party or "", answer.step, answer.release)
-        _require(
+        require(
             np.array_equal(bare, self._gradients[gradient_party or "", answer.step]),
             f"the gradient of step {answer.step} is wrong",
         )
@@ -273,17 +301,17 @@ class InvariantChecker:
         expected = np.zeros(visit.size * self._scenario.width, np.int64)
         for party, made in zip(self._parties, total.pushed_at, strict=True):
             if made >= 0:
-                _require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
+                require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
                 expected += self._pushes[party, made]
         found = total.values.reshape(-1)
         if self._scenario.settings.privacy.server == "blind":
             found = self._masks.remove("push", total.pushed_at, total.mask_ids, found)
-        _require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
+        require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
 
     def _check_repeated(self, to: str, total: Total | Gradient) -> None:
         for known in (self._served, self._sent):
             before = known.get((to, total.step), total)
-            _require(_equal(before, total), f"the total of step {total.step} for {to} has changed")
+            require(_equal(before, total), f"the total of step {total.step} for {to} has changed")
 
     def _check_matrix(self, coordinator: Coordinator) -> None:
         blocks: dict[int, Visit] = {visit.block: visit for visit in self._visits}
@@ -294,50 +322,13 @@ class InvariantChecker:
                 pushed = (
                     self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.width, np.int64)
                 )
-                _require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
-
-
-def _digest(coordinator: Coordinator | None) -> bytes:
-    arrays = {} if coordinator is None else coordinator.state()
-    return b"".join(key.encode() + array.tobytes() for key, array in arrays.items())
-
-
-def _totals(coordinator: Coordinator, party: str) -> dict[int, Total | Gradient]:
-    """By step, all that the party would be served again."""
-    replies = coordinator.resend(party, -1)
-    return {reply.message.step: reply.message for reply in replies if isinstance(reply.message, Total | Gradient)}
-
-
-def _remembers(state: RunState, party: str, message: FromParty) -> bool:
-    coordinator = state.coordinator
-    match message:
-        case Hello():
-            return state.incarnation(party) >= message.incarnation
-        case Push(step):
-            return coordinator is not None and coordinator.pushed(party) >= step
-        case Gradient(step):
-            return coordinator is not None and coordinator.last_gradient >= step
-        case Stop():
-            return coordinator is not None and coordinator.stopped is not None
-        case Labels() | HeldOutPredictions():
-            return coordinator is not None
-        case Metrics(epoch):
-            return epoch in state.history
-        case Finished():
-            return state.has_finished(party)
-        case Checkpointed():
-            return True
+                require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
 
 
 def _same(known: dict[tuple[str, int], Codes], key: tuple[str, int], values: Codes, what: str) -> None:
     before = known.setdefault(key, values.reshape(-1))
-    _require(np.array_equal(before, values.reshape(-1)), f"{key[0]} let go of two different values: {what} {key[1]}")
+    require(np.array_equal(before, values.reshape(-1)), f"{key[0]} let go of two different values: {what} {key[1]}")
 
 
 def _equal(one: Total | Gradient, other: Total | Gradient) -> bool:
     return encode_from_server(one) == encode_from_server(other)
-
-
-def _require(holds: bool | np.bool_, otherwise: str) -> None:
-    if not holds:
-        raise InvariantBroken(otherwise)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from fdml.errors import InvariantBroken
 from fdml.experiments.in_memory import NothingStored
@@ -13,7 +15,7 @@ from fdml.party.alignment import SharedRows
 from fdml.party.channel import Incoming, ToServer
 from fdml.party.checkpoint import SavedState
 from fdml.party.driver import SessionDriver
-from fdml.party.effects import PartyResult
+from fdml.party.effects import Effect
 from fdml.party.session import PartySession
 from fdml.protocol.alignment_messages import Fetch, Post
 from fdml.protocol.messages import FromParty, FromServer
@@ -23,32 +25,47 @@ from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.in_process import InProcessServer
+from simulator.party_invariants import figures
 from simulator.scenarios import Scenario
 
-
-class _LastAlignment(NothingStored):
-    """Keeps the alignment a session has found."""
-
-    def __init__(self) -> None:
-        self.shared: SharedRows | None = None
-
-    def save_alignment(self, shared: SharedRows) -> None:
-        self.shared = shared
+T = TypeVar("T")
 
 
-def fault_free_run(scenario: Scenario) -> dict[str, State]:
-    """The models at the end of a run in which nothing goes wrong."""
-    sessions, _ = _run_in_turns(scenario)
-    return {name: _parameters(session) for name, session in sessions.items()}
+@dataclass(frozen=True)
+class Reference:
+    """How a run without faults ends."""
+
+    models: Mapping[str, State]
+    metrics: Mapping[int, tuple[float | None, ...]]
+    """By epoch, without the time they took."""
+
+
+def fault_free_run(scenario: Scenario) -> Reference:
+    """The models and metrics at the end of a run in which nothing goes wrong."""
+    sessions, state = _sessions(scenario), RunState(RunDefinition(scenario.settings, scenario.run_hash))
+    _take_turns(scenario, state, {name: (each, each.run()) for name, each in sessions.items()})
+    models = {name: _parameters(session) for name, session in sessions.items()}
+    return Reference(models, {epoch: figures(metrics) for epoch, metrics in state.history.items()})
 
 
 def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
     """What every party aligns to."""
-    _, stores = _run_in_turns(scenario)
-    return {name: store.shared for name, store in stores.items() if store.shared is not None}
+    state = RunState(RunDefinition(scenario.settings, scenario.run_hash))
+    return _take_turns(scenario, state, {name: (each, each.align()) for name, each in _sessions(scenario).items()})
 
 
-def _run_in_turns(scenario: Scenario) -> tuple[dict[str, PartySession], dict[str, _LastAlignment]]:
+def _sessions(scenario: Scenario) -> dict[str, PartySession]:
+    ticks = count()
+    return {
+        name: PartySession(scenario.member(name, 1), SavedState(), lambda: float(next(ticks)))
+        for name in scenario.settings.parties
+    }
+
+
+def _take_turns(
+    scenario: Scenario, state: RunState, work: Mapping[str, tuple[PartySession, Generator[Effect, None, T]]]
+) -> dict[str, T]:
+    """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
     bulletin = BulletinStore(settings.parties, settings.align, MemoryDisk())
 
@@ -56,20 +73,18 @@ def _run_in_turns(scenario: Scenario) -> tuple[dict[str, PartySession], dict[str
         return float(next(ticks))
 
     alignment = AlignmentPhase(bulletin, settings.parties, scenario.run_hash, clock)
-    session = ServerSession(RunState(RunDefinition(settings, scenario.run_hash)), alignment, settings, clock)
+    session = ServerSession(state, alignment, settings, clock)
     server = InProcessServer(session, scenario.run_hash, settings.training.peer_timeout_seconds)
-    sessions = {name: PartySession(scenario.member(name, 1), SavedState(), clock) for name in settings.parties}
-    stores = {name: _LastAlignment() for name in settings.parties}
-    drivers: list[SessionDriver[PartyResult]] = [
-        SessionDriver(each.run(), each, server.channel(name), stores[name], lambda _: None)
-        for name, each in sessions.items()
-    ]
-    while left := [driver for driver in drivers if not driver.has_ended]:
+    drivers = {
+        name: SessionDriver(effects, each, server.channel(name), NothingStored(), lambda _: None)
+        for name, (each, effects) in work.items()
+    }
+    while left := [driver for driver in drivers.values() if not driver.has_ended]:
         if not any(driver.is_ready for driver in left):
             raise InvariantBroken("without any fault all parties wait for each other")
         for driver in left:
             driver.advance()
-    return sessions, stores
+    return {name: driver.result for name, driver in drivers.items()}
 
 
 def _parameters(session: PartySession) -> State:
@@ -111,9 +126,11 @@ class ScriptedChannel:
         """Nothing."""
 
 
-def replay(scenario: Scenario, party: str, script: Sequence[FromServer]) -> tuple[list[FromParty], State]:
+def replay(
+    scenario: Scenario, party: str, shared: SharedRows, script: Sequence[FromServer]
+) -> tuple[list[FromParty], State]:
     """What a party sends, and its model at the end, if it is sent these messages and nothing goes wrong."""
-    member = scenario.member(party, 1, shared=alignment_of(scenario)[party])
+    member = scenario.member(party, 1, shared=shared)
     ticks = count()
     session = PartySession(member, SavedState(), lambda: float(next(ticks)))
     channel = ScriptedChannel(script)

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 
 from fdml.errors import FdmlError, InvariantBroken, StateCorrupt
 from fdml.storage.two_slots import TwoSlots
-from simulator.clock import EventQueue
+from simulator.channel import Simulation
+from simulator.clock import RESTART, EventQueue
 from simulator.disk import VirtualDisk
 from simulator.invariants import InvariantChecker
-from simulator.nodes import RESTART, PartyNode, ServerNode, Simulation
+from simulator.party_node import PartyNode
 from simulator.scenarios import Scenario
+from simulator.server_node import ServerNode
 
-_CALM = 0.02
+_CALM = 0.03
 """Virtual seconds between two faults."""
 _STALL = 0.05
-_MOST_FAULTS = 10
+_MOST_FAULTS = 16
 _MOST_EVENTS = 20_000
 """Far more than any run needs, its faults included: a run that takes them does not end."""
 _TAIL = 60
@@ -32,7 +34,7 @@ _FAULTS = ("kill server", "kill party", "server disk", "party disk", "line", "li
 
 
 class SimulatedRun:
-    """One seed's run: the processes, what goes wrong, and the witness."""
+    """One seed's run: the processes, what goes wrong, and what is checked."""
 
     def __init__(self, seed: int) -> None:
         self.queue = EventQueue(seed)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from fdml.align.group_key import GroupKey
 from fdml.align.matching import PartyIds
@@ -106,9 +107,11 @@ def build_hashing_worker(
 
 @dataclass(frozen=True, eq=False)
 class ScenarioData:
-    """One party's rows: those to train on and those held out together, matched by position."""
+    """One party's rows: those to train on, those held out, and those that others do not have."""
 
     features: DenseRows
+    ids: Sequence[str] | None
+    """None where rows are matched by position."""
     labels_of_rows: np.ndarray[Any, np.dtype[np.float64]]
     classes: int
 
@@ -118,9 +121,11 @@ class ScenarioData:
         return False
 
     def row_ids(self) -> RowIds:
-        """By position."""
+        """By id, or by position."""
         rows = np.arange(len(self.labels_of_rows))
-        return RowIds(PartyIds(by_position=RowCounts(len(rows), None)), rows, rows)
+        if self.ids is None:
+            return RowIds(PartyIds(by_position=RowCounts(len(rows), None)), rows, rows)
+        return RowIds(PartyIds(pa.array(self.ids, pa.large_string())), rows, rows)
 
     def rows(self, shared: SharedRows) -> PartyRows:
         """The features of the shared rows."""
@@ -142,6 +147,10 @@ class Scenario:
     rotate_bytes: int
     features: Mapping[str, DenseRows]
     """Of every party, all rows."""
+    ids: Mapping[str, tuple[str, ...]]
+    """Of every party, which person each row is."""
+    has_ids: bool
+    """Whether the parties know the ids; else their rows are in the same order."""
     allowed: Mapping[str, int]
     """Parties that put noise on what they release, and how many releases of a row their budget allows."""
 
@@ -168,19 +177,19 @@ class Scenario:
             parties=parties,
             label_party=random.choice(parties),
             task="multiclass" if private else "regression",
+            align=random.choice(("tokens", "tokens", "ecdh")),
             training=training,
             evaluation=EvaluationSettings(holdout=held_out / (rows + held_out), every=random.choice(("epoch", "end"))),
             privacy=PrivacySettings(
                 labels="private" if private else "shared", server="blind" if random.random() < 0.4 else "plain"
             ),
         )
-        count = (rows + held_out) * _FEATURES
-        features = {
-            party: DenseRows(np.array([random.random() for _ in range(count)], np.float32).reshape(-1, _FEATURES))
-            for party in parties
-        }
+        has_ids = random.random() < 0.5
+        ids = _draw_ids(random, parties, rows + held_out, extra=2 if has_ids else 0)
+        features = {party: _draw_features(random, len(ids[party])) for party in parties}
         allowed = {party: random.randint(1, 8) for party in parties if random.random() < 0.3}
-        return cls(settings, rows, held_out, random.choice((300, 2000, 20_000, 10**9)), features, allowed)
+        rotate_bytes = random.choice((300, 2000, 20_000, 10**9))
+        return cls(settings, rows, held_out, rotate_bytes, features, ids, has_ids, allowed)
 
     @cached_property
     def run_hash(self) -> bytes:
@@ -215,12 +224,13 @@ class Scenario:
 
     def member(self, party: str, start: int, *, disk: Disk | None = None, shared: SharedRows | None = None) -> Member:
         """A party in one of its starts; without a disk nothing is stored."""
-        every = self.rows + self.held_out
+        every = len(self.ids[party])
         labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
+        ids = self.ids[party] if self.has_ids else None
         return Member(
             run=self.settings,
             name=party,
-            data=ScenarioData(self.features[party], labels, 0 if self.gradient_party is None else 2),
+            data=ScenarioData(self.features[party], ids, labels, 0 if self.gradient_party is None else 2),
             noise=NoiseKey(party.encode() * 32),
             guard=self._guard(party),
             shared=shared,
@@ -247,3 +257,20 @@ class Scenario:
     def _secret(self, party: str, purpose: str) -> bytes:
         seed = self.settings.training.seed
         return hashlib.blake2b(f"{seed} {party} {purpose}".encode(), digest_size=32).digest()
+
+
+def _draw_ids(random: Random, parties: Sequence[str], shared: int, *, extra: int) -> dict[str, tuple[str, ...]]:
+    """The shared rows of all parties, with up to `extra` more at each, which are then in an order of their own."""
+    drawn = {}
+    for party in parties:
+        ids = [f"row {number}" for number in range(shared)]
+        if extra:
+            ids += [f"row {number} of {party}" for number in range(random.randint(0, extra))]
+            random.shuffle(ids)
+        drawn[party] = tuple(ids)
+    return drawn
+
+
+def _draw_features(random: Random, rows: int) -> DenseRows:
+    values = [random.random() for _ in range(rows * _FEATURES)]
+    return DenseRows(np.array(values, np.float32).reshape(-1, _FEATURES))

@@ -58,12 +58,12 @@ def train_on(problem: JointDataset, model: ModelSettings, **training: object) ->
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal tests out one by one, but keep a file of end-to-end tests together: they share processes."""
+    """Deal tests out one by one, but keep a file together whose tests share processes or an environment."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there where xdist runs the tests
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return path if "end_to_end" in path else nodeid
+            return path if "end_to_end" in path or "packaging" in path else nodeid
 
     return ByFile(config, log)

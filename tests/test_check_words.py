@@ -124,7 +124,7 @@ def test_a_file_of_the_largest_length_passes_and_a_longer_one_does_not():
 
 
 def test_a_function_of_the_largest_length_passes_and_a_longer_one_does_not():
-    longest = "def f():\n" + "    x = 1\n" * (MOST_FUNCTION_LINES - 1)
+    longest = "def f():\n" + "    x = 1\n" * MOST_FUNCTION_LINES
     assert list(too_long("fdml/a.py", longest)) == []
     (find,) = too_long("fdml/a.py", "\n" + longest + "    x = 1\n")
     assert find.line == 2

@@ -133,11 +133,15 @@ def test_a_key_named_like_pythons_own_is_refused_as_any_other(write):
         ("learning_rate", "aut", "setting 'learning_rate' is 'aut': input should be a valid number or 'auto'"),
         ("learning_rate", float("inf"), "setting 'learning_rate' is inf: input should be a finite number or 'auto'"),
         ("learning_rate", float("nan"), "setting 'learning_rate' is nan: input should be a finite number or 'auto'"),
-        ("decay", "cubic", "setting 'decay' is 'cubic': input should be 'linear', 'sqrt' or 'constant'"),
+        ("lr_decay", "cubic", "setting 'lr_decay' is 'cubic': input should be 'linear', 'sqrt' or 'constant'"),
         ("seed", -1, "setting 'seed' is -1: input should be greater than or equal to 0"),
         ("seed", 2**63, "setting 'seed' is 9223372036854775808: input should be less than 9223372036854775808"),
-        ("peer_timeout", 0, "setting 'peer_timeout' is 0: input should be greater than 0"),
-        ("peer_timeout", float("inf"), "setting 'peer_timeout' is inf: input should be a finite number"),
+        ("peer_timeout_seconds", 0, "setting 'peer_timeout_seconds' is 0: input should be greater than 0"),
+        (
+            "peer_timeout_seconds",
+            float("inf"),
+            "setting 'peer_timeout_seconds' is inf: input should be a finite number",
+        ),
     ],
 )
 def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, message):
@@ -389,7 +393,7 @@ def test_private_labels_and_few_exchanges_do_not_go_together():
 
 @pytest.mark.parametrize(("name", "value"), [("batches_per_block", 16), ("passes", 1), ("lookahead", 1)])
 def test_exchanges_take_the_place_of_how_blocks_are_exchanged(name, value):
-    """Even where the value is the one that stands there anyway: who writes it expects it to matter."""
+    """Even where the value is the default: who writes it expects it to matter."""
     with pytest.raises(
         SettingsError, match=f"training.exchanges takes the place of training.{name}; leave one of them out"
     ):
@@ -412,9 +416,9 @@ def test_there_is_an_exchange_or_none_are_counted():
     assert TrainingSettings().exchanges is None
 
 
-def test_held_out_rows_are_judged_after_every_epoch_or_at_the_end():
-    assert [EvaluationSettings(every=when).when for when in ("epoch", "end", None)] == ["epoch", "end", None]
-    with pytest.raises(SettingsError, match="setting 'when' is 'never': input should be 'epoch' or 'end'"):
+def test_held_out_rows_are_evaluated_after_every_epoch_or_at_the_end():
+    assert [EvaluationSettings(every=each).every for each in ("epoch", "end", None)] == ["epoch", "end", None]
+    with pytest.raises(SettingsError, match="setting 'every' is 'never': input should be 'epoch' or 'end'"):
         EvaluationSettings(every="never")
 
 
@@ -425,7 +429,7 @@ def test_held_out_rows_are_judged_after_every_epoch_or_at_the_end():
         {"privacy": {"labels": "private"}},
         {"privacy": {"label_epsilon": 1.0}},
         {"training": {"exchanges": 2}},
-        {"evaluation": {"when": "end"}},
+        {"evaluation": {"every": "end"}},
     ],
 )
 def test_all_sides_must_agree_on_what_is_private(changes):

@@ -20,8 +20,8 @@ Maker = Callable[[], Any]
 _LEAST, _MOST = 0.05, 0.95
 _ATTRIBUTES = 11
 _FOLDS = 3
-_JUDGED = 5000
-"""Unknown rows that a guess is evaluated by."""
+_SCORED_ROWS = 5000
+"""Unknown rows that a guess is scored on."""
 _LINEAR: list[Maker] = [partial(LogisticRegression, C=strength, max_iter=200) for strength in (0.01, 0.3)]
 _TREES: Maker = partial(HistGradientBoostingClassifier, max_iter=30, max_leaf_nodes=8, random_state=0)
 
@@ -75,7 +75,7 @@ def gains(
     Of several inputs those are taken that do best on the known rows.
     """
     order = np.random.default_rng(seed).permutation(len(features))
-    known, unknown = order[:known_rows], order[known_rows : known_rows + _JUDGED]
+    known, unknown = order[:known_rows], order[known_rows : known_rows + _SCORED_ROWS]
     without, having = [], []
     for column in chosen:
         values = features[:, column] == features[:, column].max()
@@ -83,9 +83,9 @@ def gains(
             continue
         with threadpool_limits(limits=1):  # these are small: threads would only wait for each other
             alone = _best(values[known], [own], known)
-            helped = max(alone, _best(values[known], aided, known), key=lambda each: each.chance)
-            without.append(_judged(alone, values, known, unknown))
-            having.append(_judged(helped, values, known, unknown))
+            aided_try = max(alone, _best(values[known], aided, known), key=lambda each: each.chance)
+            without.append(_unknown_auc(alone, values, known, unknown))
+            having.append(_unknown_auc(aided_try, values, known, unknown))
     return Gains(np.array(without), np.array(having))
 
 
@@ -104,7 +104,9 @@ def _validated(maker: Maker, inputs: Values, values: NDArray[np.bool_]) -> float
     return float(roc_auc_score(values, guess))
 
 
-def _judged(chosen: _Try, values: NDArray[np.bool_], known: NDArray[np.int64], unknown: NDArray[np.int64]) -> float:
+def _unknown_auc(
+    chosen: _Try, values: NDArray[np.bool_], known: NDArray[np.int64], unknown: NDArray[np.int64]
+) -> float:
     """The AUC on unknown rows."""
     model = chosen.maker().fit(chosen.inputs[known], values[known])
     return float(roc_auc_score(values[unknown], model.predict_proba(chosen.inputs[unknown])[:, 1]))

@@ -1,7 +1,7 @@
-"""Canaries: does anything that must stay at home stand in the bytes that travelled, or in a log?
+"""Canaries: is anything that must stay at home in the bytes that travelled, or in a log?
 
 A canary is looked for in every form in which it might be written. A form so
-short that it could stand there by chance is left out.
+short that it could be found by chance is left out.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def messages_of(recording: Recording) -> list[tuple[str, Message]]:
     if recording.repeated:
         return list(recording.repeated)
     pushes = [(party, push) for party, each in recording.pushes.items() for push in each.values()]
-    trials = [(party, trial) for party, each in recording.trials.items() for trial in each.values()]
-    return [*pushes, *trials]
+    held_out = [(party, message) for party, each in recording.held_out.items() for message in each.values()]
+    return [*pushes, *held_out]
 
 
 def find_canaries(recording: Recording, logs: Sequence[Path] = (), ids: Sequence[str] = ()) -> list[AttackResult]:
@@ -213,7 +213,7 @@ def find_canaries(recording: Recording, logs: Sequence[Path] = (), ids: Sequence
         return [not_applicable("A11", _TITLE, _VIEW, _nothing(canaries))]
     found = search_places(places, canaries)
     names = {each.form.canary for each in found}
-    first = f"; first: {_told(found[0])}" if found else ""
+    first = f"; first: {_description(found[0])}" if found else ""
     return [
         passed_if(
             not found,
@@ -236,7 +236,7 @@ def _nothing(canaries: Sequence[Canary]) -> str:
     return "there is nothing distinctive to look for: all features are zeros, ones or other round numbers"
 
 
-def _told(found: Found) -> str:
+def _description(found: Found) -> str:
     """Where, and what; never the value itself."""
     return f"{found.form.canary.what} as {found.form.name} in {found.place}"
 

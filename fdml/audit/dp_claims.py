@@ -48,31 +48,31 @@ _TELLING = 5.0
 
 def check_claims(recording: Recording, delta: float = _DELTA, draws: int = _DRAWS) -> list[AttackResult]:
     """A10: every party's claim, one release and all of them."""
-    verdicts: list[AttackResult] = []
+    results: list[AttackResult] = []
     for party in recording.run.parties:
         mechanism = recording.mechanisms.get(party)
         if mechanism is None or mechanism.noise == "none":
             reason = "the party adds no noise: its epsilon is infinite, and nothing is claimed"
-            verdicts.append(not_applicable("A10", _ONE, _view(party), reason))
+            results.append(not_applicable("A10", _ONE, _view(party), reason))
             continue
-        verdicts += [
+        results += [
             _one_release(recording, party, mechanism, delta, draws),
             _all_releases(recording, party, mechanism, delta),
             _noise_that_travelled(recording, party, mechanism),
         ]
         if party == recording.run.label_party and recording.gradients:
-            verdicts.append(_gradients_around(recording, party, mechanism))
-    return verdicts
+            results.append(_gradients_around(recording, party, mechanism))
+    return results
 
 
 def _one_release(recording: Recording, party: str, mechanism: Mechanism, delta: float, draws: int) -> AttackResult:
     """What an attacker can tell of one release, at least, and what it is said to cost."""
-    shield, numbers = Perturbation(mechanism, NoiseKey(secrets.token_bytes(32))), count()
+    perturbation, numbers = Perturbation(mechanism, NoiseKey(secrets.token_bytes(32))), count()
 
     def draw(value: float, many: int) -> Values:
         predictions = np.zeros((many, recording.objective.width))
         predictions[:, 0] = value
-        return decode(shield.protect(predictions, "push", next(numbers)))[:, 0]
+        return decode(perturbation.protect(predictions, "push", next(numbers)))[:, 0]
 
     claimed, found = epsilon_of(mechanism, 1, delta), lower_bound(draw, mechanism.clip, delta, draws)
     most = math.log(draws / 9)
@@ -96,8 +96,8 @@ def _all_releases(recording: Recording, party: str, mechanism: Mechanism, delta:
     ledger = Ledger(mechanism, None, delta, None)
     for step in recording.pushes[party]:
         ledger.count_release(group_of(recording.schedule.visit(step).block))
-    for trial in recording.trials.get(party, {}).values():
-        if trial.release.variance > 0:
+    for message in recording.held_out.get(party, {}).values():
+        if message.release.variance > 0:
             ledger.count_release(HELD_OUT)
     group, claimed = ledger.worst()
     travelled = _travelled(recording, party)

@@ -15,6 +15,7 @@ from fdml.audit.replay import replay_of
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.audit.trajectory import gram_score, recovered
 from fdml.audit.views import AttackerView, coalitions, dense, trajectories, views
+from fdml.models.linear.kind import LINEAR
 
 Values = NDArray[np.float64]
 _SEED = 0
@@ -46,14 +47,14 @@ def insider(recording: Recording, view: AttackerView) -> AttackResult:
         score=score,
         baseline=baseline,
         bar=f"R2 gain <= {_MOST_R2_GAIN:g}",
-        reason=_told(f"knows {count} rows; R2 over all features of the others", view),
+        reason=_with_remark(f"knows {count} rows; R2 over all features of the others", view),
         details={"known_rows": count},
     )
 
 
 def gram(recording: Recording, view: AttackerView) -> AttackResult:
     """A5: the rows' inner products, by one who knows no row."""
-    why_not = _no_course(recording, view)
+    why_not = _why_no_replay(recording, view)
     if why_not:
         return not_applicable("A5", _GRAM, view.against, why_not)
     guess = _recovered(recording, view)
@@ -67,7 +68,7 @@ def gram(recording: Recording, view: AttackerView) -> AttackResult:
         score=score,
         baseline=0.0,
         bar=f"Gram R2 <= {_MOST_GRAM:.2f}",
-        reason=_told("knows no row; R2 of the inner products of all pairs of rows, up to scale", view),
+        reason=_with_remark("knows no row; R2 of the inner products of all pairs of rows, up to scale", view),
         details={} if guess is None else {"rank": guess.shape[1]},
     )
 
@@ -92,7 +93,9 @@ def attributes(recording: Recording, view: AttackerView) -> AttackResult:
         score=float(found.having.mean()),
         baseline=float(found.without.mean()),
         bar=f"AUC gain <= {_MOST_MEAN_GAIN:g} in the mean, <= {_MOST_WORST_GAIN:g} for the worst",
-        reason=_told(f"knows {known} rows; {len(found.having)} binary features, worst gain {found.worst:+.3f}", view),
+        reason=_with_remark(
+            f"knows {known} rows; {len(found.having)} binary features, worst gain {found.worst:+.3f}", view
+        ),
         details={"worst_gain": found.worst, "known_rows": known, "attributes": len(found.having)},
     )
 
@@ -116,20 +119,20 @@ def _labels(recording: Recording) -> Values:
 
 def _recovered(recording: Recording, view: AttackerView) -> Values | None:
     """The target's features up to a rotation, where they can be had at all."""
-    if _no_course(recording, view):
+    if _why_no_replay(recording, view):
         return None
     variance = recording.mechanisms[view.target].variance if view.noisy else 0.0
     return recovered(replay_of(recording, view.target, view.pushed, variance))
 
 
-def _no_course(recording: Recording, view: AttackerView) -> str:
+def _why_no_replay(recording: Recording, view: AttackerView) -> str:
     """Why the target's training cannot be followed; empty if it can."""
     settings = recording.model_settings.get(view.target)
     if view.kind == "sums":
         return "sees only sums over several parties, not the target's predictions"
     if view.kind == "masked":
         return "sees only masked values; A8 tests those"
-    if settings is None or settings.kind != "linear":
+    if settings is None or settings.kind != LINEAR.name:
         kind = "unknown" if settings is None else settings.kind
         return f"the attack is for linear models, that of {view.target!r} is {kind}; A4 and A6 need no linear model"
     if settings.optimizer in ("adam", "adagrad"):
@@ -141,7 +144,7 @@ def _no_course(recording: Recording, view: AttackerView) -> str:
     return ""
 
 
-def _told(what: str, view: AttackerView) -> str:
+def _with_remark(what: str, view: AttackerView) -> str:
     return f"{what}; {view.remark}" if view.remark else what
 
 

@@ -26,7 +26,7 @@ class MessageLog:
         self._run = run
         self._masks = masks
         self._pushes: dict[str, dict[int, Push]] = {party: {} for party in run.parties}
-        self._trials: dict[str, dict[int, HeldOutPredictions]] = {party: {} for party in run.parties}
+        self._held_out: dict[str, dict[int, HeldOutPredictions]] = {party: {} for party in run.parties}
         self._gradients: dict[int, Gradient] = {}
         self._all: list[tuple[str, Push | HeldOutPredictions | Gradient]] = []
 
@@ -36,7 +36,7 @@ class MessageLog:
             case Push():
                 self._pushes[sender].setdefault(message.step, message)
             case HeldOutPredictions():
-                self._trials[sender].setdefault(message.epoch, message)
+                self._held_out[sender].setdefault(message.epoch, message)
             case Gradient():
                 self._gradients.setdefault(message.step, message)
             case _:
@@ -53,7 +53,7 @@ class MessageLog:
         model_settings: Mapping[str, ModelSettings],
     ) -> Recording:
         """All that was taken, with what the owners know beside it."""
-        lead = self._run.label_party
+        label_party = self._run.label_party
         return Recording(
             run=self._run,
             schedule=schedule,
@@ -64,9 +64,9 @@ class MessageLog:
                 party: {step: self._opened("push", party, step, push, objective.width) for step, push in pushes.items()}
                 for party, pushes in self._pushes.items()
             },
-            trials=self._trials,
+            held_out=self._held_out,
             gradients={
-                step: self._opened("gradient", lead, step, message, objective.width)
+                step: self._opened("gradient", label_party, step, message, objective.width)
                 for step, message in self._gradients.items()
             },
             mechanisms=mechanisms,

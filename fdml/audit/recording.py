@@ -46,7 +46,8 @@ class Recording:
     """By party and step, as they travelled: under masks where the server is blind."""
     plain: Mapping[str, Mapping[int, NDArray[np.float64]]]
     """The same as values `(rows, width)` without masks, noise and clip still on: what other parties' sums hold."""
-    trials: Mapping[str, Mapping[int, HeldOutPredictions]]
+    held_out: Mapping[str, Mapping[int, HeldOutPredictions]]
+    """By party and epoch, as they travelled."""
     gradients: Mapping[int, NDArray[np.float64]]
     """By step, without masks; empty where labels are shared."""
     mechanisms: Mapping[str, Mechanism]

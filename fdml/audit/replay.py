@@ -48,7 +48,7 @@ class ObservedStep:
 
 @dataclass(frozen=True)
 class TrainingReplay:
-    """All steps of one target. Equal courses have equal keys."""
+    """All steps of one target. Equal replays have equal keys."""
 
     key: bytes
     rows: int = field(compare=False)
@@ -66,7 +66,7 @@ class TrainingReplay:
     weights: Values = field(compare=False)
     objective: Objective = field(compare=False)
 
-    def follow(self, features: Values) -> tuple[Values, Values]:
+    def trajectory(self, features: Values) -> tuple[Values, Values]:
         """The weights `(steps + 1, features, width)` and biases before every step and at the end."""
         weights = np.zeros((len(self.steps) + 1, features.shape[1], self.objective.width))
         biases = np.zeros((len(self.steps) + 1, self.objective.width))

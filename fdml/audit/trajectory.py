@@ -1,6 +1,6 @@
 """Features of a linear party, up to a rotation, from its predictions alone: no row of them is known.
 
-A guess of the features tells the weights of every step (`TrainingReplay.follow`); the
+A guess of the features tells the weights of every step (`TrainingReplay.trajectory`); the
 weights tell what features give the predictions that were pushed; the mean of
 both guesses is the next one. Where the training is linear in the features this
 is Newton's iteration for the nearest rotation, which takes a handful of turns.
@@ -20,7 +20,7 @@ _RANKS = (6, 10)
 _COMMON = (2.0, 0.3)
 """How long the part of the features is, at first, that all rows have in common."""
 _SMALL = 200_000
-"""Predictions of a course that is small enough to try every rank on."""
+"""Predictions of a replay that is small enough to try every rank on."""
 _WORK = 60_000_000
 """Predictions looked at in one fit, over all turns."""
 _MOST_TURNS = 60
@@ -31,25 +31,25 @@ _FIRST_RIDGE, _LAST_RIDGE = 1.0, 1e-4
 
 
 @lru_cache(maxsize=8)
-def recovered(course: TrainingReplay) -> Values:
+def recovered(replay: TrainingReplay) -> Values:
     """The guess `(rows, rank)` that explains best what was pushed; its scale and rotation mean nothing."""
-    seen = sum(update.then.size for update in course.steps)
-    most = min(course.features, _observations(course))
+    seen = sum(update.then.size for update in replay.steps)
+    most = min(replay.features, _observations(replay))
     small = seen <= _SMALL
     ranks = {min(rank, most) for rank in (*_RANKS[: 1 if small else 2], *([most] if small else []))}
     commons = _COMMON if small else _COMMON[:1]
     most_turns = _SMALL_TURNS if small else _MOST_TURNS
     turns = int(np.clip(_WORK // max(seen, 1), _FEWEST_TURNS, most_turns))
-    fits = [_fit(course, _first_guess(course, rank, common), turns) for rank in sorted(ranks) for common in commons]
+    fits = [_fit(replay, _first_guess(replay, rank, common), turns) for rank in sorted(ranks) for common in commons]
     return min(fits, key=lambda fit: fit[1])[0]
 
 
-def _fit(course: TrainingReplay, guess: Values, turns: int) -> tuple[Values, float]:
+def _fit(replay: TrainingReplay, guess: Values, turns: int) -> tuple[Values, float]:
     """The best guess on the way, and how far it is from explaining what was pushed."""
     best, least = guess, np.inf
     for turn in range(turns):
-        ridge = _FIRST_RIDGE * (_LAST_RIDGE / _FIRST_RIDGE) ** (turn / turns) + course.variance
-        better, misfit = _improved(course, guess, ridge)
+        ridge = _FIRST_RIDGE * (_LAST_RIDGE / _FIRST_RIDGE) ** (turn / turns) + replay.variance
+        better, misfit = _improved(replay, guess, ridge)
         if not np.isfinite(better).all():
             break
         if misfit < least:
@@ -58,17 +58,17 @@ def _fit(course: TrainingReplay, guess: Values, turns: int) -> tuple[Values, flo
     return best, least
 
 
-def _improved(course: TrainingReplay, guess: Values, ridge: float) -> tuple[Values, float]:
+def _improved(replay: TrainingReplay, guess: Values, ridge: float) -> tuple[Values, float]:
     """The mean of the guess and of what its own weights say the features are; and the guess's squared misfit."""
     with np.errstate(all="ignore"):
-        weights, biases = course.follow(guess)
+        weights, biases = replay.trajectory(guess)
         if not np.isfinite(weights).all():
             return np.full_like(guess, np.nan), np.inf
     better, misfit = np.empty_like(guess), 0.0
-    for (start, stop), steps in _blocks(course).items():
-        after = [course.steps[step].pushed_after for step in steps]
+    for (start, stop), steps in _blocks(replay).items():
+        after = [replay.steps[step].pushed_after for step in steps]
         directions = np.concatenate([weights[number].T for number in after])
-        seen = np.hstack([course.steps[step].then - biases[number] for step, number in zip(steps, after, strict=True)])
+        seen = np.hstack([replay.steps[step].then - biases[number] for step, number in zip(steps, after, strict=True)])
         wrong = seen - guess[start:stop] @ directions.T
         left, sizes, right = np.linalg.svd(directions, full_matrices=False)
         better[start:stop] = guess[start:stop] + 0.5 * ((wrong @ left) * (sizes / (sizes**2 + ridge))) @ right
@@ -76,27 +76,27 @@ def _improved(course: TrainingReplay, guess: Values, ridge: float) -> tuple[Valu
     return better, misfit
 
 
-def _blocks(course: TrainingReplay) -> dict[tuple[int, int], list[int]]:
+def _blocks(replay: TrainingReplay) -> dict[tuple[int, int], list[int]]:
     """The steps that visit each block."""
     blocks: dict[tuple[int, int], list[int]] = {}
-    for step, update in enumerate(course.steps):
+    for step, update in enumerate(replay.steps):
         blocks.setdefault((update.start, update.stop), []).append(step)
     return blocks
 
 
-def _observations(course: TrainingReplay) -> int:
+def _observations(replay: TrainingReplay) -> int:
     """How often every row was pushed at least, each output counted."""
-    return course.objective.width * min(len(steps) for steps in _blocks(course).values())
+    return replay.objective.width * min(len(steps) for steps in _blocks(replay).values())
 
 
-def _first_guess(course: TrainingReplay, rank: int, common: float) -> Values:
+def _first_guess(replay: TrainingReplay, rank: int, common: float) -> Values:
     """What all rows have in common, then the main components of the rows' predictions through the epochs."""
-    count = min(len(steps) for steps in _blocks(course).values())
-    seen = np.empty((course.rows, count * course.objective.width))
-    for (start, stop), steps in _blocks(course).items():
-        seen[start:stop] = np.hstack([course.steps[step].then for step in steps[:count]])
+    count = min(len(steps) for steps in _blocks(replay).values())
+    seen = np.empty((replay.rows, count * replay.objective.width))
+    for (start, stop), steps in _blocks(replay).items():
+        seen[start:stop] = np.hstack([replay.steps[step].then for step in steps[:count]])
     left, _, _ = np.linalg.svd(seen - seen.mean(axis=0), full_matrices=False)
-    return np.hstack([np.full((course.rows, 1), common), 0.5 * np.sqrt(course.rows) * left[:, : rank - 1]])
+    return np.hstack([np.full((replay.rows, 1), common), 0.5 * np.sqrt(replay.rows) * left[:, : rank - 1]])
 
 
 def gram_score(guess: Values, features: Values, seed: int = 0, most: int = 1000) -> float:

@@ -11,11 +11,15 @@ from typing import Annotated
 
 import typer
 
-from fdml import __version__
+import fdml
 from fdml.errors import FdmlError
 
 COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
 """Each is a function of the same name in a module of the same name."""
+
+
+RENAMED = {"plan": "fdml budget", "bench": "python -m benchmarks"}
+"""Commands under the names they had before."""
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
@@ -36,7 +40,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fdml {__version__}")
+        typer.echo(f"fdml {fdml.__version__}")
         raise typer.Exit
 
 
@@ -55,6 +59,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _as_ctrl_c)
+    if (name := next(iter(sys.argv[1:]), "")) in RENAMED:
+        typer.echo(f"fdml: the command {name!r} is now called `{RENAMED[name]}`", err=True)
+        sys.exit(2)
     try:
         app_for(sys.argv[1:])()
     except FdmlError as error:

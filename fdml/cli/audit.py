@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fdml.audit.attacks import chosen, results
 from fdml.audit.load_recording import read_recording
 from fdml.audit.result import AttackResult, Outcome
 from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, stderr, stdout, write_json
+from fdml.extras import need
 
 _STYLES: dict[Outcome, str] = {"PASS": "green", "FAIL": "bold red", "NOT APPLICABLE": "dim"}
 
@@ -34,6 +34,9 @@ def audit(
     Exit code 0 if nothing fails, 1 if something does.
     """
     check_writable(json)
+    need("sklearn", "`fdml audit`")
+    from fdml.audit.attacks import chosen, results  # noqa: PLC0415 (an extra)
+
     names = chosen(only)
     recording = read_recording(run)
     found: list[AttackResult] = []

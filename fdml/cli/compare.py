@@ -5,24 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from fdml.cli.options import JsonOption, PlotOption, SeedsOption
-from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
+from fdml.cli.output import (
+    check_plot,
+    check_writable,
+    comparison_json,
+    comparison_table,
+    echo,
+    stderr,
+    stdout,
+    write_json,
+)
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import workload
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
-from fdml.models.registry import kinds
-from fdml.monitor.history import METRIC_OF
+from fdml.experiments.dataset import JointDataset
+from fdml.models.registry import ready_kinds
+from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
 from fdml.settings import DataSettings, Task, TrainingSettings
 
 _DATA_FILE = "For a data file"
+_KINDS_HELP = f"Any of {', '.join(ready_kinds())}."
 
 
 def compare(
@@ -44,7 +55,7 @@ def compare(
         str | None,
         typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
     ] = None,
-    models: Annotated[str, typer.Option(help="Any of linear, fm, mlp.", rich_help_panel=_DATA_FILE)] = "linear,mlp",
+    models: Annotated[str, typer.Option(help=_KINDS_HELP, rich_help_panel=_DATA_FILE)] = "linear,mlp",
     epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_DATA_FILE)] = 20,
     batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_DATA_FILE)] = 100,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
@@ -65,7 +76,8 @@ def compare(
     Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
     passes each party's guard, and the epsilon that such a run would spend is printed.
     """
-    check_writable(json, plot)
+    check_writable(json)
+    check_plot(plot)
     if source.suffix == ".toml":
         problem, chosen, first = from_run_file(source)
     else:
@@ -75,29 +87,37 @@ def compare(
         chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed
     all_seeds = range(first, first + seeds)
-    metric = METRIC_OF[problem.encoding.task]
     ledgers: list[Mapping[str, Ledger]] = []
     with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
         curves = schemes.compare(problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers))
-    echo(
-        f"{source}: {problem.encoding.task}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
-        f"{len(problem.test):,} test rows; last epoch, mean of {seeds} seed{'s' * (seeds > 1)}"
-    )
-    stdout.print(comparison_table(curves, metric))
-    if any(each.guards for each in chosen):
-        for line in _epsilon_lines(ledgers):
-            echo(line)
-    write_json(
-        json, comparison_json(curves, metric, {"data": str(source), "task": problem.encoding.task, "seeds": seeds})
-    )
+    facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
+    _print_figures(problem, curves, facts, ledgers if any(each.guards for each in chosen) else ())
+    metric = METRIC_OF[problem.encoding.task]
+    write_json(json, comparison_json(curves, metric, facts))
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")
 
 
+def _print_figures(
+    problem: JointDataset,
+    curves: Sequence[LearningCurve],
+    facts: Mapping[str, Any],
+    ledgers: Sequence[Mapping[str, Ledger]],
+) -> None:
+    seeds = f"{facts['seeds']} seed{'s' * (facts['seeds'] > 1)}"
+    echo(
+        f"{facts['data']}: {facts['task']}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
+        f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
+    )
+    stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
+    for line in _epsilon_lines(ledgers):
+        echo(line)
+
+
 def _epsilon_lines(runs: Sequence[Mapping[str, Ledger]]) -> Iterator[str]:
     """The epsilon that each party spends in one run; the largest where the runs differ."""
-    for party in runs[0]:
+    for party in runs[0] if runs else ():
         ledger = max((ledgers[party] for ledgers in runs), key=lambda each: each.worst()[1])
         epsilon = ledger.worst()[1]
         if math.isinf(epsilon):
@@ -117,9 +137,8 @@ def _checked_task(text: str | None) -> Task | None:
 
 
 def _model_kinds(text: str) -> tuple[str, ...]:
-    offered = [kind.name for kind in kinds() if kind.has_defaults]
     chosen = _split_list(text)
     for kind in chosen:
-        if kind not in offered:
-            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(offered)}")
+        if kind not in ready_kinds():
+            raise SettingsError(f"--models has {kind!r}; it takes {', '.join(ready_kinds())}")
     return chosen

@@ -8,7 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from fdml.cli.options import JsonOption, PlotOption, SeedsOption
-from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, stderr, stdout, write_json
+from fdml.cli.output import (
+    check_plot,
+    check_writable,
+    comparison_json,
+    comparison_table,
+    echo,
+    stderr,
+    stdout,
+    write_json,
+)
 from fdml.experiments.compare import Contender, compare, workload
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.paper import PAPER, a9a_dataset, contenders, joint_by_processes
@@ -27,7 +36,8 @@ def demo(
     The data (UCI Adult) comes with fdml. party-0 holds the labels and features 1..67, party-1 features 68..123.
     The joint models are trained by a server and two parties, three processes over mutual TLS on loopback.
     """
-    check_writable(json, plot)
+    check_writable(json)
+    check_plot(plot)
     problem, chosen = a9a_dataset(), contenders()
     with epoch_progress(stderr, workload(problem, chosen, range(seeds)), "training in one process") as listener:
         curves = compare(problem, chosen, range(seeds), listener)

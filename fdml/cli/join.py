@@ -42,6 +42,7 @@ def join(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
         f"model in {result.bundle} (hash {result.model_hash.hex()[:16]})"
     )
+    echo(f"what this run showed of this party: {party.parent / 'privacy.md'}")
     figures = {
         "party": settings.party,
         "seconds": result.seconds,

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from fdml.errors import SettingsError
 from fdml.events import Listener
+from fdml.extras import need
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.json_log import JsonLog
 from fdml.monitor.listeners import all_of
@@ -121,6 +122,13 @@ def check_writable(*paths: Path | None) -> None:
             raise SettingsError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
         if path is not None and path.is_dir():
             raise SettingsError(f"cannot write {str(path)!r}: it is a folder; name a file")
+
+
+def check_plot(path: Path | None) -> None:
+    """Raise now, not after the work, if a plot could not be drawn or written."""
+    check_writable(path)
+    if path is not None:
+        need("matplotlib", "--plot")
 
 
 def write_json(path: Path | None, content: Mapping[str, Any]) -> None:

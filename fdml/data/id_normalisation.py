@@ -6,7 +6,8 @@ Whole numbers become 7, also where they are stored as 7.0. Dates become 2026-11-
 
 from __future__ import annotations
 
-from typing import Any
+import unicodedata
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from fdml.data.column_types import Column, is_text, plain
 from fdml.errors import DataError
 from fdml.settings import IdSettings
 
+Form = Literal["NFC", "NFKC"]
+"""Unicode's normal forms that an id may be put into."""
 LISTED = 5
 """How many rows an error gives as examples."""
 
@@ -52,13 +55,20 @@ def _normal(texts: Any, settings: IdSettings) -> Any:
     """Unicode form, case, white space, numbers. Lower case may undo the form, so the form is applied again after it."""
     form = None if settings.unicode == "keep" or pc.all(pc.string_is_ascii(texts)).as_py() else settings.unicode
     if form is not None:
-        texts = pc.utf8_normalize(texts, form=form)
+        texts = _in_form(texts, form)
     if settings.case == "lower":
         texts = pc.utf8_lower(texts)
-        texts = texts if form is None else pc.utf8_normalize(texts, form=form)
+        texts = texts if form is None else _in_form(texts, form)
     if settings.trim:
         texts = pc.utf8_trim_whitespace(texts)
     return _plain_numbers(texts) if settings.numbers == "all" else texts
+
+
+def _in_form(texts: Any, form: Form) -> Any:
+    """By Python's unicodedata: pyarrow before 26 decomposes and does not compose again, so ids would not match."""
+    foreign = pc.fill_null(pc.invert(pc.string_is_ascii(texts)), False)
+    composed = [unicodedata.normalize(form, text) for text in texts.filter(foreign).to_pylist()]
+    return pc.replace_with_mask(texts, foreign, pa.array(composed, pa.large_string()))
 
 
 def _plain_numbers(texts: Any) -> Any:

@@ -21,6 +21,7 @@ from fdml.data.column_types import labels_of
 from fdml.data.imputation import Features
 from fdml.data.matrices import Matrix
 from fdml.errors import DataError
+from fdml.extras import need
 
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 _WIDEST = 2**31 - 1
@@ -77,7 +78,8 @@ def _numbered(path: Path, first: int, width: int, size: int) -> Iterator[Feature
 
 
 def _pieces(path: Path, size: int) -> Iterator[tuple[Any, NDArray[np.float64]]]:
-    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415 - takes a second, and only LIBSVM needs it
+    need("sklearn", "a LIBSVM file")
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415 (an extra)
 
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from sklearn.utils.multiclass import type_of_target
 
 from fdml.data.partition import halves, parse_groups, partition
 from fdml.data.readers import load
@@ -66,10 +65,10 @@ def guess_task(table: Table) -> Task:
     """The task that labels like these usually mean."""
     if table.labels is None:
         raise LabelError("there are no labels; name the label column with --label")
-    kind = type_of_target(np.asarray(table.labels))
-    if kind == "binary":
-        return "binary"
-    return "regression" if kind == "continuous" else "multiclass"
+    labels = np.asarray(table.labels)
+    if labels.dtype.kind == "f" and np.any(labels != np.trunc(labels)):
+        return "regression"
+    return "multiclass" if len(np.unique(labels)) > 2 else "binary"
 
 
 def contenders(kinds: Sequence[str], parties: Sequence[str], training: TrainingSettings, l2: float) -> list[Contender]:

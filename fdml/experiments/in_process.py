@@ -129,7 +129,7 @@ def _worker_of(session: PartySession) -> Worker:
 def _run_in_threads(server: InProcessServer, sessions: Mapping[str, PartySession], recorder: _Recorder) -> None:
     """Run all parties to their end; the error that stopped the first of them is raised."""
 
-    def take_part(name: str) -> None:
+    def run_party(name: str) -> None:
         finished = False
         channel = server.channel(name)
         try:
@@ -140,7 +140,7 @@ def _run_in_threads(server: InProcessServer, sessions: Mapping[str, PartySession
                 server.fail(name)
 
     with ThreadPoolExecutor(len(sessions), thread_name_prefix="party") as pool:
-        futures = [pool.submit(take_part, name) for name in sessions]
+        futures = [pool.submit(run_party, name) for name in sessions]
         try:
             wait(futures)
         except KeyboardInterrupt:

@@ -78,8 +78,8 @@ class Authority:
 
 def _subject(name: str) -> x509.Name:
     """For people to read; a common name has at most 64 bytes."""
-    shown = name.encode()[:64].decode(errors="ignore")
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, shown)])
+    common_name = name.encode()[:64].decode(errors="ignore")
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

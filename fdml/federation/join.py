@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
 from fdml.errors import AlignmentError
 from fdml.events import Listener
-from fdml.federation.party_folder import HISTORY, PartyFolder
+from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.monitor.history import HistoryFile
 from fdml.monitor.listeners import all_of
 from fdml.party.alignment import SharedRows
@@ -28,7 +29,12 @@ _SWITCH_SECONDS = 0.0005
 
 
 def join(
-    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
+    path: Path,
+    *,
+    fresh: bool = False,
+    plain: bool = False,
+    server: str | None = None,
+    on_event: Listener = lambda _: None,
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
@@ -45,7 +51,8 @@ def join(
     listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
     session = PartySession(folder.member(endpoint), folder.load(), time.monotonic)
     with _channel(folder, endpoint, listener) as channel:
-        return run_session(session, channel, folder, listener)
+        result = run_session(session, channel, folder, listener)
+    return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
 
 
 def align(

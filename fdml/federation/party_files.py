@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from fdml.align.matching import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
+from fdml.data.encoders import AnyEncoder, encoder_from_json
 from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.row_set import mean_one
 from fdml.data.rows import Rows, span
 from fdml.data.sources import Source, open_sources
-from fdml.errors import DataError, LabelError
+from fdml.errors import DataError, LabelError, StateCorrupt
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
+from fdml.storage.atomic import write_file
 
 
 class PartyFiles:
@@ -33,6 +35,7 @@ class PartyFiles:
         self._party = party
         self._run = run
         self._store = state / "blocks"
+        self._encoder = state / "encoder.json"
         self._paths = [path for path in (party.data.path, party.data.test_path) if path is not None]
         for path in self._paths:
             if not path.is_file():
@@ -97,6 +100,13 @@ class PartyFiles:
         )
         return labels, encoding
 
+    @property
+    def encoder(self) -> AnyEncoder:
+        """The encoder that made the features; stored with them, so that it is theirs even if the file changes."""
+        if not self._encoder.is_file():
+            raise StateCorrupt(f"there is no {str(self._encoder)!r}; align again with `fdml align --fresh`")
+        return encoder_from_json(self._encoder.read_bytes())
+
     def raw_labels(self, shared: SharedRows) -> tuple[NDArray[Any], NDArray[Any]]:
         """The labels of training and held-out rows as the files have them."""
         train, test = self.sources[0].labels(), self.sources[-1].labels()
@@ -120,6 +130,7 @@ class PartyFiles:
                 source = self.sources[number]
                 positions = np.full(source.count, -1, np.int64)
                 positions[order] = np.arange(len(order))
+                write_file(self._encoder, self.sources[0].encoder.to_json().encode())
                 write_blocks(folders[-1], source.chunks(), positions, len(order), len(source.names))
         for other in set(self._store.iterdir()) - set(folders):
             shutil.rmtree(other)

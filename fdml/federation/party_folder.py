@@ -99,6 +99,5 @@ class PartyFolder(DiskStore):
             offset=calibration.offset.tolist(),
         )
         folder = self.path / MODEL
-        encoder = self.files.sources[0].encoder
-        Bundle(card=card, parameters=bundle.parameters, encoder=encoder, labels=bundle.labels).save(folder)
+        Bundle(card=card, parameters=bundle.parameters, encoder=self.files.encoder, labels=bundle.labels).save(folder)
         return folder

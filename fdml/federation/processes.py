@@ -24,7 +24,9 @@ _LISTEN_SECONDS = 120.0
 """Time that the server gets until it listens."""
 
 
-def run_processes(path: Path, *, fresh: bool, plain: bool, on_event: Listener) -> dict[str, Any]:
+def run_processes(
+    path: Path, *, fresh: bool = False, plain: bool = False, on_event: Listener = lambda _: None
+) -> dict[str, Any]:
     """Run server and parties to their end; returns the history that the server wrote.
 
     What a process prints becomes remarks of its side. Where run.toml leaves the port open (port 0), the server

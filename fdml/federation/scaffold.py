@@ -14,7 +14,7 @@ import pyarrow.csv
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
 from fdml.federation.certificates import Authority, write_credentials
-from fdml.models.registry import DEFAULT_KIND, kinds
+from fdml.models.registry import DEFAULT_KIND, ready_kinds
 from fdml.protocol.shuffle import permutation
 from fdml.settings import check_parties
 from fdml.storage.atomic import PUBLIC, write_file
@@ -80,7 +80,7 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
     )
     write_keys(folder, run, parties)
     kind = f'"{DEFAULT_KIND}"'.ljust(22)
-    others = ", ".join(f'"{each.name}"' for each in kinds() if each.has_defaults and each.name != DEFAULT_KIND)
+    others = ", ".join(f'"{name}"' for name in ready_kinds() if name != DEFAULT_KIND)
     frame = adult().train.slice(0, _EXAMPLE_ROWS)
     for number, party in enumerate(parties):
         label = '\nlabel = "income"\n' if number == 0 else "\n"

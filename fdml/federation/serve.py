@@ -47,7 +47,7 @@ def serve(
     plain: bool = False,
     listen: str | None = None,
     port_file: Path | None = None,
-    on_event: Listener,
+    on_event: Listener = lambda _: None,
 ) -> ServerResult:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
@@ -14,13 +15,13 @@ from fdml.settings import LossName
 
 @dataclass(frozen=True)
 class Calibration:
-    """A score times `scale` plus `offset`, one offset per output or one for all."""
+    """A score times `scale` plus `offset`, one offset per score or one for all."""
 
     scale: float
     offset: NDArray[np.float64]
 
     def apply(self, score: Floats) -> Floats:
-        """The score as it should be read."""
+        """The calibrated score."""
         return self.scale * score + self.offset
 
 
@@ -29,17 +30,15 @@ IDENTITY = Calibration(1.0, np.zeros(1))
 
 def calibrate(loss: LossName, score: Floats, sample: RowSet) -> Calibration:
     """The scale and offset with the least loss on these rows."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - a fifth of a party's start, and few runs need it
-
-    kind, outputs = LOSSES[loss], score.shape[1]
+    kind = LOSSES[loss]
     share = sample.weights / sample.weights.sum()
 
-    def objective(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def value_and_slope(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         moved = point[0] * score + point[1:]
         slope = kind.gradient(moved, sample.labels) * share[:, None]
         value = float(share @ kind.value(moved, sample.labels))
         return value, np.concatenate([[np.sum(slope * score)], slope.sum(axis=0)])
 
-    start = np.concatenate([[1.0], np.zeros(outputs)])
-    found = minimize(objective, start, jac=True, method="L-BFGS-B").x
+    start = np.concatenate([[1.0], np.zeros(score.shape[1])])
+    found = scipy.optimize.minimize(value_and_slope, start, jac=True, method="L-BFGS-B").x
     return Calibration(float(found[0]), found[1:])

@@ -81,7 +81,7 @@ class CompiledModel:
         """One pass over one block. With DP-SGD, or gradients that kernels do not know, one batch at a time."""
         self._check(rows)
         code = scores.objective.kernel_code
-        if not len(block.rates) or (code is not None and self._dp_sgd is None):
+        if (code is not None and self._dp_sgd is None) or not len(block.rates):
             self._train(rows, block, _kernel_scores(scores, code))
             return
         for number in range(len(block.rates)):

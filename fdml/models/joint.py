@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from fdml.models.losses import Floats
 
@@ -10,10 +10,8 @@ from fdml.models.losses import Floats
 class JointFunction(Protocol):
     """From totals `(rows, width)` to scores `(rows, scores)`, and from gradients of scores back to those of totals."""
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether the total is the score itself: kernels then take the loss into their own loops."""
-        ...
+    is_identity: ClassVar[bool]
+    """Whether the total is the score itself: kernels then have the loss in their own loops."""
 
     def width(self, scores: int) -> int:
         """How many floats a local prediction has where the loss takes `scores` scores."""
@@ -31,10 +29,7 @@ class JointFunction(Protocol):
 class Sum:
     """The total is the score, as in the paper."""
 
-    @property
-    def is_identity(self) -> bool:
-        """Always."""
-        return True
+    is_identity: ClassVar[bool] = True
 
     def width(self, scores: int) -> int:
         """One float for each score."""

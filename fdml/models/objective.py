@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Objective:
         """The largest second derivative of the loss, which bounds a stable step size."""
         return self.loss.curvature
 
-    @property
+    @cached_property
     def kernel_code(self) -> int | None:
         """The number under which compiled kernels know its gradient; None if they have to be given gradients."""
         return self.loss.code if self.joint.is_identity else None

@@ -37,6 +37,11 @@ def kinds() -> tuple[ModelKind[Any], ...]:
     return tuple(_KINDS.values())
 
 
+def ready_kinds() -> list[str]:
+    """The names of those that can be built without settings."""
+    return [kind.name for kind in kinds() if kind.has_defaults]
+
+
 def kind_named(name: str) -> ModelKind[Any]:
     """The kind of this name."""
     if name not in _KINDS:

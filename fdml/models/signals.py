@@ -39,8 +39,7 @@ NO_ROWS = BlockUpdate(0, np.zeros(0, np.int64), np.zeros(2, np.int64), np.zeros(
 """A pass without a batch: changes nothing, but has kernels compiled."""
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """The totals of a block. Row 0 of every array is the block's first row."""
 
     total: Floats

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
+from fdml.extras import need
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _STYLES: dict[Scheme, tuple[str, str]] = {
     "alone": ("#8c8c8c", "--"),
@@ -22,10 +25,18 @@ _MARKED_BELOW = 4
 Measure = Callable[[EpochRecord], float]
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches."""
+    need("matplotlib", "a plot")
+    from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def draw_comparison(curves: Sequence[LearningCurve], metric: str, path: Path) -> None:
     """Write a PNG with one row of four plots per model."""
     models = list(dict.fromkeys(curve.model for curve in curves))
-    figure = Figure(figsize=(17, 3.9 * len(models)), layout="constrained")
+    figure = new_figure(17, 3.9 * len(models))
     grid = figure.subplots(len(models), 4, squeeze=False)
     for model, axes in zip(models, grid, strict=True):
         of_model = [curve for curve in curves if curve.model == model]

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from fdml.align.conversation import Conversation
 from fdml.align.group_key import agree
 from fdml.align.matching import align
-from fdml.errors import AlignmentError
+from fdml.errors import AlignmentError, ExchangeError
+from fdml.events import Aligned
 from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.party.channel import Incoming
+from fdml.party.effects import Emit, Flush, SaveAlignment, Send, Work, remark
 from fdml.party.member import Member
+from fdml.protocol.alignment_messages import AlignmentMessage, Fetch
 
 
 def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation[SharedRows]:
@@ -32,3 +36,47 @@ def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation
         warning=found.warning,
     )
     return SharedRows(own.train_rows[found.train], own.test_rows[found.held_out], found.digest, key, report)
+
+
+def align_rows(
+    member: Member, clock: Callable[[], float], receive: Callable[[str], Work[Incoming]]
+) -> Work[SharedRows]:
+    """The alignment as effects; nothing is left to do if an earlier start has found the shared rows.
+
+    `receive` waits for one message. The server has stored all that this party
+    posted before the party stores what it found.
+    """
+    if member.shared is not None:
+        if member.is_durable:
+            yield remark(member.name, "the rows were aligned before")
+        return member.shared
+    yield remark(member.name, f"looking for the rows that {', '.join(member.run.parties)} share")
+    shared = yield from _conversation(find_shared_rows(member, clock), receive)
+    yield Flush()
+    yield SaveAlignment(shared)
+    report = shared.report
+    yield Emit(Aligned(member.name, report.shared, report.train, report.held_out))
+    for text in report.remarks():
+        yield remark(member.name, text)
+    return shared
+
+
+def _conversation(conversation: Conversation[SharedRows], receive: Callable[[str], Work[Incoming]]) -> Work[SharedRows]:
+    """Send every request, and bring the answer to each fetch."""
+    answer: AlignmentMessage | None = None
+    while True:
+        try:
+            request = conversation.send(answer)
+        except StopIteration as end:
+            shared: SharedRows = end.value
+            return shared
+        yield Send(request)
+        answer = None
+        if isinstance(request, Fetch):
+            answer = _of_alignment((yield from receive("to align its rows with {}")))
+
+
+def _of_alignment(message: Incoming) -> AlignmentMessage:
+    if not isinstance(message, AlignmentMessage):
+        raise ExchangeError(f"the server sent {type(message).__name__} during the alignment; restart both sides")
+    return message

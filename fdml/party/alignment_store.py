@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 
 _NAME = "alignment"
@@ -34,23 +35,15 @@ class AlignmentStore:
             "key": shared.key.secret.hex(),
             "report": asdict(shared.report),
         }
-        buffer = io.BytesIO()
-        np.savez(
-            buffer,
-            allow_pickle=False,
-            facts=np.array(json.dumps(facts)),
-            train=shared.train,
-            held_out=shared.held_out,
-        )
-        self._disk.replace(_NAME, buffer.getvalue())
+        arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
+        self._disk.replace(_NAME, pack_arrays(arrays))
 
     def load(self) -> SharedRows | None:
         """The stored alignment, if files and settings are still the same."""
         raw = self._disk.read(_NAME)
         if raw is None:
             return None
-        with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-            arrays = dict(archive)
+        arrays = unpack_arrays(raw)
         facts = json.loads(str(arrays["facts"]))
         if facts["facts"]["run.toml"] != self._facts["run.toml"]:
             raise StateCorrupt("the saved state belongs to another run.toml; put it back, or start over with --fresh")
@@ -60,7 +53,7 @@ class AlignmentStore:
                 "data.test_path, or the [data] settings, are not what they were; put them back, or start over at "
                 "every side with --fresh"
             )
-        report = {**facts["report"], "ids": tuple(IdCounts(**each) for each in facts["report"]["ids"])}
+        report = {**facts["report"], "ids": tuple(map(_id_counts, facts["report"]["ids"]))}
         return SharedRows(
             arrays["train"],
             arrays["held_out"],
@@ -75,11 +68,14 @@ class AlignmentStore:
         Secrets.forget(self._disk)
 
 
+def _id_counts(known: dict[str, Any]) -> IdCounts:
+    rows = {"missing_at": tuple(known["missing_at"]), "repeated_at": tuple(known["repeated_at"])}
+    return IdCounts(**{**known, **rows})
+
+
 def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
     """Rows of a party's training file that its run trained on, in the run's order."""
     raw = disk.read(_NAME)
     if raw is None:
         raise AlignmentError("this party has not aligned its rows; run `fdml align` first")
-    with np.load(io.BytesIO(raw), allow_pickle=False) as archive:
-        rows: NDArray[np.int64] = archive["train"]
-    return rows
+    return unpack_arrays(raw)["train"]

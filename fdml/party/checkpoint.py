@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from fdml.errors import StateCorrupt
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party, encode_from_party
+from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.two_slots import TwoSlots
 
@@ -130,14 +130,11 @@ def _written(checkpoint: Checkpoint) -> bytes:
         f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(message), np.uint8)
         for number, message in enumerate(checkpoint.unacknowledged)
     }
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, facts=np.array(json.dumps(facts)), **messages, **checkpoint.worker)
-    return buffer.getvalue()
+    return pack_arrays({"facts": np.array(json.dumps(facts)), **messages, **checkpoint.worker})
 
 
 def _read(stored: bytes) -> Checkpoint:
-    with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
-        arrays = dict(archive)
+    arrays = unpack_arrays(stored)
     facts = json.loads(str(arrays.pop("facts")))
     keys = sorted((key for key in arrays if key.startswith(_UNACKNOWLEDGED)), key=_number)
     messages = tuple(decode_from_party(arrays.pop(key).tobytes()) for key in keys)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from fdml.data.label_encoding import LabelEncoding
-from fdml.events import Event
+from fdml.events import Event, Remark
 from fdml.models.calibration import Calibration
 from fdml.models.model import State
 from fdml.party.alignment import SharedRows
@@ -102,3 +104,11 @@ class PartyResult:
 
 
 Effect = Send | Receive | Flush | SaveAlignment | SaveCheckpoint | SaveResult | WriteStatement | WriteBundle | Emit
+T = TypeVar("T")
+Work = Generator[Effect, None, T]
+"""Part of a session's work: it yields effects and returns a value."""
+
+
+def remark(party: str, text: str) -> Emit:
+    """A sentence for a person."""
+    return Emit(Remark(party, text))

@@ -82,7 +82,9 @@ class Member:
         return self.disk is not None
 
     def facts(self, shared: SharedRows) -> dict[str, str]:
-        """What saved state belongs to."""
+        """What saved state belongs to; nothing where nothing is saved."""
+        if not self.is_durable:
+            return {}
         return {
             "run.toml": run_hash(self.run).hex(),
             "data": shared.digest.hex(),

@@ -9,30 +9,30 @@ simulator are drivers of this one order of work.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 from fdml import events
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
-from fdml.errors import ExchangeError, ServerUnreachable
-from fdml.party.aligning import find_shared_rows
+from fdml.errors import ServerUnreachable
+from fdml.party.aligning import align_rows
 from fdml.party.alignment import SharedRows
 from fdml.party.channel import Incoming
 from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress, SavedState
 from fdml.party.effects import (
-    Effect,
     Emit,
     Flush,
     PartyResult,
     Receive,
-    SaveAlignment,
     SaveCheckpoint,
     SaveResult,
     Send,
+    Work,
     WriteBundle,
     WriteStatement,
+    remark,
 )
 from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.party.labelling import LABELS_OFF, labels_received, labels_to_send, labels_to_train_on
@@ -43,7 +43,6 @@ from fdml.party.training_messages import TrainingMessages
 from fdml.privacy.build_guard import budget_remarks, guard_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.statement import state_of
-from fdml.protocol.alignment_messages import AlignmentMessage, Fetch
 from fdml.protocol.fixed_point import FIXED_POINTS
 from fdml.protocol.messages import (
     Checkpointed,
@@ -61,9 +60,8 @@ from fdml.settings import loss_for, run_hash
 from fdml.storage.arrays import hash_arrays
 
 Phase = Literal["starting", "aligning", "labelling", "training", "evaluating", "finished"]
-T = TypeVar("T")
-Work = Generator[Effect, None, T]
-"""Part of the session's work: it yields effects and returns a value."""
+_FORGET_STEPS = 8
+"""How often a party that saves nothing lets the server forget totals."""
 
 
 class PartySession:
@@ -81,6 +79,7 @@ class PartySession:
         self._inbox: deque[Incoming] = deque()
         self._messages = TrainingMessages()
         self._label_encoding: LabelEncoding | None = None
+        self._alignment_hash = b""
         self._waited = 0.0
         self._seconds = 0.0 if saved.checkpoint is None else saved.checkpoint.progress.seconds
         """Of training, over all starts."""
@@ -97,6 +96,7 @@ class PartySession:
     def run(self) -> Work[PartyResult]:
         """All effects of this party's part, in order; its result is what the generator returns."""
         shared = yield from self.align()
+        self._alignment_hash = shared.digest
         facts = self._member.facts(shared)
         self._saved.check_facts(facts)
         result = self._saved.result
@@ -117,36 +117,9 @@ class PartySession:
 
     def align(self) -> Work[SharedRows]:
         """Find the shared rows with the other parties, unless an earlier start has."""
-        if self._member.shared is not None:
-            if self._member.is_durable:
-                yield self._remark("the rows were aligned before")
-            return self._member.shared
-        self.phase = "aligning"
-        yield self._remark(f"looking for the rows that {', '.join(self._run.parties)} share")
-        conversation = find_shared_rows(self._member, self._clock)
-        answer: AlignmentMessage | None = None
-        try:
-            while True:
-                request = conversation.send(answer)
-                yield Send(request)
-                answer = None
-                if isinstance(request, Fetch):
-                    answer = yield from self._fetched()
-        except StopIteration as end:
-            shared: SharedRows = end.value
-        yield Flush()
-        yield SaveAlignment(shared)
-        report = shared.report
-        yield Emit(events.Aligned(self._member.name, report.shared, report.train, report.held_out))
-        for text in report.remarks():
-            yield self._remark(text)
-        return shared
-
-    def _fetched(self) -> Work[AlignmentMessage]:
-        message = yield from self._receive("to align its rows with {}")
-        if not isinstance(message, AlignmentMessage):
-            raise ExchangeError(f"the server sent {type(message).__name__} during the alignment; restart both sides")
-        return message
+        if self._member.shared is None:
+            self.phase = "aligning"
+        return (yield from align_rows(self._member, self._clock, self._receive))
 
     # Labelling
 
@@ -172,7 +145,7 @@ class PartySession:
             labels, self._label_encoding = member.data.labels(shared)
             yield Send(labels_to_send(member, shared, labels))
             if member.has_private_labels and self._run.privacy.label_epsilon == "off":
-                yield self._remark(LABELS_OFF)
+                yield remark(member.name, LABELS_OFF)
             return labels_to_train_on(member, labels)
         while self._messages.labels is None:
             yield from self._take_in("for {} to give the labels")
@@ -183,7 +156,7 @@ class PartySession:
         member = self._member
         schedule = member.plan(labels.classes).schedule(len(shared.train))
         for text in budget_remarks(member.guard, schedule):
-            yield self._remark(text)
+            yield remark(member.name, text)
         guard = guard_for(
             member.guard,
             schedule,
@@ -232,7 +205,7 @@ class PartySession:
     def _save(self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]) -> Work[None]:
         """Save if it is time. Totals are needed again from the older of the two checkpoints on."""
         if not self._member.is_durable:
-            safe = worker.step - 1
+            safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
                 progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count)
@@ -262,7 +235,7 @@ class PartySession:
         if total is None:
             return
         if total.variance > 0.0 and evaluation.last is None:
-            yield self._remark(noise_remark(total.variance))
+            yield remark(self._member.name, noise_remark(total.variance))
         found = evaluation.score(total, guard)
         yield Emit(
             events.Evaluated(
@@ -306,7 +279,7 @@ class PartySession:
             labels=self._label_encoding,
             metrics=evaluation.last,
             spent=statement.spent,
-            alignment_hash=bytes.fromhex(facts["data"]),
+            alignment_hash=self._alignment_hash,
         )
         yield Flush()
         yield SaveResult(result)
@@ -321,13 +294,13 @@ class PartySession:
     def _report_again(self, shared: SharedRows, result: FinishedModel) -> Work[None]:
         """An earlier start has finished; the server may not know it yet."""
         if result.reported:
-            yield self._remark("this party had finished before; --fresh starts it over, at every side")
+            yield remark(self._member.name, "this party had finished before; --fresh starts it over, at every side")
         else:
             try:
                 yield Send(self._hello(shared))
                 yield from self._report(result)
             except ServerUnreachable:
-                yield self._remark("this party had finished; the server is no longer there")
+                yield remark(self._member.name, "this party had finished; the server is no longer there")
 
     def _end(self, result: FinishedModel) -> Work[PartyResult]:
         self.phase = "finished"
@@ -356,6 +329,3 @@ class PartySession:
     def _take_in(self, what: str) -> Work[None]:
         """Wait for one more message of the training part, and keep it for whoever needs it."""
         self._messages.add((yield from self._receive(what)))
-
-    def _remark(self, text: str) -> Emit:
-        return Emit(events.Remark(self._member.name, text))

@@ -81,9 +81,9 @@ def guard_for(
             f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
         )
     gradients = None if settings.training is None else gradients_of(settings)
-    shield = Perturbation(mechanism, key if noisy else None, grid, parties)
+    perturbation = Perturbation(mechanism, key if noisy else None, grid, parties)
     return Guard(
-        shield,
+        perturbation,
         Ledger(mechanism, gradients, settings.delta, settings.epsilon),
         held_out=Perturbation(NO_NOISE, None, grid, parties) if settings.evaluation == "exact" else None,
         masks=masks,

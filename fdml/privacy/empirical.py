@@ -32,8 +32,8 @@ def lower_bound(
     """An epsilon that the mechanism has at least, at this delta and with this confidence.
 
     `draw(value, count)` gives so many outputs for an input, each with noise of
-    its own. The attacker is told +clip from -clip by a threshold: from one half
-    of the outputs it is chosen, by the other it is evaluated. The bound cannot pass
+    its own. The attacker tells +clip from -clip by a threshold, which is chosen on one
+    half of the outputs and evaluated on the other. The bound cannot pass
     about log(draws / 9), however little is hidden.
     """
     _check(delta, draws, confidence)
@@ -45,10 +45,10 @@ def lower_bound(
 def _one_way(inside: Outputs, outside: Outputs, delta: float, doubt: float) -> float:
     """The bound by telling `inside` from `outside` where an output is above a threshold."""
     half = len(inside) // 2
-    choose, judge = (inside[:half], outside[:half]), (inside[half:], outside[half:])
-    thresholds = _candidates(*choose)
-    best = thresholds[np.argmax(_bounds(*choose, thresholds, delta, doubt))]
-    return float(_bounds(*judge, np.array([best]), delta, doubt)[0])
+    choosing, testing = (inside[:half], outside[:half]), (inside[half:], outside[half:])
+    thresholds = _candidates(*choosing)
+    best = thresholds[np.argmax(_bounds(*choosing, thresholds, delta, doubt))]
+    return float(_bounds(*testing, np.array([best]), delta, doubt)[0])
 
 
 def _candidates(inside: Outputs, outside: Outputs) -> Outputs:

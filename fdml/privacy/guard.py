@@ -23,7 +23,7 @@ from fdml.protocol.fixed_point import Codes, decode, encode
 from fdml.protocol.messages import Gradient, HeldOutPredictions, HeldOutTotal, Push, Release, Total
 
 HELD_OUT = "held-out"
-"""The group of rows that only trials release."""
+"""The group of rows that only held-out predictions release."""
 NO_NOISE = Mechanism("none", math.inf, 0.0)
 
 

@@ -20,11 +20,11 @@ from fdml.protocol.fixed_point import Codes
 
 Purpose = Literal["push", "held-out", "gradient"]
 _NONCE_HALF = 8
-_STAMP_BYTES = 8
+_MASK_ID_BYTES = 8
 
 
 class Masks:
-    """The masks of a run; `mask_id` is this party's start, under which it puts on its own."""
+    """The masks of a run; `mask_id` names this party's start, under which it adds its own."""
 
     def __init__(self, secret: bytes, parties: Sequence[str], party: str, mask_id: int) -> None:
         self._secret = secret
@@ -55,7 +55,7 @@ class Masks:
         return codes - self._mask(purpose, party, mask_id, number, codes)
 
     def remove_own(self, purpose: Purpose, number: int, mask_id: int, codes: Codes) -> Codes:
-        """What this party put on in the start of that mask_id."""
+        """What this party masked in the start of this id, without its mask."""
         return self.remove_one(purpose, self._party, number, mask_id, codes)
 
     def _mask(self, purpose: Purpose, party: str, mask_id: int, number: int, like: Codes) -> Codes:
@@ -66,6 +66,6 @@ class Masks:
         return mask.astype(like.dtype, copy=False).reshape(like.shape)
 
     def _new_stream(self, purpose: Purpose, party: str, mask_id: int) -> CipherContext:
-        told = f"{purpose} {party}".encode() + mask_id.to_bytes(_STAMP_BYTES, "big")
-        key = hashlib.blake2b(told, key=self._secret, digest_size=32, person=b"fdml mask").digest()
+        message = f"{purpose} {party}".encode() + mask_id.to_bytes(_MASK_ID_BYTES, "big")
+        key = hashlib.blake2b(message, key=self._secret, digest_size=32, person=b"fdml mask").digest()
         return Cipher(algorithms.AES(key), modes.CTR(bytes(2 * _NONCE_HALF))).encryptor()

@@ -14,7 +14,7 @@ from fdml.storage.journal import Journal
 
 _NAME = "releases"
 Name = tuple[str, int]
-"""A push and its step, or a trial and its epoch."""
+"""A push and its step, or held-out predictions and their epoch."""
 
 
 class ReleaseStore:

@@ -88,7 +88,14 @@ class Statement:
 
 
 def state_of(
-    run: RunSettings, party: str, guard: GuardSettings, ledger: Ledger, schedule: Schedule, trials: int, *, plain: bool
+    run: RunSettings,
+    party: str,
+    guard: GuardSettings,
+    ledger: Ledger,
+    schedule: Schedule,
+    evaluations: int,
+    *,
+    plain: bool,
 ) -> Statement:
     """The account of a party whose releases the ledger has counted; it predicted held-out rows so many times."""
     blind = run.privacy.server == "blind"
@@ -97,21 +104,21 @@ def state_of(
     exact = guard.evaluation == "exact"
     spent = (
         _spent("training rows", ledger, worst, ledger.releases(worst)),
-        Spent(HELD_OUT + " rows", trials, None, ledger.delta, ledger.scope)
+        Spent(HELD_OUT + " rows", evaluations, None, ledger.delta, ledger.scope)
         if exact
-        else _spent(HELD_OUT + " rows", ledger, HELD_OUT, trials),
+        else _spent(HELD_OUT + " rows", ledger, HELD_OUT, evaluations),
     )
-    shield = _shield(ledger.mechanism)
-    often = f"{ledger.releases(worst)} times each training row, {trials} times each held-out row"
+    protection = _protection(ledger.mechanism)
+    often = f"{ledger.releases(worst)} times each training row, {evaluations} times each held-out row"
     server = Exposure(
         "server",
         "its predictions of every row",
         "under masks that only the parties can take off" if blind else "each party's own, plain",
         often,
-        "masks (AES-CTR under the group key)" if blind else shield,
+        "masks (AES-CTR under the group key)" if blind else protection,
         "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
     )
-    exposures = [server, _others(run, party, often, shield), *_labels(run, party, schedule)]
+    exposures = [server, _others(run, party, often, protection), *_labels(run, party, schedule)]
     exposures.append(
         Exposure(
             "network",
@@ -125,7 +132,7 @@ def state_of(
     return Statement(run.name, party, plain, spent, tuple(exposures))
 
 
-def _others(run: RunSettings, party: str, often: str, shield: str) -> Exposure:
+def _others(run: RunSettings, party: str, often: str, protection: str) -> Exposure:
     private = run.privacy.labels == "private"
     sees_sums = run.label_party if private else "every other party"
     if private and party == run.label_party:
@@ -134,14 +141,14 @@ def _others(run: RunSettings, party: str, often: str, shield: str) -> Exposure:
             "the sum of all predictions, as it follows from the gradients",
             "the score behind each gradient",
             often,
-            shield,
+            protection,
             "A4 to A7",
         )
     if len(run.parties) == 2:
         form = "the sum of two: less its own part, exactly this party's"
     else:
         form = f"the sum of all {len(run.parties)}; all others together can tell this party's part"
-    return Exposure(sees_sums, "its predictions of every row", form, often, shield, "A4 to A6; A7 together")
+    return Exposure(sees_sums, "its predictions of every row", form, often, protection, "A4 to A6; A7 together")
 
 
 def _labels(run: RunSettings, party: str, schedule: Schedule) -> list[Exposure]:
@@ -184,7 +191,7 @@ def _spent_line(spent: Spent) -> str:
     )
 
 
-def _shield(mechanism: Mechanism) -> str:
+def _protection(mechanism: Mechanism) -> str:
     if mechanism.noise == "none":
         return "none" if math.isinf(mechanism.clip) else f"clipped to {mechanism.clip:g}, no noise"
     return f"clipped to {mechanism.clip:g}, {mechanism.noise} noise of {mechanism.sigma:.4g}"

@@ -1,8 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -244,7 +243,7 @@ class PartyStatus(_message.Message):
     finished: bool
     aligning: bool
     aligned: bool
-    def __init__(self, name: _Optional[str] = ..., connected: _Optional[bool] = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: _Optional[bool] = ..., aligning: _Optional[bool] = ..., aligned: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ...) -> None: ...
 
 class RunStatus(_message.Message):
     __slots__ = ("run", "steps", "parties", "history", "refused")

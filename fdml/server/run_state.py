@@ -6,7 +6,6 @@ has made the log durable. So nothing that was sent is ever forgotten.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -38,7 +37,7 @@ from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
 from fdml.settings import RunSettings
-from fdml.storage.arrays import hash_arrays
+from fdml.storage.arrays import hash_arrays, pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.journal import Journal
 from fdml.storage.two_slots import TwoSlots
@@ -272,9 +271,7 @@ class RunState:
             )
 
     def _stored(self) -> bytes:
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **self._arrays())
-        return buffer.getvalue()
+        return pack_arrays(self._arrays())
 
     def _arrays(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -293,8 +290,7 @@ class RunState:
         return arrays
 
     def _restore(self, stored: bytes) -> None:
-        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
-            arrays: Mapping[str, Any] = dict(archive)
+        arrays: Mapping[str, Any] = unpack_arrays(stored)
         facts = json.loads(str(arrays["facts"]))
         self._membership.restore(facts["membership"])
         self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}

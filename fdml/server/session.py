@@ -24,6 +24,8 @@ from fdml.settings import RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
+_WITH_EVENT = (Hello, Metrics, Finished)
+"""Messages that listeners of the server learn of."""
 _MOST_REPORTED = 100
 """Different refusals that become events; all are counted."""
 
@@ -160,7 +162,7 @@ class ServerSession:
         is made durable about once per step, not once per push.
         """
         effects: list[Effect] = []
-        replies: list[Reply] = []
+        answers: list[Answer] = []
         urgent = False
         if self._inbox:
             self._heard_at = self._clock()
@@ -170,23 +172,28 @@ class ServerSession:
                 continue
             try:
                 message = self._checked(stream, raw)
-                replies += self.state.take(stream.party, message, raw if isinstance(raw, bytes) else None)
+                replies = self.state.take(stream.party, message, raw if isinstance(raw, bytes) else None)
             except MessageRefused as refused:
                 effects += self._refuse(stream, refused)
                 continue
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
-            effects += _events_of(stream.party, message)
+            answers += self._addressed(replies)
+            if isinstance(message, _WITH_EVENT):
+                effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
             self._unacknowledged[stream] = None
             urgent |= isinstance(message, Hello | Labels | Finished)
             urgent |= stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED
-        if replies:
-            effects += self._answers(replies)
+        if answers:
+            effects += self._answers(answers)
         if urgent:
             effects += self._answers([])
-        self.status.note_waits(self._streams)
         return effects
+
+    def note_waits(self) -> None:
+        """Bring the waiting times that `fdml status` shows up to date."""
+        self.status.note_waits(self._streams)
 
     def acknowledge(self) -> list[Effect]:
         """Store and acknowledge what no answer has carried along."""
@@ -227,15 +234,15 @@ class ServerSession:
         stream.refused = True
         return [*self.refusal_events(refused, stream.party), Close(stream, refused)]
 
-    def _answers(self, replies: Sequence[Reply]) -> list[Effect]:
-        """Replies, and acknowledgements that are due: all that is left, where there are no replies."""
-        effects: list[Effect] = [Commit()]
-        for reply in replies:
-            stream = self._streams.get(reply.to)
-            if stream is not None:
-                effects.append(Answer(stream, reply.message))
+    def _addressed(self, replies: Sequence[Reply]) -> list[Answer]:
+        """Replies with the streams that their parties have now: no stream may bring a total before its welcome."""
+        return [Answer(self._streams[reply.to], reply.message) for reply in replies if reply.to in self._streams]
+
+    def _answers(self, answers: Sequence[Answer]) -> list[Effect]:
+        """Answers, and acknowledgements that are due: all that is left, where there are no answers."""
+        effects: list[Effect] = [Commit(), *answers]
         for stream in self._unacknowledged:
-            if stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED or not replies:
+            if stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED or not answers:
                 effects.append(Answer(stream, Ack(stream.taken)))
                 stream.acknowledged = stream.taken
         self._unacknowledged = {each: None for each in self._unacknowledged if each.acknowledged < each.taken}
@@ -320,15 +327,14 @@ class ServerSession:
         )
 
 
-def _events_of(party: str, message: FromParty) -> list[Effect]:
+def _event_of(party: str, message: Hello | Metrics | Finished) -> events.Event:
     match message:
         case Hello():
-            return [Emit(events.Joined(party, message.done + 1))]
+            return events.Joined(party, message.done + 1)
         case Metrics(epoch, seconds, train_loss, test_loss, test_metric):
-            return [Emit(events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric))]
+            return events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric)
         case Finished():
-            return [Emit(events.Finished(party))]
-    return []
+            return events.Finished(party)
 
 
 def _replaced(party: str) -> MessageRefused:

@@ -163,6 +163,7 @@ class GrpcServer:
                 line.room.release()
             line.unread = 0
         self._carry_out(effects)
+        self._session.note_waits()
 
     def _carry_out(self, effects: list[Effect]) -> None:
         encoded: dict[int, bytes] = {}

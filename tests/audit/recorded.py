@@ -67,3 +67,13 @@ def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
         TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 2, guards=guards
     )
     return record_in_process(plan, RowSet(parts, sample.labels, sample.weights))
+
+
+def small(parties: str, widths: dict[str, int] | None = None, **settings: object) -> Recording:
+    """A quick run of these parties over 24 rows, two features each or as many as given."""
+    chance = np.random.default_rng(1)
+    widths = widths or dict.fromkeys(parties, 2)
+    parts = {name: chance.normal(size=(24, widths[name])) for name in parties}
+    labels = (sum(values.sum(axis=1) for values in parts.values()) > 0).astype(float)
+    training = TrainingSettings(epochs=2, batch_size=6, batches_per_block=2, learning_rate=0.2)
+    return recorded(parts, labels, training, **settings)

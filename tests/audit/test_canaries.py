@@ -59,16 +59,16 @@ def record(features="real", models=True, precision="single", task="binary"):
         echo=2.0,
         pushes=pushes,
         plain={party: {} for party in PARTIES},
-        trials={party: {} for party in PARTIES},
+        held_out={party: {} for party in PARTIES},
         gradients={},
         mechanisms={},
         truth=GroundTruth(x, labels, labels, models=weights if models else {}),
     )
 
 
-def verdict_of(recording, **more):
-    (verdict,) = find_canaries(recording, **more)
-    return verdict
+def result_of(recording, **more):
+    (result,) = find_canaries(recording, **more)
+    return result
 
 
 def planted(recording, codes):
@@ -87,10 +87,10 @@ def as_codes(values):
 @pytest.mark.parametrize("features", ["real", "sparse", "one-hot", "scaled one-hot"])
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_predictions_alone_hold_no_canary(features, precision):
-    verdict = verdict_of(record(features, precision=precision))
-    assert verdict.outcome == "PASS"
-    assert verdict.score == 0
-    assert verdict.details["forms"] > 20
+    result = result_of(record(features, precision=precision))
+    assert result.outcome == "PASS"
+    assert result.score == 0
+    assert result.details["forms"] > 20
 
 
 @pytest.mark.parametrize("features", ["real", "sparse"])
@@ -98,46 +98,46 @@ def test_predictions_alone_hold_no_canary(features, precision):
 def test_features_in_a_push_are_found(features, form):
     recording = record(features)
     values = recording.truth.features["ann"].values.ravel()
-    verdict = verdict_of(planted(recording, form(values)))
-    assert verdict.outcome == "FAIL"
-    assert verdict.score >= 20
-    assert "rows of the features of 'ann'" in verdict.reason
+    result = result_of(planted(recording, form(values)))
+    assert result.outcome == "FAIL"
+    assert result.score >= 20
+    assert "rows of the features of 'ann'" in result.reason
 
 
 @pytest.mark.parametrize("cut", [np.s_[0], np.s_[:, 2]], ids=["row", "column"])
 def test_one_row_or_column_alone_is_found_if_it_is_looked_for(cut):
     recording = record()
     part = recording.truth.features["ann"].values[cut]
-    assert verdict_of(planted(recording, encode(part))).outcome == "FAIL"
-    assert verdict_of(planted(recording, encode(part + 0.001))).outcome == "PASS"
+    assert result_of(planted(recording, encode(part))).outcome == "FAIL"
+    assert result_of(planted(recording, encode(part + 0.001))).outcome == "PASS"
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("form", [encode, as_codes])
 def test_parameters_in_a_push_are_found(precision, form):
     recording = record("one-hot", precision=precision)
-    verdict = verdict_of(planted(recording, form(recording.truth.models["bob"].parameters)))
-    assert verdict.outcome == "FAIL"
-    assert "of the model of 'bob'" in verdict.reason
+    result = result_of(planted(recording, form(recording.truth.models["bob"].parameters)))
+    assert result.outcome == "FAIL"
+    assert "of the model of 'bob'" in result.reason
 
 
-def test_parameters_in_a_trial_are_found():
+def test_parameters_in_held_out_predictions_are_found():
     recording = record("one-hot")
-    trial = HeldOutPredictions(1, Release(encode(recording.truth.models["bob"].parameters)))
-    assert verdict_of(replace(recording, trials={"ann": {}, "bob": {1: trial}})).outcome == "FAIL"
+    held_out = HeldOutPredictions(1, Release(encode(recording.truth.models["bob"].parameters)))
+    assert result_of(replace(recording, held_out={"ann": {}, "bob": {1: held_out}})).outcome == "FAIL"
 
 
 def test_targets_in_a_push_are_found_but_classes_are_no_canaries():
     recording = record(task="regression", models=False)
-    assert verdict_of(planted(recording, encode(recording.truth.labels))).outcome == "FAIL"
+    assert result_of(planted(recording, encode(recording.truth.labels))).outcome == "FAIL"
     assert not any("labels" in canary.what for canary in canaries_of(record()))
 
 
 def test_one_hot_features_alone_give_nothing_to_look_for():
     for features in ("one-hot", "scaled one-hot"):
-        verdict = verdict_of(record(features, models=False))
-        assert verdict.outcome == "NOT APPLICABLE"
-        assert "nothing distinctive" in verdict.reason
+        result = result_of(record(features, models=False))
+        assert result.outcome == "NOT APPLICABLE"
+        assert "nothing distinctive" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -149,19 +149,19 @@ def test_a_feature_in_a_log_is_found_and_the_place_is_told_but_not_the_value(tmp
     clean.write_text("epoch 1: loss 0.6931, metric 0.7312\n" * 50)
     value = float(recording.truth.features["bob"].values.ravel()[0])
     log.write_bytes(b"epoch 1: " + write(value))
-    assert verdict_of(recording, logs=[clean]).outcome == "PASS"
-    verdict = verdict_of(recording, logs=[clean, log])
-    assert verdict.outcome == "FAIL"
-    assert "bob.log" in verdict.reason
-    assert str(value) not in verdict.reason
+    assert result_of(recording, logs=[clean]).outcome == "PASS"
+    result = result_of(recording, logs=[clean, log])
+    assert result.outcome == "FAIL"
+    assert "bob.log" in result.reason
+    assert str(value) not in result.reason
 
 
 def test_an_id_in_a_log_is_found(tmp_path):
     log = tmp_path / "server.log"
     log.write_text("waiting for party 'bob'\nrow customer-8472-x is missing\n")
     recording = record()
-    assert verdict_of(recording, logs=[log], ids=["customer-9999-y"]).outcome == "PASS"
-    found = verdict_of(recording, logs=[log], ids=["customer-9999-y", "customer-8472-x"])
+    assert result_of(recording, logs=[log], ids=["customer-9999-y"]).outcome == "PASS"
+    found = result_of(recording, logs=[log], ids=["customer-9999-y", "customer-8472-x"])
     assert found.outcome == "FAIL"
     assert "id 1 as text" in found.reason
 
@@ -217,5 +217,5 @@ def test_chance_finds_are_as_rare_as_they_are_meant_to_be():
 
 
 def test_the_table_of_attacks_takes_a_recording_alone():
-    (verdict,) = attacks["A11"](record())
-    assert verdict.outcome == "PASS"
+    (result,) = attacks["A11"](record())
+    assert result.outcome == "PASS"

@@ -56,7 +56,10 @@ def record(mechanism, *, used=None, classes=2, gradients_from=None):
     features = {party: as_rows(x[party]) for party in parties}
     used = mechanism if used is None else used
     shields = {"ann": Perturbation(used, NoiseKey(bytes(32))), "bob": Perturbation(NO_NOISE)}
-    guards = {party: Guard(shield, Ledger(shield.mechanism, None, DELTA, None)) for party, shield in shields.items()}
+    guards = {
+        party: Guard(perturbation, Ledger(perturbation.mechanism, None, DELTA, None))
+        for party, perturbation in shields.items()
+    }
     pushes, plain, gradients = {party: {} for party in parties}, {party: {} for party in parties}, {}
     labels = chance.integers(0, classes, ROWS).astype(float)
     objective = objective_for("logistic" if classes == 2 else "softmax", classes)
@@ -83,7 +86,7 @@ def record(mechanism, *, used=None, classes=2, gradients_from=None):
         echo=2.0,
         pushes=pushes,
         plain=plain,
-        trials={party: {} for party in parties},
+        held_out={party: {} for party in parties},
         gradients=gradients if gradients_from else {},
         mechanisms={"ann": mechanism, "bob": NO_NOISE},
         truth=GroundTruth(features, labels, labels, models=models),
@@ -91,7 +94,7 @@ def record(mechanism, *, used=None, classes=2, gradients_from=None):
 
 
 def of_ann(recording):
-    """The verdicts on ann's claim, by their part."""
+    """The results on ann's claim, by their part."""
     return {each.title.removeprefix("DP claim: "): each for each in attacks["A10"](recording) if "'ann'" in each.view}
 
 
@@ -99,12 +102,12 @@ def of_ann(recording):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_an_honest_claim_passes(mechanism, classes):
     found = of_ann(record(mechanism, classes=classes))
-    assert {part: verdict.outcome for part, verdict in found.items()} == dict.fromkeys((ONE, ALL, TRAVELLED), "PASS")
+    assert {part: result.outcome for part, result in found.items()} == dict.fromkeys((ONE, ALL, TRAVELLED), "PASS")
     assert 0 < found[ONE].score <= found[ONE].details["claimed"]
     assert found[ALL].score == pytest.approx(epsilon_of(mechanism, EPOCHS, DELTA), rel=1e-6)
 
 
-class HalfShield(Perturbation):
+class HalfPerturbation(Perturbation):
     """Claims its mechanism and adds half the noise."""
 
     def protect(self, predictions, purpose, number):
@@ -114,7 +117,7 @@ class HalfShield(Perturbation):
         return Perturbation(half, self._key).protect(predictions, purpose, number)
 
 
-class WideShield(Perturbation):
+class WidePerturbation(Perturbation):
     """Clips at twice what it claims."""
 
     def protect(self, predictions, purpose, number):
@@ -123,13 +126,13 @@ class WideShield(Perturbation):
 
 
 @NOISES
-@pytest.mark.parametrize("broken", [HalfShield, WideShield])
-def test_a_shield_that_hides_less_than_it_claims_is_noticed(monkeypatch, mechanism, broken):
+@pytest.mark.parametrize("broken", [HalfPerturbation, WidePerturbation])
+def test_a_perturbation_that_hides_less_than_it_claims_is_noticed(monkeypatch, mechanism, broken):
     recording = record(mechanism)
     monkeypatch.setattr(claims, "Perturbation", broken)
-    verdict = of_ann(recording)[ONE]
-    assert verdict.outcome == "FAIL"
-    assert verdict.score > verdict.details["claimed"]
+    result = of_ann(recording)[ONE]
+    assert result.outcome == "FAIL"
+    assert result.score > result.details["claimed"]
 
 
 def test_a_claim_that_draws_cannot_refute_is_said_to_be_one():
@@ -145,10 +148,10 @@ def test_noise_drawn_anew_for_a_step_is_a_release_that_was_not_counted():
     recording = record(GAUSSIAN)
     first = recording.pushes["ann"][3]
     again = Push(3, replace(first.release, values=first.release.values + 1))
-    verdict = of_ann(replace(recording, repeated=(*sent(recording), ("ann", again))))[ALL]
-    assert verdict.outcome == "FAIL"
-    assert verdict.details["not_counted"] == 1
-    assert verdict.score == pytest.approx(epsilon_of(GAUSSIAN, EPOCHS + 1, DELTA), rel=1e-6)
+    result = of_ann(replace(recording, repeated=(*sent(recording), ("ann", again))))[ALL]
+    assert result.outcome == "FAIL"
+    assert result.details["not_counted"] == 1
+    assert result.score == pytest.approx(epsilon_of(GAUSSIAN, EPOCHS + 1, DELTA), rel=1e-6)
 
 
 def test_a_release_sent_again_as_it_was_costs_nothing():
@@ -176,25 +179,25 @@ def test_pushes_with_less_noise_than_they_say_are_noticed(mechanism, share):
 def test_messages_that_say_another_variance_are_noticed():
     recording = record(GAUSSIAN)
     pushes = {step: Push(step, Release(push.release.values, 0, 1.0)) for step, push in recording.pushes["ann"].items()}
-    verdict = of_ann(replace(recording, pushes={**recording.pushes, "ann": pushes}))[TRAVELLED]
-    assert verdict.outcome == "FAIL"
-    assert "say otherwise" in verdict.reason
+    result = of_ann(replace(recording, pushes={**recording.pushes, "ann": pushes}))[TRAVELLED]
+    assert result.outcome == "FAIL"
+    assert "say otherwise" in result.reason
 
 
 @NOISES
 @pytest.mark.parametrize("classes", [2, 3])
 def test_gradients_made_of_exact_predictions_take_the_noise_off(mechanism, classes):
-    verdict = of_ann(record(mechanism, classes=classes, gradients_from="exact"))[AROUND]
-    assert verdict.outcome == "FAIL"
-    assert verdict.score > 0.1
+    result = of_ann(record(mechanism, classes=classes, gradients_from="exact"))[AROUND]
+    assert result.outcome == "FAIL"
+    assert result.score > 0.1
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_gradients_made_of_what_was_released_tell_nothing_more(classes):
     small = Mechanism("gaussian", CLIP, 0.5 * CLIP)
-    verdict = of_ann(record(small, classes=classes, gradients_from="released"))[AROUND]
-    assert verdict.outcome == "PASS"
-    assert verdict.details["values"] > 100
+    result = of_ann(record(small, classes=classes, gradients_from="released"))[AROUND]
+    assert result.outcome == "PASS"
+    assert result.details["values"] > 100
 
 
 def test_stale_totals_leave_open_what_gradients_were_made_of():

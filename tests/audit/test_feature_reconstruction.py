@@ -31,7 +31,7 @@ def quick(parties: str, **settings: object) -> Recording:
 
 
 def found(test: str, recording: Recording) -> dict[str, AttackResult]:
-    return {verdict.view: verdict for verdict in attacks[test](recording)}
+    return {result.view: result for result in attacks[test](recording)}
 
 
 # What can be followed.
@@ -53,10 +53,10 @@ def test_whoever_has_the_features_can_follow_the_training_to_what_was_pushed(tra
     model = model_settings(l2=1e-2, precision="double")
     recording = recorded(parts, (parts["a"][:, 0] > 0).astype(float), training, privacy=privacy, model=model)
     for target in recording.run.parties:
-        course = replay_of(recording, target, recording.plain[target], 0.0)
+        replay = replay_of(recording, target, recording.plain[target], 0.0)
         features = dense(recording.truth.features[target])
-        weights, biases = course.follow(features)
-        for update in course.steps:
+        weights, biases = replay.trajectory(features)
+        for update in replay.steps:
             again = features[update.start : update.stop] @ weights[update.pushed_after] + biases[update.pushed_after]
             np.testing.assert_allclose(again, update.then, atol=1e-6)
 
@@ -125,18 +125,18 @@ def test_gradients_made_of_exact_predictions_are_found_out():
     ("model", "word"), [(model_settings("mlp", hidden=(4,)), "mlp"), (model_settings(optimizer="adam"), "adam")]
 )
 def test_the_trajectory_attack_says_what_it_is_not_made_for(model, word):
-    verdicts = attacks["A5"](quick("ab", model=model))
-    assert {verdict.outcome for verdict in verdicts} == {"NOT APPLICABLE"}
-    assert all(word in verdict.reason for verdict in verdicts)
+    results = attacks["A5"](quick("ab", model=model))
+    assert {result.outcome for result in results} == {"NOT APPLICABLE"}
+    assert all(word in result.reason for result in results)
 
 
 def test_attribute_inference_needs_binary_features():
-    assert {verdict.outcome for verdict in attacks["A6"](quick("ab"))} == {"NOT APPLICABLE"}
+    assert {result.outcome for result in attacks["A6"](quick("ab"))} == {"NOT APPLICABLE"}
 
 
 def test_two_parties_are_no_coalition():
-    (verdict,) = attacks["A7"](quick("ab"))
-    assert verdict.outcome == "NOT APPLICABLE"
+    (result,) = attacks["A7"](quick("ab"))
+    assert result.outcome == "NOT APPLICABLE"
 
 
 # What the attacks reach.
@@ -146,8 +146,8 @@ def test_two_parties_are_no_coalition():
 def test_a_linear_run_without_noise_gives_away_its_gram_matrix_and_features():
     recording = breast_cancer()
     grams, insiders = found("A5", recording), found("A4", recording)
-    assert min(verdict.score for verdict in grams.values()) > 0.8
-    assert {verdict.outcome for verdict in (*grams.values(), *insiders.values())} == {"FAIL"}
+    assert min(result.score for result in grams.values()) > 0.8
+    assert {result.outcome for result in (*grams.values(), *insiders.values())} == {"FAIL"}
     assert insiders["party 'a'"].score > 0.75
     assert insiders["party 'a'"].gain > 0.1
 
@@ -155,8 +155,8 @@ def test_a_linear_run_without_noise_gives_away_its_gram_matrix_and_features():
 @pytest.mark.slow
 def test_noise_of_four_times_the_clip_hides_the_gram_matrix_and_features():
     recording = breast_cancer(NOISE)
-    verdicts = [*attacks["A5"](recording), *attacks["A4"](recording)]
-    assert {verdict.outcome for verdict in verdicts} == {"PASS"}
+    results = [*attacks["A5"](recording), *attacks["A4"](recording)]
+    assert {result.outcome for result in results} == {"PASS"}
 
 
 @pytest.mark.slow
@@ -172,8 +172,8 @@ def test_attributes_are_inferred_without_noise_and_hardly_with_much(monkeypatch)
 @pytest.mark.slow
 def test_the_trajectory_attack_works_on_blocks_of_several_batches_and_binary_features():
     recording = adult()
-    course = replay_of(recording, "party-1", recording.plain["party-1"], 0.0)
-    assert gram_score(recovered(course), dense(recording.truth.features["party-1"])) > 0.2
+    replay = replay_of(recording, "party-1", recording.plain["party-1"], 0.0)
+    assert gram_score(recovered(replay), dense(recording.truth.features["party-1"])) > 0.2
 
 
 @pytest.mark.slow
@@ -187,4 +187,4 @@ def test_all_parties_but_one_together_find_out_what_one_alone_does_not():
 def test_collusion_tries_all_three_attacks_on_every_party():
     found = attacks["A7"](quick("abc"))
     assert len(found) == 9
-    assert {verdict.test for verdict in found} == {"A7"}
+    assert {result.test for result in found} == {"A7"}

@@ -73,7 +73,7 @@ def record(classes=2, epsilon=2.0, seed=1, *, drawn_with=None, anew=False, label
         echo=2.0,
         pushes={"ann": {}, "bob": {}},
         plain=plain,
-        trials={"ann": {}, "bob": {}},
+        held_out={"ann": {}, "bob": {}},
         gradients=gradients if labels == "private" else {},
         mechanisms={},
         truth=GroundTruth(
@@ -82,9 +82,9 @@ def record(classes=2, epsilon=2.0, seed=1, *, drawn_with=None, anew=False, label
     )
 
 
-def only(verdicts):
-    (verdict,) = verdicts
-    return verdict
+def only(results):
+    (result,) = results
+    return result
 
 
 def outcome(name, recording):
@@ -93,27 +93,27 @@ def outcome(name, recording):
 
 @pytest.mark.parametrize("name", ["A1", "A2", "A3"])
 def test_shared_labels_are_no_secret(name):
-    verdict = only(attacks[name](record(labels="shared")))
-    assert verdict.outcome == "NOT APPLICABLE"
-    assert "by agreement" in verdict.reason
+    result = only(attacks[name](record(labels="shared")))
+    assert result.outcome == "NOT APPLICABLE"
+    assert "by agreement" in result.reason
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_without_randomised_labels_every_label_and_total_is_found(classes):
-    verdict = only(attacks["A1"](record(classes, "off")))
-    assert verdict.score == 1.0
-    assert verdict.details["totals_recovered"] > 0.99
-    assert verdict.baseline < 0.6
-    assert verdict.outcome == "FAIL"
+    result = only(attacks["A1"](record(classes, "off")))
+    assert result.score == 1.0
+    assert result.details["totals_recovered"] > 0.99
+    assert result.baseline < 0.6
+    assert result.outcome == "FAIL"
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0])
 def test_randomised_labels_are_found_as_often_as_epsilon_allows(classes, epsilon):
-    verdict = only(attacks["A1"](record(classes, epsilon)))
-    assert verdict.outcome == "PASS"
-    assert verdict.score == pytest.approx(chance_of_truth(epsilon, classes), abs=0.04)
-    assert verdict.details["totals_recovered"] > 0.99, "epsilon protects labels, not the sum of predictions"
+    result = only(attacks["A1"](record(classes, epsilon)))
+    assert result.outcome == "PASS"
+    assert result.score == pytest.approx(chance_of_truth(epsilon, classes), abs=0.04)
+    assert result.details["totals_recovered"] > 0.99, "epsilon protects labels, not the sum of predictions"
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -131,10 +131,10 @@ def test_labels_drawn_anew_in_every_epoch_are_found_by_averaging():
 
 def test_few_rows_widen_the_bar_and_the_reason_says_so():
     recording = record(epsilon=1.0)
-    verdict = only(attacks["A1"](replace(recording, gradients={0: recording.gradients[0]})))
-    assert verdict.outcome == "PASS"
-    assert "4 standard deviations of 400 rows" in verdict.reason
-    assert "+ 0.089" in verdict.bar
+    result = only(attacks["A1"](replace(recording, gradients={0: recording.gradients[0]})))
+    assert result.outcome == "PASS"
+    assert "4 standard deviations of 400 rows" in result.reason
+    assert "+ 0.089" in result.bar
 
 
 def test_rows_that_were_never_visited_do_not_count():
@@ -146,19 +146,19 @@ def test_rows_that_were_never_visited_do_not_count():
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_averaged_gradients_tell_labels_that_are_not_randomised(classes):
-    verdict = only(attacks["A2"](record(classes, "off")))
-    assert verdict.score > 0.99
-    assert verdict.gain > 0.1
-    assert verdict.outcome == "FAIL"
-    assert "label_epsilon is off" in verdict.reason
+    result = only(attacks["A2"](record(classes, "off")))
+    assert result.score > 0.99
+    assert result.gain > 0.1
+    assert result.outcome == "FAIL"
+    assert "label_epsilon is off" in result.reason
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
 def test_averaged_gradients_of_randomised_labels_tell_no_more_than_the_labels_shown(classes, epsilon):
-    verdict = only(attacks["A2"](record(classes, epsilon)))
-    assert verdict.outcome == "PASS"
-    assert verdict.score <= max(verdict.details["shown_labels"], verdict.baseline) + 0.02
+    result = only(attacks["A2"](record(classes, epsilon)))
+    assert result.outcome == "PASS"
+    assert result.score <= max(result.details["shown_labels"], result.baseline) + 0.02
 
 
 def test_the_bar_of_averaged_gradients_is_the_larger_of_both_and_the_reason_says_which():
@@ -187,10 +187,10 @@ def test_the_length_of_a_gradient_needs_no_direction():
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_local_model_that_knows_what_its_features_tell_passes(classes, sparse):
-    verdict = only(attacks["A3"](record(classes, sparse=sparse)))
-    assert verdict.outcome == "PASS"
-    assert 0.5 < verdict.baseline < verdict.details["solo"]
-    assert verdict.score == pytest.approx(verdict.details["solo"], abs=0.02)
+    result = only(attacks["A3"](record(classes, sparse=sparse)))
+    assert result.outcome == "PASS"
+    assert 0.5 < result.baseline < result.details["solo"]
+    assert result.score == pytest.approx(result.details["solo"], abs=0.02)
 
 
 def test_a_local_model_that_knows_more_than_its_features_tell_is_noticed():
@@ -198,15 +198,15 @@ def test_a_local_model_that_knows_more_than_its_features_tell_is_noticed():
     known = dict(zip(to_dense(recording.truth.features["bob"])[:, 0].tolist(), recording.truth.labels, strict=True))
     memory = Formula(lambda x: np.array([[known[value]] for value in x[:, 0]]))
     models = {**recording.truth.models, "bob": memory}
-    verdict = only(attacks["A3"](replace(recording, truth=replace(recording.truth, models=models))))
-    assert verdict.score == 1.0
-    assert verdict.outcome == "FAIL"
+    result = only(attacks["A3"](replace(recording, truth=replace(recording.truth, models=models))))
+    assert result.score == 1.0
+    assert result.outcome == "FAIL"
 
 
 def test_without_final_models_there_is_nothing_to_complete():
     recording = record()
-    verdict = only(attacks["A3"](replace(recording, truth=replace(recording.truth, models={}))))
-    assert verdict.outcome == "NOT APPLICABLE"
+    result = only(attacks["A3"](replace(recording, truth=replace(recording.truth, models={}))))
+    assert result.outcome == "NOT APPLICABLE"
 
 
 def test_every_party_but_the_label_party_attacks():

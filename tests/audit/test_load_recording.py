@@ -66,8 +66,8 @@ def test_held_out_rows_are_tried_after_every_epoch():
 
     plan = Plan(TRAINING, dict.fromkeys("ab", model_settings()), "a", "logistic", 2)
     recording = record_in_process(plan, sample(40), sample(10))
-    assert sorted(recording.trials["a"]) == [1, 2, 3]
-    assert recording.trials["b"][3].release.values.size == 10
+    assert sorted(recording.held_out["a"]) == [1, 2, 3]
+    assert recording.held_out["b"][3].release.values.size == 10
 
 
 # A run of processes.

@@ -22,11 +22,11 @@ from fdml.settings import RunSettings
 
 PARTIES = ("ann", "bob")
 SECRET = b"a secret of thirty-two bytes ..."
-STAMP = 77
+MASK_ID = 77
 
 
 def real(party, step, codes):
-    return Masks(SECRET, PARTIES, party, STAMP).add("push", step, codes)
+    return Masks(SECRET, PARTIES, party, MASK_ID).add("push", step, codes)
 
 
 def none(party, step, codes):
@@ -59,7 +59,7 @@ def record(mask=real, *, rows=2000, epochs=3, server="blind", width=1):
             values = chance.normal(size=(schedule.visit(step).size, width))
             codes = encode(values)
             plain[party][step] = decode(codes)
-            pushes[party][step] = Push(step, Release(mask(party, step, codes), STAMP))
+            pushes[party][step] = Push(step, Release(mask(party, step, codes), MASK_ID))
     features = {party: as_rows(chance.normal(size=(rows, 2))) for party in PARTIES}
     return Recording(
         run=RunSettings(parties=PARTIES, label_party="ann", privacy={"server": server}),
@@ -68,7 +68,7 @@ def record(mask=real, *, rows=2000, epochs=3, server="blind", width=1):
         echo=2.0,
         pushes=pushes,
         plain=plain,
-        trials={party: {} for party in PARTIES},
+        held_out={party: {} for party in PARTIES},
         gradients={},
         mechanisms={},
         truth=GroundTruth(features, np.zeros(rows), np.zeros(rows)),
@@ -106,7 +106,7 @@ def test_a_message_that_says_it_has_no_mask_fails_whatever_it_looks_like():
     assert blind(replace(recording, pushes=pushes))["bytes"] == "FAIL"
 
 
-def test_few_values_are_judged_by_four_standard_deviations_and_the_reason_says_so():
+def test_few_values_are_tested_by_four_standard_deviations_and_the_reason_says_so():
     few, many = (attacks["A8"](record(rows=rows, epochs=1))[1] for rows in (400, 160_000))
     assert "4 standard deviations of only 400 values" in few.reason
     assert "0.2000" in few.bar
@@ -115,8 +115,8 @@ def test_few_values_are_judged_by_four_standard_deviations_and_the_reason_says_s
 
 
 def test_too_few_bytes_say_nothing_and_the_reason_says_so():
-    verdict = attacks["A8"](record(rows=50, epochs=1))[0]
-    assert "too few" in verdict.reason
+    result = attacks["A8"](record(rows=50, epochs=1))[0]
+    assert "too few" in result.reason
 
 
 def test_what_is_sent_again_as_it_was_is_no_equal_block():
@@ -125,26 +125,26 @@ def test_what_is_sent_again_as_it_was_is_no_equal_block():
     assert set(blind(replace(recording, repeated=(*sent, *sent))).values()) == {"PASS"}
 
 
-def test_trials_in_plain_form_are_noticed():
+def test_held_out_predictions_in_plain_form_are_noticed():
     recording = record()
     sent = [(party, push) for party in PARTIES for push in recording.pushes[party].values()]
-    trial = HeldOutPredictions(1, Release(encode(np.random.default_rng(1).normal(size=2000)), STAMP))
-    assert blind(replace(recording, repeated=(*sent, ("ann", trial))))["bytes"] == "FAIL"
+    held_out = HeldOutPredictions(1, Release(encode(np.random.default_rng(1).normal(size=2000)), MASK_ID))
+    assert blind(replace(recording, repeated=(*sent, ("ann", held_out))))["bytes"] == "FAIL"
 
 
 def test_a_plain_server_sees_by_agreement():
-    (verdict,) = attacks["A8"](record(none, server="plain"))
-    assert verdict.outcome == "NOT APPLICABLE"
-    assert "plain" in verdict.reason
+    (result,) = attacks["A8"](record(none, server="plain"))
+    assert result.outcome == "NOT APPLICABLE"
+    assert "plain" in result.reason
 
 
 @pytest.mark.parametrize(("is_masked", "outcome"), [(True, "PASS"), (False, "FAIL")])
 def test_gradients_are_hidden_even_from_a_plain_server(is_masked, outcome):
     recording = record(none, server="plain")
-    chance, masks = np.random.default_rng(9), Masks(SECRET, PARTIES, "ann", STAMP)
+    chance, masks = np.random.default_rng(9), Masks(SECRET, PARTIES, "ann", MASK_ID)
     codes = {step: encode(chance.uniform(-1, 1, size=(400, 1))) for step in range(10)}
     messages = [
-        Gradient(step, Release(masks.add("gradient", step, each) if is_masked else each, STAMP))
+        Gradient(step, Release(masks.add("gradient", step, each) if is_masked else each, MASK_ID))
         for step, each in codes.items()
     ]
     gradients = {step: decode(each) for step, each in codes.items()}
@@ -163,64 +163,64 @@ def sent(*messages):
 
 
 def reuse(*messages):
-    (verdict,) = attacks["A9"](sent(*messages))
-    return verdict
+    (result,) = attacks["A9"](sent(*messages))
+    return result
 
 
 VALUES = np.array([[0.5], [1.5]])
 
 
-def test_a_party_that_starts_again_under_its_old_stamp_with_other_values_is_noticed():
-    first, second = (guard(STAMP).push(3, 0, values)[0] for values in (VALUES, VALUES + 1))
-    verdict = reuse(first, second)
-    assert verdict.outcome == "FAIL"
-    assert verdict.score == 1
-    assert "push 3 of party 'ann'" in verdict.reason
+def test_a_party_that_starts_again_under_its_old_mask_id_with_other_values_is_noticed():
+    first, second = (guard(MASK_ID).push(3, 0, values)[0] for values in (VALUES, VALUES + 1))
+    result = reuse(first, second)
+    assert result.outcome == "FAIL"
+    assert result.score == 1
+    assert "push 3 of party 'ann'" in result.reason
     assert decode(second.release.values - first.release.values).tolist() == [[1.0], [1.0]], "the server knows this now"
 
 
-def test_a_party_that_starts_again_under_a_new_stamp_is_not():
+def test_a_party_that_starts_again_under_a_new_mask_id_is_not():
     first, second = (
-        guard(mask_id).push(3, 0, values)[0] for mask_id, values in ((STAMP, VALUES), (STAMP + 1, VALUES + 1))
+        guard(mask_id).push(3, 0, values)[0] for mask_id, values in ((MASK_ID, VALUES), (MASK_ID + 1, VALUES + 1))
     )
-    verdict = reuse(first, second)
-    assert verdict.outcome == "PASS"
-    assert verdict.details["starts"] == 2
+    result = reuse(first, second)
+    assert result.outcome == "PASS"
+    assert result.details["starts"] == 2
 
 
 def test_the_same_message_again_is_no_second_use():
-    push, _ = guard(STAMP).push(3, 0, VALUES)
-    verdict = reuse(push, push, guard(STAMP).push(4, 0, VALUES)[0])
-    assert verdict.outcome == "PASS"
-    assert verdict.details["resent"] == 1
-    assert verdict.details["masks"] == 2
+    push, _ = guard(MASK_ID).push(3, 0, VALUES)
+    result = reuse(push, push, guard(MASK_ID).push(4, 0, VALUES)[0])
+    assert result.outcome == "PASS"
+    assert result.details["resent"] == 1
+    assert result.details["masks"] == 2
 
 
 def test_every_purpose_has_masks_of_its_own():
-    push, trial, gradient = (
-        guard(STAMP).push(3, 0, VALUES)[0],
-        guard(STAMP).held_out(3, VALUES),
-        guard(STAMP).gradient(3, VALUES),
+    push, held_out, gradient = (
+        guard(MASK_ID).push(3, 0, VALUES)[0],
+        guard(MASK_ID).held_out(3, VALUES),
+        guard(MASK_ID).gradient(3, VALUES),
     )
-    verdict = reuse(push, trial, gradient)
-    assert verdict.outcome == "PASS"
-    assert verdict.details["masks"] == 3
+    result = reuse(push, held_out, gradient)
+    assert result.outcome == "PASS"
+    assert result.details["masks"] == 3
 
 
 def test_gradients_are_under_masks_even_where_the_server_is_plain():
-    first, second = (guard(STAMP, is_blind=False).gradient(3, values) for values in (VALUES, VALUES + 1))
+    first, second = (guard(MASK_ID, is_blind=False).gradient(3, values) for values in (VALUES, VALUES + 1))
     assert isinstance(first, Gradient)
     assert reuse(first).outcome == "PASS"
     assert reuse(first, second).outcome == "FAIL"
 
 
-def test_two_parties_with_one_stamp_have_different_masks():
-    push, _ = guard(STAMP).push(3, 0, VALUES)
-    recording = replace(sent(), repeated=(("ann", push), ("bob", Push(3, Release(push.release.values + 1, STAMP)))))
-    (verdict,) = attacks["A9"](recording)
-    assert verdict.outcome == "PASS"
+def test_two_parties_with_one_mask_id_have_different_masks():
+    push, _ = guard(MASK_ID).push(3, 0, VALUES)
+    recording = replace(sent(), repeated=(("ann", push), ("bob", Push(3, Release(push.release.values + 1, MASK_ID)))))
+    (result,) = attacks["A9"](recording)
+    assert result.outcome == "PASS"
 
 
 def test_where_nothing_is_masked_nothing_can_be_reused():
-    verdict = reuse(guard(STAMP, is_blind=False).push(3, 0, VALUES)[0])
-    assert verdict.outcome == "NOT APPLICABLE"
+    result = reuse(guard(MASK_ID, is_blind=False).push(3, 0, VALUES)[0])
+    assert result.outcome == "NOT APPLICABLE"

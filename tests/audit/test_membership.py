@@ -58,7 +58,7 @@ def record(task="binary", *, by_heart=0.0):
         echo=2.0,
         pushes={},
         plain={},
-        trials={},
+        held_out={},
         gradients={},
         mechanisms={},
         truth=GroundTruth(features, labels, labels, others, held_out_labels, models),
@@ -81,25 +81,25 @@ def _hint(task, label, scores):
     return np.array([label if task == "regression" else 2 * label - 1])
 
 
-def only(verdicts):
-    (verdict,) = verdicts
-    return verdict
+def only(results):
+    (result,) = results
+    return result
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
 def test_a_model_that_learned_what_is_true_in_general_tells_nobody_apart(task):
-    verdict = only(attacks["A12"](record(task)))
-    assert verdict.outcome == "PASS"
-    assert verdict.score == pytest.approx(0.5, abs=0.04)
+    result = only(attacks["A12"](record(task)))
+    assert result.outcome == "PASS"
+    assert result.score == pytest.approx(0.5, abs=0.04)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 def test_a_model_that_learned_rows_by_heart_tells_who_they_were(task):
-    verdict = only(attacks["A12"](record(task, by_heart=2.0)))
-    assert verdict.outcome == "FAIL"
-    assert verdict.score > 0.6
-    assert verdict.gain == pytest.approx(verdict.score - 0.5)
-    assert verdict.details["training_loss"] < verdict.details["held_out_loss"]
+    result = only(attacks["A12"](record(task, by_heart=2.0)))
+    assert result.outcome == "FAIL"
+    assert result.score > 0.6
+    assert result.gain == pytest.approx(result.score - 0.5)
+    assert result.details["training_loss"] < result.details["held_out_loss"]
 
 
 def test_knowing_more_by_heart_tells_more():

@@ -85,7 +85,7 @@ def test_the_report_has_every_contender_and_ratio():
     for name, found in read["ratios"].items():
         assert 0 < found["min"] <= found["median"] <= found["max"]
         assert found.get("target") == TARGETS.get(name)
-        assert found["rival"] in names
+        assert found["baseline"] in names
 
 
 def test_torch_gets_its_threads_back():

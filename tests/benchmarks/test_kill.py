@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.kill import kill_trials
+from benchmarks.kill import kill_runs
 
 
 def silent(_):
@@ -14,14 +14,14 @@ def silent(_):
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
 def test_synchronous_runs_end_bit_identical_after_a_kill(tmp_path, half):
-    trials, _, _ = kill_trials(tmp_path, range(10 * half, 10 * half + 10), 0, silent)
-    assert len(trials) == 10
-    assert all(trial.identical for trial in trials), trials
-    assert all(trial.gate_kept for trial in trials)
+    runs, _, _ = kill_runs(tmp_path, range(10 * half, 10 * half + 10), 0, silent)
+    assert len(runs) == 10
+    assert all(each.identical for each in runs), runs
+    assert all(each.gate_kept for each in runs)
 
 
 @pytest.mark.slow
 def test_asynchronous_runs_finish_after_a_kill_and_keep_the_gate(tmp_path):
-    trials, _, calm = kill_trials(tmp_path, range(100, 105), 4, silent)
-    assert all(trial.gate_kept for trial in trials)
-    assert all(abs(trial.metric - calm) <= 0.005 for trial in trials)
+    runs, _, calm = kill_runs(tmp_path, range(100, 105), 4, silent)
+    assert all(each.gate_kept for each in runs)
+    assert all(abs(each.metric - calm) <= 0.005 for each in runs)

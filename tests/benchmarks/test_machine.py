@@ -26,7 +26,7 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_machine_is_told_in_plain_values():
+def test_the_machine_is_described_in_plain_values():
     facts = machine()
     assert json.loads(json.dumps(facts)) == facts
     assert {"processor", "cores", "python", "numpy", "numba", "torch", "scikit-learn", "load_average"} <= set(facts)
@@ -48,17 +48,29 @@ def test_a_clean_checkout_gives_its_commit(package: Path):
 
 
 @pytest.mark.parametrize("name", ["__init__.py", "new.py"])
-def test_a_changed_or_new_file_is_told(package: Path, name: str):
+def test_a_changed_or_new_file_is_reported(package: Path, name: str):
     (package / name).write_text("changed = True\n")
     assert commit(package) == git(package, "rev-parse", "HEAD") + "+changes"
 
 
+def test_a_changed_benchmark_is_reported(package: Path):
+    (package.parent / "benchmarks").mkdir()
+    (package.parent / "benchmarks" / "speed.py").write_text("changed = True\n")
+    assert commit(package).endswith("+changes")
+
+
+@pytest.mark.skipif(not (Path(__file__).parents[2] / ".git").exists(), reason="not a checkout")
+def test_the_benchmarks_of_this_checkout_give_its_commit():
+    assert commit().removesuffix("+changes") == git(Path(__file__).parent, "rev-parse", "HEAD")
+
+
 def test_a_result_saved_beside_the_package_is_no_change(package: Path):
-    (package.parent / "kernels.json").write_text("{}")
+    (package.parent / "benchmarks" / "results").mkdir(parents=True)
+    (package.parent / "benchmarks" / "results" / "kernels.json").write_text("{}")
     assert not commit(package).endswith("+changes")
 
 
-def test_outside_git_the_version_is_told(tmp_path: Path):
+def test_outside_git_the_version_is_given(tmp_path: Path):
     assert commit(tmp_path) == f"fdml {metadata.version('fdml')}"
 
 
@@ -69,6 +81,6 @@ def test_a_package_installed_inside_another_checkout_does_not_take_its_commit(pa
     assert commit(installed) == f"fdml {metadata.version('fdml')}"
 
 
-def test_without_the_git_program_the_version_is_told(package: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_the_git_program_the_version_is_given(package: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
     assert commit(package) == f"fdml {metadata.version('fdml')}"

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from benchmarks.network import DEFAULT, SWEEP, TOLERANCE, Contest, NetworkRun, recommended, run
+from benchmarks.network import DEFAULT, SWEEP, TOLERANCE, Comparison, NetworkRun, recommended, run
 from benchmarks.network_profiles import FAR, LOOPBACK, NEAR
 from benchmarks.process_runs import RunTrace, Variant
 from fdml.errors import SettingsError
@@ -10,13 +10,13 @@ from fdml.settings import read_run
 
 
 def test_the_time_counts_to_the_first_epoch_that_is_good_enough():
-    course = RunTrace({1: 0.7, 2: 0.8, 3: 0.81}, {1: 1.0, 2: 2.5, 3: 4.0}, 4.5)
-    assert NetworkRun.of(FAR, DEFAULT, course, 0.79) == NetworkRun(FAR, DEFAULT, 2.5, 4.5, 0.81)
-    assert NetworkRun.of(FAR, DEFAULT, course, 0.9).seconds is None
+    trace = RunTrace({1: 0.7, 2: 0.8, 3: 0.81}, {1: 1.0, 2: 2.5, 3: 4.0}, 4.5)
+    assert NetworkRun.of(FAR, DEFAULT, trace, 0.79) == NetworkRun(FAR, DEFAULT, 2.5, 4.5, 0.81)
+    assert NetworkRun.of(FAR, DEFAULT, trace, 0.9).seconds is None
 
 
 class Told:
-    """A ground on which every run goes as told; it keeps what was asked of it."""
+    """A bench on which every run goes as told; it keeps what was asked of it."""
 
     def __init__(self):
         self.asked = []
@@ -26,16 +26,16 @@ class Told:
         return RunTrace({1: 0.7, 2: 0.8}, {1: 1.0, 2: 2.5}, 4.5)
 
 
-def test_a_setting_is_judged_in_its_first_run_only():
-    ground, other, said = Told(), Variant("other"), []
-    contest = Contest(ground, said.append)
+def test_a_setting_is_evaluated_in_its_first_run_only():
+    bench, other, said = Told(), Variant("other"), []
+    comparison = Comparison(bench, said.append)
     goal = 0.8 - TOLERANCE
-    assert contest.goal == goal
-    assert contest.first == NetworkRun(LOOPBACK, DEFAULT, 2.5, 4.5, 0.8)
+    assert comparison.goal == goal
+    assert comparison.first == NetworkRun(LOOPBACK, DEFAULT, 2.5, 4.5, 0.8)
     for line, setting in ((FAR, DEFAULT), (FAR, other), (LOOPBACK, other)):
-        assert contest.try_out(line, setting) == NetworkRun(line, setting, 2.5, 4.5, 0.8)
+        assert comparison.train(line, setting) == NetworkRun(line, setting, 2.5, 4.5, 0.8)
     evaluated = {1: 0.7, 2: 0.8}
-    assert ground.asked[1:] == [
+    assert bench.asked[1:] == [
         (DEFAULT, FAR, goal, evaluated),
         (other, FAR, goal, None),
         (other, LOOPBACK, goal, evaluated),
@@ -45,15 +45,15 @@ def test_a_setting_is_judged_in_its_first_run_only():
 
 def test_the_fastest_setting_that_reaches_the_goal_is_recommended():
     slow, fast, wrong = (Variant(name) for name in ("slow", "fast", "wrong"))
-    trials = [
+    runs = [
         NetworkRun(FAR, slow, 9.0, 12.0, 0.8),
         NetworkRun(FAR, fast, 3.0, 5.0, 0.8),
         NetworkRun(FAR, wrong, None, 2.0, 0.7),
         NetworkRun(LOOPBACK, wrong, 1.0, 2.0, 0.8),
     ]
-    assert recommended(trials, FAR) == fast
-    assert recommended(trials, LOOPBACK) == wrong
-    assert recommended(trials, NEAR) is None
+    assert recommended(runs, FAR) == fast
+    assert recommended(runs, LOOPBACK) == wrong
+    assert recommended(runs, NEAR) is None
 
 
 @pytest.mark.parametrize("setting", {each.name: each for kinds in SWEEP.values() for each in kinds}.values())

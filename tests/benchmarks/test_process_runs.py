@@ -21,45 +21,45 @@ def test_pauses_are_the_same_for_the_same_seed_and_every_stop_is_undone():
 
 
 def test_the_first_epoch_that_is_good_enough_counts():
-    course = RunTrace({1: 0.7, 2: 0.8, 3: 0.81}, {1: 1.0, 2: 2.5, 3: 4.0}, 4.5)
-    assert course.epoch_of(0.79) == 2
-    assert course.epoch_of(0.9) is None
-    assert course.last_auc == 0.81
-    assert course.per_epoch == pytest.approx(4.0 / 3)
+    trace = RunTrace({1: 0.7, 2: 0.8, 3: 0.81}, {1: 1.0, 2: 2.5, 3: 4.0}, 4.5)
+    assert trace.epoch_of(0.79) == 2
+    assert trace.epoch_of(0.9) is None
+    assert trace.last_auc == 0.81
+    assert trace.per_epoch == pytest.approx(4.0 / 3)
     assert RunTrace({}, {}, 1.0).last_auc == 0.0
     assert RunTrace({}, {}, 1.0).per_epoch == 1.0
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory):
+def bench(tmp_path_factory):
     return ProcessBench.make(tmp_path_factory.mktemp("network") / "run", 4000)
 
 
-def test_a_line_takes_time_but_changes_nothing_else(ground):
+def test_a_line_takes_time_but_changes_nothing_else(bench):
     """At staleness 0 the result is the same whatever the line and whoever pauses."""
     setting = Variant("short", epochs=2)
-    near = ground.train(setting)
-    far = ground.train(setting, MIDDLE, pauses=Pauses(1))
+    near = bench.train(setting)
+    far = bench.train(setting, MIDDLE, pauses=Pauses(1))
     assert near.aucs == far.aucs
     assert set(near.aucs) == {1, 2}
     assert 0.0 < near.seconds[1] < near.seconds[2]
     assert far.seconds[2] > 0.02
 
 
-def test_a_run_ends_when_its_goal_is_reached(ground):
-    course = ground.train(Variant("long", epochs=2000), goal=0.6)
-    assert course.epoch_of(0.6) is not None
-    assert max(course.aucs) < 2000
+def test_a_run_ends_when_its_goal_is_reached(bench):
+    trace = bench.train(Variant("long", epochs=2000), goal=0.6)
+    assert trace.epoch_of(0.6) is not None
+    assert max(trace.aucs) < 2000
 
 
-def test_a_run_does_not_wait_for_what_is_known(ground):
-    course = ground.train(Variant("long", epochs=2000), goal=0.98, known={2: 0.99})
-    assert course.epoch_of(0.98) == 2
-    assert 0.0 < course.seconds[2] <= course.spent
-    assert max(course.seconds) < 2000
+def test_a_run_does_not_wait_for_what_is_known(bench):
+    trace = bench.train(Variant("long", epochs=2000), goal=0.98, known={2: 0.99})
+    assert trace.epoch_of(0.98) == 2
+    assert 0.0 < trace.seconds[2] <= trace.spent
+    assert max(trace.seconds) < 2000
 
 
-def test_what_is_known_of_an_epoch_that_has_not_ended_does_not_count(ground):
-    course = ground.train(Variant("short", epochs=2), goal=0.98, known={3: 0.99})
-    assert course.epoch_of(0.98) is None
-    assert set(course.aucs) == {1, 2}
+def test_what_is_known_of_an_epoch_that_has_not_ended_does_not_count(bench):
+    trace = bench.train(Variant("short", epochs=2), goal=0.98, known={3: 0.99})
+    assert trace.epoch_of(0.98) is None
+    assert set(trace.aucs) == {1, 2}

@@ -5,13 +5,13 @@ from benchmarks.regret import (
     PARTIES,
     STALENESS,
     Sizes,
+    all_traces,
     average,
     draw_sample,
     follow,
     least_losses,
     run,
     slope,
-    try_out,
 )
 from benchmarks.regret_plot import RegretCurve, draw_regret
 from fdml.errors import SettingsError
@@ -56,22 +56,22 @@ def test_no_parameters_near_the_best_have_less_loss(sample, least):
 
 @pytest.mark.parametrize("staleness", [0, 1, 4, 16])
 def test_the_fast_party_is_as_far_ahead_as_it_may(sample, least, staleness):
-    course = follow(training(staleness), sample, least)
-    assert len(course.joint) == len(course.fast) == 16 * 4
-    assert course.lead == staleness + 1
-    assert (course.lag > 0) == (staleness > 0)
+    trace = follow(training(staleness), sample, least)
+    assert len(trace.joint) == len(trace.fast) == 16 * 4
+    assert trace.lead == staleness + 1
+    assert (trace.lag > 0) == (staleness > 0)
 
 
 def test_both_parties_see_the_same_without_staleness(sample, least):
-    course = follow(training(0), sample, least)
-    np.testing.assert_array_equal(course.joint, course.fast)
+    trace = follow(training(0), sample, least)
+    np.testing.assert_array_equal(trace.joint, trace.fast)
 
 
 def test_the_first_step_has_the_regret_of_parameters_that_are_all_zero(sample, least):
     """Its rows are those of the first block of the seed's order; every loss of a zero score is log 2."""
-    course = follow(training(4), sample, least)
+    trace = follow(training(4), sample, least)
     blocks = least.reshape(-1, 10).mean(axis=1)
-    assert np.min(np.abs(course.joint[0] - (np.log(2) - blocks))) < 1e-12
+    assert np.min(np.abs(trace.joint[0] - (np.log(2) - blocks))) < 1e-12
 
 
 def test_a_run_is_the_same_every_time(sample, least):
@@ -91,9 +91,9 @@ def test_a_regret_below_zero_has_no_slope():
 
 
 def test_every_staleness_is_tried_with_every_seed():
-    found = try_out(SMALL, lambda _: None)
+    found = all_traces(SMALL, lambda _: None)
     assert list(found) == list(STALENESS)
-    assert all(len(courses) == 1 for courses in found.values())
+    assert all(len(traces) == 1 for traces in found.values())
 
 
 def test_the_plot_is_a_picture(tmp_path):
@@ -107,8 +107,8 @@ def test_the_average_regret_falls_as_promised(sample):
     """A shorter run than the benchmark's, on the same data."""
     sizes = Sizes(epochs=16, seeds=1)
     rows = draw_sample(sizes.batches * sizes.batch_size, seed=1)
-    course = follow(training(16, sizes.epochs), rows, least_losses(rows))
-    assert slope(average(course.joint)) < -0.45
+    trace = follow(training(16, sizes.epochs), rows, least_losses(rows))
+    assert slope(average(trace.joint)) < -0.45
 
 
 @pytest.mark.slow

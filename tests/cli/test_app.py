@@ -67,3 +67,10 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
         main()
     assert str(ended.value).startswith("fdml: ")
     assert "run.toml" in str(ended.value)
+
+
+@pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget"), ("bench", "python -m benchmarks")])
+def test_a_renamed_command_names_the_new_one(name, new):
+    result = subprocess.run([sys.executable, "-m", "fdml", name], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr == f"fdml: the command {name!r} is now called `{new}`\n"

@@ -3,8 +3,18 @@ import json
 import pytest
 import typer
 
-from fdml.cli.output import check_writable, comparison_json, comparison_table, echo, logged, resumable, write_json
-from fdml.errors import SettingsError
+from fdml import extras
+from fdml.cli.output import (
+    check_plot,
+    check_writable,
+    comparison_json,
+    comparison_table,
+    echo,
+    logged,
+    resumable,
+    write_json,
+)
+from fdml.errors import MissingExtra, SettingsError
 from fdml.events import Remark
 from fdml.monitor.history import EpochRecord, LearningCurve
 from tests.monitor.sample_events import SAMPLES
@@ -65,6 +75,16 @@ def test_a_file_that_cannot_be_written_is_named_before_the_work(tmp_path):
         check_writable(tmp_path / "missing" / "figures.json")
     with pytest.raises(SettingsError, match="it is a folder; name a file"):
         check_writable(tmp_path)
+
+
+def test_a_plot_that_could_not_be_drawn_or_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    check_plot(tmp_path / "plot.png")
+    with pytest.raises(SettingsError, match="there is no folder"):
+        check_plot(tmp_path / "missing" / "plot.png")
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    check_plot(None)
+    with pytest.raises(MissingExtra, match=r"--plot needs matplotlib; install it with `pip install fdml\[plots\]`"):
+        check_plot(tmp_path / "plot.png")
 
 
 def test_figures_are_written_where_asked_and_nowhere_else(tmp_path, capsys):

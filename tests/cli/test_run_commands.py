@@ -79,7 +79,7 @@ def test_a_party_s_figures_name_its_model(finished):
         found = json.loads((finished / f"{party}.json").read_text())
         assert found["party"] == party
         assert found["resumed_at"] == 0
-        assert found["model_path"] == str(finished / party / "model.npz")
+        assert found["model_path"] == str(finished / party / "model")
         assert f"(hash {found['model_hash'][:16]})" in (finished / f"{party}.log").read_text()
 
 

@@ -6,7 +6,7 @@ from fdml.errors import ServerUnreachable, SettingsError
 from fdml.federation.status import status
 from tests.cli.commands import fail, succeed
 from tests.end_to_end.cluster import until
-from tests.end_to_end.served import RawLine, labels, served
+from tests.end_to_end.served import RawStream, labels, served
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def test_the_table_names_every_party_and_its_state(run):
 
 
 def test_who_waits_for_whom_is_in_the_table_and_in_the_file(run, tmp_path):
-    with RawLine(run.target, None, "bob") as line:
-        line.say(run.hello())
+    with RawStream(run.target, None, "bob") as line:
+        line.send(run.hello())
         until(lambda: status(run.file, plain=True, server=run.target).parties[1].waits_for, "bob waits")
         text = succeed("status", run.file, "--plain", "--server", run.target, "--json", tmp_path / "status.json")
     bob = json.loads((tmp_path / "status.json").read_text())["parties"][1]
@@ -44,8 +44,8 @@ def test_who_waits_for_whom_is_in_the_table_and_in_the_file(run, tmp_path):
 
 
 def test_what_was_refused_is_counted(run):
-    with RawLine(run.target, None, "ann") as line:
-        line.say(labels()).end()
+    with RawStream(run.target, None, "ann") as line:
+        line.send(labels()).end()
     assert "refused: 1 invalid" in succeed("status", run.file, "--plain", "--server", run.target)
 
 

@@ -195,7 +195,7 @@ def test_a_gradient_gives_away_score_and_label(name, data):
 @settings(max_examples=100)
 @given(data=st.data())
 def test_what_a_gradient_is_inverted_to_has_that_gradient(name, data):
-    """However large the scores: where a chance is too small to be told from none, so is the difference."""
+    """However large the scores: where a chance is too small to differ from none, so is the difference."""
     loss, scores = LOSSES[name], drawn_scores(data, name)
     gradient = loss.gradient(scores, labels_for(data, name, len(scores)))
     before = gradient.copy()

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from fdml.errors import SettingsError
 from fdml.models.learning_rate import RateInputs
-from fdml.models.registry import kind_named, kinds, model_settings
+from fdml.models.registry import kind_named, kinds
 from fdml.settings import ModelSettings
 from tests.models.random_updates import build, random_features, settings_of, stored
 
@@ -48,7 +48,7 @@ def test_every_setting_of_its_own_has_a_sentence(kind):
 
 def test_a_key_of_no_kind_is_refused_with_its_name_and_the_keys_it_takes(kind):
     with pytest.raises(SettingsError, match=rf"unknown setting 'zzz' of model kind '{kind.name}'; known here: kind, "):
-        model_settings(kind.name, zzz=1)
+        kind.settings(**usual(kind).model_dump(), zzz=1)
 
 
 def test_another_kinds_name_is_no_value_of_its_field(kind):

@@ -1,7 +1,6 @@
 """What every local model must pass."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from fdml.errors import DataError
 from fdml.models.kernels.optimizers import RULES
 from fdml.models.losses import LOSSES
 from fdml.models.objective import objective_for
-from fdml.models.registry import kinds
+from fdml.models.registry import kinds, ready_kinds
 from fdml.models.signals import NO_ROWS, no_scores
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.noise import NoiseKey
@@ -19,7 +18,7 @@ from tests.models import random_updates
 from tests.models.random_updates import DTYPES, Shape, random_features, random_update, settings_of, stored
 
 KINDS = [kind.name for kind in kinds()]
-COMPILED = [kind.name for kind in kinds() if kind.has_defaults]
+COMPILED = ready_kinds()
 DP_SGD_KINDS = [kind.name for kind in kinds() if kind.supports_dp_sgd]
 OBJECTIVES = {1: objective_for("logistic", 2), 3: objective_for("softmax", 3)}
 DP_SGD = DpSgd(clip=0.5, sigma=0.3, key=NoiseKey(b"a secret of this run"))
@@ -99,7 +98,7 @@ def test_learning_lowers_the_loss_of_a_separable_problem(kind, optimizer):
     for _ in range(10):
         own = model.predict(rows)
         block, scores = random_update(random, "logistic", "single", shape, rate=0.05, echo=1.0)
-        model.learn(rows, block, replace(scores, total=own, own_at_push=own, labels=labels))
+        model.learn(rows, block, scores._replace(total=own, own_at_push=own, labels=labels))
     assert loss() < 0.6 * first
 
 

@@ -5,9 +5,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fdml.data.column_types import labels_of, missing, weights_of
+from fdml.data.column_types import labels_of, missing, repeated, weights_of
 from fdml.errors import DataError, LabelError
-from fdml.protocol.key_sets import repeated
 
 
 def test_missing_is_null_or_nan_or_empty_text():

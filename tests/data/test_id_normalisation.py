@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +81,15 @@ def test_two_ways_to_write_an_umlaut_are_one():
     assert spell(["a\u0308"], unicode="keep") == ["a\u0308"]
     assert spell(["\uff17\ufb01"]) == ["\uff17\ufb01"]
     assert spell(["\uff17\ufb01"], unicode="NFKC") == ["7fi"]
+
+
+@given(st.sampled_from(["NFC", "NFKC"]), st.lists(st.none() | st.text(min_size=1)))
+@example("NFC", ["a\u0308", None, "plain", "\u00e4"])
+@example("NFC", ["\u1100\u1161\u11a8", "\u0958", "\u212b"])
+def test_texts_are_in_the_normal_form_that_unicode_defines_whatever_version_of_pyarrow(form, texts):
+    """pyarrow before 26 leaves what should be composed decomposed (Arrow issue 51225)."""
+    expected = [None if text is None else unicodedata.normalize(form, text) for text in texts]
+    assert spell(texts, pa.string(), unicode=form, trim=False) == expected
 
 
 def test_lower_case_is_in_normal_form_too():

@@ -77,9 +77,9 @@ def test_saved_classes_come_back_in_their_type_and_number_labels_alike(kind):
     code = fit_labels("binary" if len(labels) == 2 else "multiclass", labels)
     loaded = LabelEncoding.from_json(code.to_json())
     assert json.loads(code.to_json())["classes"]["type"] == kind
-    assert (loaded.task, loaded.outputs, loaded.classes.dtype.kind) == (
+    assert (loaded.task, loaded.class_count, loaded.classes.dtype.kind) == (
         code.task,
-        code.outputs,
+        code.class_count,
         code.classes.dtype.kind,
     )
     assert loaded.classes.tobytes() == code.classes.tobytes()

@@ -27,7 +27,8 @@ from fdml.federation.certificates import read_credentials
 from fdml.federation.scaffold import write_keys
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.storage.atomic import write_file
-from fdml.transport.grpc_channel import Endpoint, ask_status
+from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.grpc_status import ask_status
 
 app_for([])  # imports all commands, before anything is forked
 _FORK = multiprocessing.get_context("forkserver")
@@ -37,7 +38,7 @@ _DEADLINE = 60.0
 
 
 class Started:
-    """One `fdml` command in a process of its own; what it says goes to a file."""
+    """One `fdml` command in a process of its own; its output goes to a file."""
 
     def __init__(self, log: Path, *words: object) -> None:
         self._log = log
@@ -46,7 +47,7 @@ class Started:
 
     @property
     def text(self) -> str:
-        """All it has said so far, to both outputs."""
+        """Its output so far, of both kinds."""
         return self._log.read_text() if self._log.exists() else ""
 
     @property
@@ -69,13 +70,13 @@ class Started:
         return self._process.exitcode
 
     def expect(self, code: int, *words: str, seconds: float = _DEADLINE) -> str:
-        """Wait for its end; it must have this exit code, have said these words, and have shown no traceback."""
+        """Wait for its end; it must have this exit code, have printed these words, and no traceback."""
         found = self.wait(seconds)
         text = " ".join(self.text.split())
         assert found == code, f"{self._log.name} ended with {found}: {self.text}"
         assert "Traceback" not in text, self.text
         for word in words:
-            assert word in text, f"{word!r} is not in what {self._log.name} said: {self.text}"
+            assert word in text, f"{word!r} is not in what {self._log.name} printed: {self.text}"
         return text
 
 
@@ -197,22 +198,22 @@ class Cluster:
         credentials = read_credentials(self.home / party / "keys")
         return ask_status(Endpoint(f"127.0.0.1:{self.port}", "e2e", party, credentials))
 
-    def standing(self) -> dict[str, PartyStatus]:
-        """How each party stands."""
+    def statuses(self) -> dict[str, PartyStatus]:
+        """The status of each party."""
         return {party.name: party for party in self.status().parties}
 
     def await_step(self, step: int, party: str | None = None, seconds: float = _DEADLINE) -> float:
         """Wait until a party was served a step; returns the seconds it took."""
         name = party or self.parties[0]
-        return until(lambda: self.standing()[name].served >= step, f"{name} at step {step}", seconds)
+        return until(lambda: self.statuses()[name].served >= step, f"{name} at step {step}", seconds)
 
     def model_hashes(self) -> dict[str, str]:
-        """The hash of every party's model, as its last start has said it."""
+        """The hash of every party's model, as its last start has printed it."""
         found = {}
         for party in self.parties:
-            said = re.search(r"\(hash ([0-9a-f]{16})\)", " ".join(self.members[party].text.split()))
-            assert said is not None, self.members[party].text
-            found[party] = said[1]
+            printed = re.search(r"\(hash ([0-9a-f]{16})\)", " ".join(self.members[party].text.split()))
+            assert printed is not None, self.members[party].text
+            found[party] = printed[1]
         return found
 
 

@@ -1,4 +1,4 @@
-"""A server on a real socket in a thread of the test process, and lines that may say anything to it."""
+"""A server on a real socket in a thread of the test process, and streams that may send anything to it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ import grpc
 import numpy as np
 
 from fdml.federation.certificates import Authority
+from fdml.monitor.listeners import ignore_events
 from fdml.protocol.alignment_messages import RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.fixed_point import encode
@@ -21,12 +23,15 @@ from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.protocol.wire import decode_from_server, encode_from_party
+from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
+from fdml.server.session import ServerSession
 from fdml.settings import RunSettings, TrainingSettings, run_hash
 from fdml.storage.disk import FolderDisk
-from fdml.transport.grpc_channel import JOIN, PARTY_HEADER, Endpoint, ask_status
+from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
 from fdml.transport.grpc_server import GrpcServer
+from fdml.transport.grpc_status import ask_status
 
 ROWS, HELD_OUT, BLOCK = 60, 10, 20
 ALL_ROWS = RowCounts(ROWS + HELD_OUT)
@@ -35,11 +40,11 @@ SECONDS = 10.0
 
 
 @dataclass
-class ServerResult:
+class ServedRun:
     """A run of ann (who has the labels) and bob, its authority, and where its server listens."""
 
     settings: RunSettings
-    host: RunState
+    state: RunState
     authority: Authority
     port: int = 0
     plain: bool = False
@@ -62,17 +67,17 @@ class ServerResult:
         return dict(ask_status(self.address("ann")).refused)
 
     def hello(self, incarnation: int = 1, **changed: object) -> Hello:
-        said = {"run_hash": run_hash(self.settings), "alignment_hash": ALIGNMENT, "rows": ROWS, "held_out": HELD_OUT}
-        return Hello(**{**said, "incarnation": incarnation, **changed})
+        fields = {"run_hash": run_hash(self.settings), "alignment_hash": ALIGNMENT, "rows": ROWS, "held_out": HELD_OUT}
+        return Hello(**{**fields, "incarnation": incarnation, **changed})
 
 
 @contextlib.contextmanager
-def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[ServerResult]:
+def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[ServedRun]:
     """A server that runs until the block ends."""
     chosen = TrainingSettings(epochs=50, batch_size=BLOCK, batches_per_block=1, **training)
     settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen)
-    host = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
-    found = ServerResult(settings, host, Authority("e2e"), plain=plain)
+    state = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
+    found = ServedRun(settings, state, Authority("e2e"), plain=plain)
     keys = None if plain else found.authority.issue("server", "server")
     ready, ended = threading.Event(), threading.Event()
 
@@ -82,10 +87,13 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
 
     async def live() -> None:
         try:
-            board = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
+            bulletin = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
             for party in settings.parties:
-                board.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
-            await GrpcServer(host, board, settings, plain=plain).run("127.0.0.1:0", keys, listening)
+                bulletin.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
+            alignment = AlignmentPhase(bulletin, settings.parties, run_hash(settings), time.monotonic)
+            session = ServerSession(state, alignment, settings, time.monotonic)
+            server = GrpcServer(session, settings, plain=plain, on_event=ignore_events)
+            await server.run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()
 
@@ -106,8 +114,8 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-class RawLine:
-    """One stream to the server that sends what it is told to and nothing else."""
+class RawStream:
+    """One stream to the server that sends what a test asks for and nothing else."""
 
     def __init__(self, target: str, credentials: Credentials | None, party: str = "", seconds: float = SECONDS) -> None:
         self._outgoing: list[bytes | None] = []
@@ -116,7 +124,7 @@ class RawLine:
         header = ((PARTY_HEADER, party.encode().hex()),) if party else ()
         self._call = self._channel.stream_stream(JOIN)(self._requests(), metadata=header, timeout=seconds)
 
-    def __enter__(self) -> RawLine:
+    def __enter__(self) -> RawStream:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -138,21 +146,21 @@ class RawLine:
                 return
             yield raw
 
-    def say(self, *messages: FromParty | bytes) -> RawLine:
+    def send(self, *messages: FromParty | bytes) -> RawStream:
         for message in messages:
             self._put(message if isinstance(message, bytes) else encode_from_party(message))
         return self
 
-    def hear(self, kind: type[FromServer]) -> FromServer:
+    def receive(self, kind: type[FromServer]) -> FromServer:
         """The next message of a kind."""
         for raw in self._call:
-            heard = decode_from_server(raw)
-            if isinstance(heard, kind):
-                return heard
-        raise AssertionError(f"the server hung up before it said {kind.__name__}")
+            received = decode_from_server(raw)
+            if isinstance(received, kind):
+                return received
+        raise AssertionError(f"the server ended the stream before it sent {kind.__name__}")
 
     def end(self) -> tuple[grpc.StatusCode, str]:
-        """The status with which the server ends this line."""
+        """The status with which the server ends this stream."""
         try:
             for _ in self._call:
                 pass
@@ -180,39 +188,39 @@ def push(step: int, rows: int = BLOCK, value: float = 0.25) -> Push:
 class Honest:
     """Two parties that keep to the protocol, step by step, to see that they are not disturbed."""
 
-    def __init__(self, run: ServerResult) -> None:
+    def __init__(self, run: ServedRun) -> None:
         self._run = run
         self._incarnations = dict.fromkeys(run.settings.parties, 1)
-        self.lines = {party: self._line(party) for party in run.settings.parties}
-        self.lines["ann"].say(run.hello(), labels()).hear(Welcome)
-        self.lines["bob"].say(run.hello())
-        self.lines["bob"].hear(Labels)
+        self.streams = {party: self._stream(party) for party in run.settings.parties}
+        self.streams["ann"].send(run.hello(), labels()).receive(Welcome)
+        self.streams["bob"].send(run.hello())
+        self.streams["bob"].receive(Labels)
         self.step = 0
 
-    def _line(self, party: str) -> RawLine:
-        return RawLine(self._run.target, self._run.credentials(party), seconds=60.0)
+    def _stream(self, party: str) -> RawStream:
+        return RawStream(self._run.target, self._run.credentials(party), seconds=60.0)
 
     def advance(self) -> None:
         """One more step; both must be served."""
-        for line in self.lines.values():
-            line.say(push(self.step))
-        for line in self.lines.values():
-            total = line.hear(Total)
+        for stream in self.streams.values():
+            stream.send(push(self.step))
+        for stream in self.streams.values():
+            total = stream.receive(Total)
             assert total.step == self.step
             assert np.array_equal(total.values, 2 * push(self.step).release.values)
         self.step += 1
 
     def misbehave(self, party: str, *messages: FromParty | bytes) -> tuple[grpc.StatusCode, str]:
-        """Say something on a party's own line that ends it."""
-        return self.lines[party].say(*messages).end()
+        """Send something on a party's own stream that ends it."""
+        return self.streams[party].send(*messages).end()
 
     def come_back(self, party: str, incarnation: int | None = None) -> None:
-        """Make a new line in place of the broken one."""
+        """Make a new stream in place of the broken one."""
         self._incarnations[party] = incarnation or self._incarnations[party]
-        self.lines[party].__exit__()
-        self.lines[party] = self._line(party)
-        self.lines[party].say(self._run.hello(self._incarnations[party], done=self.step - 1)).hear(Welcome)
+        self.streams[party].__exit__()
+        self.streams[party] = self._stream(party)
+        self.streams[party].send(self._run.hello(self._incarnations[party], done=self.step - 1)).receive(Welcome)
 
     def close(self) -> None:
-        for line in self.lines.values():
-            line.__exit__()
+        for stream in self.streams.values():
+            stream.__exit__()

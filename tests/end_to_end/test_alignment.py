@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from benchmarks.proxy import Proxy
+from fdml.data.encoders import encoder_from_json
 from fdml.data.label_encoding import fit_labels
 from fdml.federation.scaffold import write_keys
 from tests.end_to_end.cluster import Cluster, Started, running, until
@@ -144,7 +145,7 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.finish()
         data = cluster.home / "bob" / "data.csv"
         data.write_text(data.read_text().replace(".", ".1", 1))
-        cluster.join("bob").expect(1, "data of party 'bob' has changed since its rows were aligned", "--fresh")
+        cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "--fresh")
 
 
 def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
@@ -169,7 +170,7 @@ def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
         settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
         cluster.serve()
         cluster.join("ann")
-        until(lambda: cluster.standing()["ann"].aligning, "ann has come")
+        until(lambda: cluster.statuses()["ann"].aligning, "ann has come")
         cluster.join("bob")
         said = {party: cluster[party].wait() for party in cluster.parties}
         assert set(said.values()) == {1}
@@ -185,8 +186,11 @@ def test_features_are_written_once_and_used_again(tmp_path):
         blocks = sorted((cluster.home / "bob" / "state" / "blocks").rglob("*"))
         written = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks}
         assert any(path.name == "values" for path in blocks)
+        encoder = encoder_from_json((cluster.home / "bob" / "state" / "encoder.json").read_bytes())
+        facts = json.loads(next(path for path in blocks if path.name == "facts.json").read_text())
+        assert len(encoder.names) == facts["width"]
         cluster["bob"].kill()
-        served = cluster.standing()["bob"].served
+        served = cluster.statuses()["bob"].served
         cluster.join("bob")
         cluster.await_step(served + 20, "bob")
         assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks} == written

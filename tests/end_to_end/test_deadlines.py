@@ -9,14 +9,14 @@ import pytest
 from tests.end_to_end.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
-PATIENCE = 8.0
+PEER_TIMEOUT = 8.0
 LATE = 60.0
 """Seconds past the peer_timeout in which a process must have ended, also on a machine that has much else to do."""
 
 
 @contextlib.contextmanager
 def waiting(home, parties=("ann", "bob", "cyd"), **training):
-    cluster = Cluster(home, parties, **{"peer_timeout_seconds": PATIENCE, **training})
+    cluster = Cluster(home, parties, **{"peer_timeout_seconds": PEER_TIMEOUT, **training})
     try:
         yield cluster
     finally:
@@ -28,7 +28,7 @@ def waiting(home, parties=("ann", "bob", "cyd"), **training):
 
 def gave_up(cluster, *names):
     """What these parties said as they ended with exit code 1."""
-    return {name: cluster[name].expect(1, seconds=PATIENCE + LATE) for name in names}
+    return {name: cluster[name].expect(1, seconds=PEER_TIMEOUT + LATE) for name in names}
 
 
 def one_never_joins(home):
@@ -36,8 +36,8 @@ def one_never_joins(home):
         cluster.serve()
         cluster.join("ann")
         cluster.join("bob")
-        until(lambda: cluster.standing()["bob"].waiting_seconds > 1, "bob waits")
-        standing = cluster.standing()
+        until(lambda: cluster.statuses()["bob"].waiting_seconds > 1, "bob waits")
+        standing = cluster.statuses()
         return gave_up(cluster, "ann", "bob"), {name: list(found.waits_for) for name, found in standing.items()}
 
 
@@ -45,8 +45,8 @@ def the_label_party_never_joins(home):
     with waiting(home) as cluster:
         cluster.serve()
         cluster.join("bob")
-        until(lambda: cluster.standing()["bob"].waiting_seconds > 1, "bob waits")
-        standing = cluster.standing()
+        until(lambda: cluster.statuses()["bob"].waiting_seconds > 1, "bob waits")
+        standing = cluster.statuses()
         return gave_up(cluster, "bob"), {name: list(found.waits_for) for name, found in standing.items()}
 
 
@@ -77,7 +77,7 @@ def the_label_party_waits_for_the_end(home):
         cluster.start()
         cluster.await_step(1, "bob")
         cluster["bob"].send(signal.SIGSTOP)
-        return gave_up(cluster, "ann"), cluster.standing()["bob"].served
+        return gave_up(cluster, "ann"), cluster.statuses()["bob"].served
 
 
 def nobody_comes(home):
@@ -139,7 +139,7 @@ def test_a_stopped_server_is_named_by_its_address(runs):
         assert address in said[party]
 
 
-def test_a_label_party_that_waits_to_judge_the_end_names_who_is_still_training(runs):
+def test_a_label_party_that_waits_to_score_the_end_names_who_is_still_training(runs):
     said, bob = runs["the_label_party_waits_for_the_end"].result()
     assert bob < 319
     assert "to predict the held-out rows of epoch" in said["ann"]
@@ -147,4 +147,4 @@ def test_a_label_party_that_waits_to_judge_the_end_names_who_is_still_training(r
 
 
 def test_a_server_to_which_nobody_comes_ends_and_names_the_missing(runs):
-    assert "no word from any party for 3 s; ann, bob have not finished" in runs["nobody_comes"].result()
+    assert "no message from any party for 3 s; not finished: ann, bob" in runs["nobody_comes"].result()

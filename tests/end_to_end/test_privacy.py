@@ -1,4 +1,4 @@
-"""Guards, masks and private labels in runs of real processes, fault_free_run and through `kill -9`."""
+"""Guards, masks and private labels in runs of real processes, undisturbed and through `kill -9`."""
 
 import json
 from collections import Counter
@@ -194,7 +194,7 @@ def test_private_labels_survive_a_kill_of_the_label_party(tmp_path):
         prepare(cluster, PRIVATE).start()
         cluster.await_step(40)
         cluster["ann"].kill()
-        until(lambda: not cluster.standing()["ann"].connected, "ann is away")
+        until(lambda: not cluster.statuses()["ann"].connected, "ann is away")
         cluster.join("ann")
         cluster.finish()
         assert cluster.model_hashes() == calm.model_hashes()
@@ -216,7 +216,7 @@ def test_few_exchanges_release_each_row_so_often_and_survive_a_kill(tmp_path):
             cluster.join("bob")
             cluster.join("ann")
             if killed:
-                until(lambda: cluster.standing()["bob"].pushed >= 0, "bob has pushed")
+                until(lambda: cluster.statuses()["bob"].pushed >= 0, "bob has pushed")
                 cluster["bob"].kill()
                 cluster.join("bob")
             cluster.finish()

@@ -1,7 +1,6 @@
 """What comes by a real socket and must not be let in: each with its status, nothing changed, nobody disturbed."""
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,14 +10,16 @@ import pytest
 
 from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable
 from fdml.federation.certificates import Authority
-from fdml.party.delivery import Delivery
+from fdml.monitor.listeners import ignore_events
 from fdml.protocol.identity import Credentials
 from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
 from fdml.server.limits import CEILING, HELLO, largest_message
-from fdml.settings import TrainingSettings
+from fdml.settings import TrainingSettings, run_hash
 from fdml.transport import grpc_server
-from fdml.transport.grpc_channel import JOIN, PARTY_HEADER, Endpoint, GrpcChannel, ask_status
-from tests.end_to_end.served import ROWS, Honest, RawLine, labels, push, raw_channel, served
+from fdml.transport.grpc_channel import GrpcChannel
+from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
+from fdml.transport.grpc_status import ask_status
+from tests.end_to_end.served import ROWS, Honest, RawStream, labels, push, raw_channel, served
 
 STRANGER = Authority("e2e")
 
@@ -38,11 +39,11 @@ def honest(run):
 
 
 @pytest.fixture
-def fault_free_run(run, honest):
+def undisturbed_run(run, honest):
     """The server's state must be the same before and after, and the honest parties go on."""
-    before = run.host.fingerprint()
+    before = run.state.fingerprint()
     yield run
-    assert run.host.fingerprint() == before
+    assert run.state.fingerprint() == before
     honest.advance()
 
 
@@ -61,12 +62,12 @@ def _trusting(run, theirs):
 
 
 @pytest.mark.parametrize("who", NOBODY)
-def test_whoever_the_handshake_does_not_know_is_never_heard(fault_free_run, who):
-    before = fault_free_run.refused()
-    with RawLine(fault_free_run.target, NOBODY[who](fault_free_run), "bob") as line:
-        status, _ = line.say(fault_free_run.hello(9)).end()
+def test_whoever_the_handshake_does_not_know_never_gets_through(undisturbed_run, who):
+    before = undisturbed_run.refused()
+    with RawStream(undisturbed_run.target, NOBODY[who](undisturbed_run), "bob") as stream:
+        status, _ = stream.send(undisturbed_run.hello(9)).end()
     assert status is grpc.StatusCode.UNAVAILABLE
-    assert fault_free_run.refused() == before
+    assert undisturbed_run.refused() == before
 
 
 # Who is known, but may not be here.
@@ -79,37 +80,37 @@ SOMEBODY = {
 
 
 @pytest.mark.parametrize("who", SOMEBODY)
-def test_whoever_may_not_be_here_is_told_so(fault_free_run, who):
+def test_whoever_may_not_be_here_is_told_so(undisturbed_run, who):
     make, status, words = SOMEBODY[who]
-    before = sum(fault_free_run.refused().values())
-    with RawLine(fault_free_run.target, make(fault_free_run)) as line:
-        found, details = line.say(fault_free_run.hello(9)).end()
+    before = sum(undisturbed_run.refused().values())
+    with RawStream(undisturbed_run.target, make(undisturbed_run)) as stream:
+        found, details = stream.send(undisturbed_run.hello(9)).end()
     assert found is grpc.StatusCode[status]
     assert words in details
-    assert sum(fault_free_run.refused().values()) == before + 1
+    assert sum(undisturbed_run.refused().values()) == before + 1
 
 
-def test_who_a_party_is_stands_in_its_certificate_not_in_what_it_says(fault_free_run):
-    zed = fault_free_run.authority.issue("party", "zed")
-    with RawLine(fault_free_run.target, zed, party="bob") as line:
-        assert line.say(fault_free_run.hello(9)).end()[0] is grpc.StatusCode.PERMISSION_DENIED
+def test_who_a_party_is_comes_from_its_certificate_not_from_its_messages(undisturbed_run):
+    zed = undisturbed_run.authority.issue("party", "zed")
+    with RawStream(undisturbed_run.target, zed, party="bob") as stream:
+        assert stream.send(undisturbed_run.hello(9)).end()[0] is grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_the_server_s_own_certificate_may_ask_how_the_run_stands_but_strangers_may_not(fault_free_run):
+def test_the_server_s_own_certificate_may_ask_for_the_status_but_strangers_may_not(undisturbed_run):
     def asked(credentials):
-        return ask_status(Endpoint(fault_free_run.target, "e2e", "server", credentials))
+        return ask_status(Endpoint(undisturbed_run.target, "e2e", "server", credentials))
 
-    assert asked(fault_free_run.authority.issue("server", "server")).run == "e2e"
+    assert asked(undisturbed_run.authority.issue("server", "server")).run == "e2e"
     with pytest.raises(MessageRefused, match="only a party") as refused:
-        asked(fault_free_run.authority.issue("party", "bob", run="other"))
+        asked(undisturbed_run.authority.issue("party", "bob", run="other"))
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
     with pytest.raises(ServerUnreachable):
-        asked(_trusting(fault_free_run, STRANGER.issue("party", "bob")))
+        asked(_trusting(undisturbed_run, STRANGER.issue("party", "bob")))
 
 
-# What a party may not say. Each comes from bob's own certificate, on a line beside his honest one.
+# What a party may not send. Each comes from bob's own certificate, on a stream beside his honest one.
 
-SAID = {
+FIRST = {
     "random bytes": (lambda run: [os.urandom(40) + b"\xff"], Refusal.INVALID, "no message"),
     "an empty message": (lambda run: [b""], Refusal.INVALID, "without content"),
     "a push before hello": (lambda run: [push(0)], Refusal.INVALID, "hello first"),
@@ -128,16 +129,16 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("what", SAID)
-def test_what_a_party_may_not_say_first_is_refused(fault_free_run, what):
-    make, refusal, words = SAID[what]
+@pytest.mark.parametrize("what", FIRST)
+def test_what_a_party_may_not_send_first_is_refused(undisturbed_run, what):
+    make, refusal, words = FIRST[what]
     name = refusal.name.lower()
-    before = fault_free_run.refused().get(name, 0)
-    with RawLine(fault_free_run.target, fault_free_run.credentials("bob")) as line:
-        status, details = line.say(*make(fault_free_run)).end()
+    before = undisturbed_run.refused().get(name, 0)
+    with RawStream(undisturbed_run.target, undisturbed_run.credentials("bob")) as stream:
+        status, details = stream.send(*make(undisturbed_run)).end()
     assert status is grpc_server.STATUS_OF[refusal]
     assert words in details
-    assert fault_free_run.refused()[name] == before + 1
+    assert undisturbed_run.refused()[name] == before + 1
 
 
 LATER = {
@@ -155,12 +156,12 @@ LATER = {
 
 
 @pytest.mark.parametrize("what", LATER)
-def test_what_a_party_may_not_say_later_is_refused_and_it_may_come_back(run, honest, what):
+def test_what_a_party_may_not_send_later_is_refused_and_it_may_come_back(run, honest, what):
     make, refusal, words = LATER[what]
     name = refusal.name.lower()
-    before, state = run.refused().get(name, 0), run.host.fingerprint()
+    before, state = run.refused().get(name, 0), run.state.fingerprint()
     status, details = honest.misbehave("bob", make(run, honest.step))
-    after = run.host.fingerprint()
+    after = run.state.fingerprint()
     honest.come_back("bob")
     honest.advance()
     assert status is grpc_server.STATUS_OF[refusal]
@@ -169,10 +170,10 @@ def test_what_a_party_may_not_say_later_is_refused_and_it_may_come_back(run, hon
     assert after == state
 
 
-def test_after_a_refusal_nothing_of_that_line_is_acted_on(run, honest):
-    state = run.host.fingerprint()
+def test_after_a_refusal_nothing_of_that_stream_is_acted_on(run, honest):
+    state = run.state.fingerprint()
     status, _ = honest.misbehave("bob", b"\xff\xff\xff", push(honest.step))
-    after = run.host.fingerprint()
+    after = run.state.fingerprint()
     honest.come_back("bob")
     honest.advance()
     assert status is grpc.StatusCode.INVALID_ARGUMENT
@@ -180,22 +181,22 @@ def test_after_a_refusal_nothing_of_that_line_is_acted_on(run, honest):
 
 
 def test_a_newer_start_takes_over_and_the_older_one_is_told(run, honest):
-    with RawLine(run.target, run.credentials("bob")) as newer:
-        newer.say(run.hello(2, done=honest.step - 1)).hear(Welcome)
-        status, details = honest.lines["bob"].end()
+    with RawStream(run.target, run.credentials("bob")) as newer:
+        newer.send(run.hello(2, done=honest.step - 1)).receive(Welcome)
+        status, details = honest.streams["bob"].end()
         assert status is grpc.StatusCode.ABORTED
         assert "started again" in details
-        with RawLine(run.target, run.credentials("bob")) as older:
-            assert older.say(run.hello(1, done=honest.step - 1)).end()[0] is grpc.StatusCode.ABORTED
+        with RawStream(run.target, run.credentials("bob")) as older:
+            assert older.send(run.hello(1, done=honest.step - 1)).end()[0] is grpc.StatusCode.ABORTED
     honest.come_back("bob", incarnation=3)
     honest.advance()
 
 
-def test_a_start_that_lost_what_it_had_said_to_be_safe_is_told_to_start_over_everywhere(run, honest):
-    honest.lines["bob"].say(Checkpointed(honest.step - 1))
+def test_a_start_that_lost_what_it_had_saved_is_told_to_start_over_everywhere(run, honest):
+    honest.streams["bob"].send(Checkpointed(honest.step - 1))
     honest.advance()
-    with RawLine(run.target, run.credentials("bob")) as fresh:
-        status, details = fresh.say(run.hello(9, done=-1)).end()
+    with RawStream(run.target, run.credentials("bob")) as fresh:
+        status, details = fresh.send(run.hello(9, done=-1)).end()
     assert status is grpc.StatusCode.FAILED_PRECONDITION
     assert "--fresh" in details
     honest.advance()
@@ -216,19 +217,19 @@ def test_the_limit_follows_from_the_run():
 
 
 def test_labels_right_after_hello_are_not_too_large(tmp_path):
-    with served(tmp_path) as run, RawLine(run.target, run.credentials("bob")) as bob:
+    with served(tmp_path) as run, RawStream(run.target, run.credentials("bob")) as bob:
         hello, given = run.hello(rows=HELLO, held_out=0), labels(HELLO)
-        bob.say(hello).hear(Welcome)
-        with RawLine(run.target, run.credentials("ann")) as ann:
-            ann.say(hello, given)
-            assert bob.hear(Labels) == given
+        bob.send(hello).receive(Welcome)
+        with RawStream(run.target, run.credentials("ann")) as ann:
+            ann.send(hello, given)
+            assert bob.receive(Labels) == given
         assert run.refused() == {}
 
 
 def test_what_is_over_the_ceiling_is_not_even_read(tmp_path, monkeypatch):
     monkeypatch.setattr(grpc_server, "CEILING", 2**20)
-    with served(tmp_path) as run, RawLine(run.target, run.credentials("bob")) as line:
-        status, details = line.say(run.hello(), bytes(2**20 + 1)).end()
+    with served(tmp_path) as run, RawStream(run.target, run.credentials("bob")) as stream:
+        status, details = stream.send(run.hello(), bytes(2**20 + 1)).end()
     assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in details
 
@@ -238,10 +239,10 @@ def test_what_is_over_the_ceiling_is_not_even_read(tmp_path, monkeypatch):
 
 def test_a_plain_line_is_known_by_its_header_and_nonsense_there_is_refused(tmp_path):
     with served(tmp_path, plain=True) as run:
-        with RawLine(run.target, None, "bob") as line:
-            line.say(run.hello()).hear(Welcome)
-        with RawLine(run.target, None, "zed") as line:
-            assert line.say(run.hello()).end()[0] is grpc.StatusCode.PERMISSION_DENIED
+        with RawStream(run.target, None, "bob") as stream:
+            stream.send(run.hello()).receive(Welcome)
+        with RawStream(run.target, None, "zed") as stream:
+            assert stream.send(run.hello()).end()[0] is grpc.StatusCode.PERMISSION_DENIED
         with raw_channel(run.target, None) as channel:
             for nonsense in ("no hex", "ff", ""):
                 call = channel.stream_stream(JOIN)(iter([]), metadata=((PARTY_HEADER, nonsense),), timeout=5)
@@ -260,8 +261,19 @@ def test_a_proxy_for_the_web_is_not_asked_for_the_way_to_this_machine(run, monke
     assert ask_status(run.address("ann")).run == "e2e"
 
 
-def party_line(run, address, peer_timeout_seconds=20.0):
-    return GrpcChannel(address, Delivery(run.hello()), peer_timeout_seconds)
+@contextmanager
+def joining(run, endpoint):
+    """The channel of a party that has just said hello and waits for a message."""
+    channel = GrpcChannel(endpoint, run_hash(run.settings), 60.0, ignore_events)
+    try:
+        channel.send(run.hello())
+        yield channel
+    finally:
+        channel.close()
+
+
+def wait_for_message(channel):
+    channel.wait(lambda: channel.has_message, "for {}")
 
 
 @pytest.mark.parametrize(
@@ -272,37 +284,37 @@ def party_line(run, address, peer_timeout_seconds=20.0):
     ],
     ids=["another authority", "another run"],
 )
-def test_a_party_does_not_talk_to_a_server_it_has_no_reason_to_trust(fault_free_run, made):
-    line = party_line(fault_free_run, made(fault_free_run))
-    began = time.monotonic()
-    with pytest.raises(ServerUnreachable, match="check the address and the keys"):
-        line.await_labels()
-    assert time.monotonic() - began < 5
-    line.close()
+def test_a_party_does_not_talk_to_a_server_it_has_no_reason_to_trust(undisturbed_run, made):
+    with (
+        joining(undisturbed_run, made(undisturbed_run)) as channel,
+        pytest.raises(ServerUnreachable, match="check the address and the keys"),
+    ):
+        wait_for_message(channel)
 
 
 def test_a_party_s_certificate_does_not_make_a_server(run):
     bob = run.credentials("bob")
     with fake_server(bob) as port:
-        line = party_line(run, Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann")))
-        with pytest.raises(ServerUnreachable, match="check the address and the keys"):
-            line.await_labels()
-        line.close()
+        endpoint = Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann"))
+        with (
+            joining(run, endpoint) as channel,
+            pytest.raises(ServerUnreachable, match="check the address and the keys"),
+        ):
+            wait_for_message(channel)
 
 
-def test_a_party_whose_server_talks_nonsense_says_so_and_does_not_hang(run):
-    with fake_server(run.authority.issue("server", "server"), says=b"\xff\xff") as port:
-        line = party_line(run, Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann")))
-        with pytest.raises(ExchangeError, match="not one of ours"):
-            line.await_labels()
-        line.close()
+def test_a_party_whose_server_sends_nonsense_says_so_and_does_not_hang(run):
+    with fake_server(run.authority.issue("server", "server"), answer=b"\xff\xff") as port:
+        endpoint = Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann"))
+        with joining(run, endpoint) as channel, pytest.raises(ExchangeError, match="not one of ours"):
+            wait_for_message(channel)
 
 
 @contextmanager
-def fake_server(credentials, says=b""):
+def fake_server(credentials, answer=b""):
     """A gRPC server that answers every join with the same bytes; gives its port."""
     server = grpc.server(ThreadPoolExecutor(2))
-    handler = grpc.stream_stream_rpc_method_handler(lambda requests, context: iter([says]))
+    handler = grpc.stream_stream_rpc_method_handler(lambda requests, context: iter([answer]))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fdml.Exchange", {"Join": handler}),))
     keys = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])
     port = server.add_secure_port("127.0.0.1:0", keys)

@@ -1,5 +1,6 @@
 """Processes that end in the middle of a run and are started again: the run goes on, or says why it cannot."""
 
+import json
 import shutil
 import signal
 from contextlib import ExitStack
@@ -34,6 +35,11 @@ def started(cluster: Cluster, step: int = 40) -> Cluster:
     return cluster
 
 
+def bundle_files(cluster: Cluster, party: str) -> dict[str, bytes]:
+    """The files of a party's bundle."""
+    return {path.name: path.read_bytes() for path in (cluster.home / party / "model").iterdir()}
+
+
 def test_a_killed_server_goes_on_with_the_same_command(cluster, calm):
     started(cluster)["server"].kill()
     assert cluster["ann"].code is None
@@ -47,7 +53,7 @@ def test_a_killed_server_goes_on_with_the_same_command(cluster, calm):
 @pytest.mark.parametrize("party", ["ann", "bob"])
 def test_a_killed_party_goes_on_with_the_same_command(cluster, calm, party):
     started(cluster)[party].kill()
-    until(lambda: not cluster.standing()[party].connected, f"{party} is away")
+    until(lambda: not cluster.statuses()[party].connected, f"{party} is away")
     cluster.join(party)
     cluster.finish()
     assert cluster.model_hashes() == calm
@@ -71,7 +77,7 @@ def test_an_older_process_is_shut_out_by_a_newer_start_and_says_so(cluster, calm
     shutil.copytree(cluster.home / "bob", cluster.home / "bob-2")
     newer = cluster.join("bob-2")
     cluster.members["bob"] = newer
-    until(lambda: cluster.standing()["bob"].incarnation == 2, "the newer start joins")
+    until(lambda: cluster.statuses()["bob"].incarnation == 2, "the newer start joins")
     older.send(signal.SIGCONT)
     older.expect(1, "party 'bob' was started again since; this older process ends here")
     cluster.finish()
@@ -85,11 +91,11 @@ def test_two_servers_do_not_share_a_port_or_a_state(cluster, tmp_path):
     with ExitStack() as stack:
         other = stack.enter_context(running(tmp_path / "other"))
         other.change(f":{other.port}", f":{cluster.port}")
-        rivals = [cluster.serve(), cluster.serve("--fresh"), other.serve()]
-        for rival, words in zip(
-            rivals, ["in use", "in use", f"cannot listen at '127.0.0.1:{cluster.port}'"], strict=True
+        others = [cluster.serve(), cluster.serve("--fresh"), other.serve()]
+        for each, words in zip(
+            others, ["in use", "in use", f"cannot listen at '127.0.0.1:{cluster.port}'"], strict=True
         ):
-            rival.expect(1, "fdml: ", words)
+            each.expect(1, "fdml: ", words)
     assert (cluster.home / "server" / "state" / "run").read_bytes() == before
     assert cluster.status().run == "e2e", "the first one is still there"
 
@@ -116,7 +122,7 @@ def test_fresh_at_one_side_only_is_refused_with_what_to_do(tmp_path):
     with running(tmp_path / "run", epochs=5000) as cluster:
         started(cluster)
         until((cluster.home / "bob" / "state" / "checkpoint.0").exists, "bob has saved its state twice")
-        cluster.await_step(cluster.standing()["bob"].served + 20)
+        cluster.await_step(cluster.statuses()["bob"].served + 20)
         cluster["bob"].kill()
         cluster.join("bob", "--fresh").expect(1, "it was started over or has lost its state", "--fresh")
         cluster["server"].kill()
@@ -132,7 +138,7 @@ def test_a_party_that_means_another_run_is_told_so(cluster):
     (cluster.home / "bob" / "other.toml").write_text((cluster.home / "run.toml").read_text() + "seed = 9\n")
     cluster.serve()
     cluster.join("ann")
-    until(lambda: cluster.standing()["ann"].connected, "ann has joined")
+    until(lambda: cluster.statuses()["ann"].connected, "ann has joined")
     cluster.join("bob").expect(1, "party 'bob' has a run.toml with hash", "give both the same file")
     assert cluster["ann"].code is None
     assert cluster.status().refused == {"mismatch": 1}
@@ -141,14 +147,15 @@ def test_a_party_that_means_another_run_is_told_so(cluster):
 def test_a_finished_run_is_not_trained_again(cluster, calm):
     cluster.start()
     cluster.finish()
-    models = {party: (cluster.home / party / "model.npz").read_bytes() for party in cluster.parties}
+    models = {party: bundle_files(cluster, party) for party in cluster.parties}
     cluster.start()
     cluster.finish()
     assert cluster.model_hashes() == calm
     assert "was finished before" in cluster["server"].text
     for party in cluster.parties:
         assert "had finished before" in cluster[party].text
-        assert (cluster.home / party / "model.npz").read_bytes() == models[party]
+        assert str(cluster.home / party / "model") in "".join(cluster[party].text.split())
+        assert bundle_files(cluster, party) == models[party]
 
 
 def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_stored(cluster, calm):
@@ -159,4 +166,21 @@ def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_store
     cluster["bob"].kill()
     cluster.join("bob")
     cluster.finish()
+    assert cluster.model_hashes() == calm
+
+
+def test_a_server_started_again_after_the_end_waits_for_a_party_that_does_not_know_yet(cluster, calm):
+    """Its last acknowledgement was lost with the server: the party asks until the server is back."""
+    cluster.start()
+    cluster.finish()
+    stored = cluster.home / "bob" / "state" / "result"
+    result = json.loads(stored.read_text())
+    assert result["reported"]
+    stored.write_text(json.dumps(result | {"reported": False}))
+    cluster.join("bob")
+    until(lambda: "--fresh" in cluster["bob"].text or "aligned" in cluster["bob"].text, "bob has started")
+    cluster.serve()
+    cluster.finish()
+    assert json.loads(stored.read_text())["reported"]
+    assert "no longer there" not in cluster["bob"].text
     assert cluster.model_hashes() == calm

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from sklearn.datasets import make_classification
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, span
-from fdml.errors import DataError, PeerTimeout, SettingsError, TrainingDiverged
+from fdml.errors import DataError, MessageRefused, PeerTimeout, SettingsError, TrainingDiverged
 from fdml.events import EpochDone, StepDone
 from fdml.experiments.in_process import train_in_process
-from fdml.models.metrics import mean_loss
-from fdml.party.plan import Plan, joint_score, training_task
-from fdml.settings import ModelSettings, TrainingSettings
+from fdml.models.calibration import IDENTITY
+from fdml.models.metrics import mean_loss, metric
+from fdml.models.registry import model_settings
+from fdml.party.plan import Plan, joint_score
+from fdml.protocol.messages import Finished, Gradient, Hello, Metrics, Push
+from fdml.settings import GuardSettings, PrivacySettings, TrainingSettings
 
 
 def sample_of(rows=600, features=12, parties=3, seed=0):
@@ -26,9 +29,9 @@ def sample_of(rows=600, features=12, parties=3, seed=0):
 
 
 def plan_of(sample, models=None, **training):
-    models = models or {name: ModelSettings() for name in sample.parts}
+    models = models or {name: model_settings() for name in sample.parts}
     settings = TrainingSettings(**{"learning_rate": "auto", "epochs": 10, **training})
-    return Plan(settings, models, "p0", "logistic", 1)
+    return Plan(settings, models, "p0", "logistic", 2)
 
 
 def small_net(inputs, outputs):
@@ -43,33 +46,25 @@ def test_a_mix_of_linear_fm_mlp_and_torch_parties_trains_in_one_run():
     torch.manual_seed(0)
     sample = sample_of(parties=4)
     kinds = {
-        "p0": ModelSettings(kind="linear"),
-        "p1": ModelSettings(kind="fm", factors=4),
-        "p2": ModelSettings(kind="mlp", hidden=(16,)),
-        "p3": ModelSettings(kind="torch", module="given in Python", optimizer="adam"),
+        "p0": model_settings("linear"),
+        "p1": model_settings("fm", factors=4),
+        "p2": model_settings("mlp", hidden=(16,)),
+        "p3": model_settings("torch", module=small_net, optimizer="adam"),
     }
     plan = plan_of(sample, kinds, epochs=40)
-    outcome = train_in_process(Plan(plan.training, kinds, "p0", "logistic", 1, {"p3": small_net}), sample)
+    outcome = train_in_process(plan, sample)
     assert accuracy(outcome, sample) > 0.75
     for name in sample.parts:
         others = {other: model for other, model in outcome.models.items() if other != name}
-        without = mean_loss("logistic", joint_score(others, sample.parts), sample)
+        without = mean_loss("logistic", joint_score(others, sample.parts, plan.objective), sample)
         assert without > mean_loss("logistic", outcome.score(sample.parts), sample), f"{name} adds nothing"
 
 
-def test_rows_of_ones_are_trained_on_without_their_values_and_others_with_them():
-    ones = as_rows(sp.csr_array(np.eye(6, dtype=np.float32)))
-    sample = RowSet({"p0": ones, "p1": ones._replace(values=ones.values * 2)}, np.arange(6) % 2.0, np.ones(6))
-    plan = plan_of(sample, epochs=1)
-    assert training_task(plan, sample, "p0").rows.values.strides == (0,)
-    assert training_task(plan, sample, "p1").rows is sample.parts["p1"]
-
-
-def test_listeners_hear_every_step_and_epoch_of_every_party():
-    sample, heard = sample_of(), []
-    train_in_process(plan_of(sample, epochs=2, batches_per_block=2), sample, listener=heard.append)
-    assert len([event for event in heard if isinstance(event, StepDone)]) == 3 * 2 * 3
-    assert sorted((e.party, e.epoch) for e in heard if isinstance(e, EpochDone)) == [
+def test_listeners_get_every_step_and_epoch_of_every_party():
+    sample, events = sample_of(), []
+    train_in_process(plan_of(sample, epochs=2, batches_per_block=2), sample, on_event=events.append)
+    assert len([event for event in events if isinstance(event, StepDone)]) == 3 * 2 * 3
+    assert sorted((e.party, e.epoch) for e in events if isinstance(e, EpochDone)) == [
         (f"p{party}", epoch) for party in range(3) for epoch in (1, 2)
     ]
 
@@ -95,8 +90,8 @@ def test_a_label_party_without_features_brings_only_its_bias():
 
 def test_one_party_that_fails_stops_the_others_and_its_own_error_is_raised():
     sample = sample_of()
-    wild = {name: ModelSettings() for name in sample.parts}
-    wild["p1"] = ModelSettings(learning_rate=1e9, l2=0.0)
+    wild = {name: model_settings() for name in sample.parts}
+    wild["p1"] = model_settings(learning_rate=1e9, l2=0.0)
     with pytest.raises(TrainingDiverged, match="lower learning_rate"):
         train_in_process(plan_of(sample, wild, epochs=50, peer_timeout_seconds=30), sample)
 
@@ -110,24 +105,24 @@ class Sleepy(torch.nn.Linear):
         return super().forward(features)
 
 
-def test_a_silent_party_is_named_when_the_patience_ends():
+def test_a_silent_party_is_named_when_the_peer_timeout_ends():
     sample = sample_of()
-    kinds = {**{n: ModelSettings() for n in ("p0", "p1")}, "p2": ModelSettings(kind="torch", module="given in Python")}
+    kinds = {**{n: model_settings() for n in ("p0", "p1")}, "p2": model_settings("torch", module=Sleepy)}
     training = TrainingSettings(peer_timeout_seconds=0.2, learning_rate="auto", batches_per_block=2)
     with pytest.raises(PeerTimeout, match=r"waited 0.2 s at step \d+ for 'p2'.*training.peer_timeout_seconds"):
-        train_in_process(Plan(training, kinds, "p0", "logistic", 1, {"p2": Sleepy}), sample)
+        train_in_process(Plan(training, kinds, "p0", "logistic", 2), sample)
 
 
 def test_a_step_size_that_l2_would_turn_round_is_refused():
     sample = sample_of()
     with pytest.raises(SettingsError, match=r"learning_rate 2 times l2 0.6 must be below 1"):
-        train_in_process(plan_of(sample, {n: ModelSettings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
+        train_in_process(plan_of(sample, {n: model_settings(l2=0.6) for n in sample.parts}, learning_rate=2.0), sample)
 
 
 def test_no_rows_is_an_error():
     sample = sample_of()
     nothing = RowSet({n: span(r, 0, 0) for n, r in sample.parts.items()}, sample.labels[:0], sample.weights[:0])
-    with pytest.raises(SettingsError, match="no rows to train on"):
+    with pytest.raises(MessageRefused, match="party 'p0' has no rows to train on"):
         train_in_process(plan_of(nothing, learning_rate=0.1), nothing)
 
 
@@ -135,4 +130,143 @@ def test_states_of_another_model_are_refused():
     sample = sample_of()
     states = {"p0": train_in_process(plan_of(sample), sample).models["p1"].state()}
     with pytest.raises(DataError, match="another model"):
-        train_in_process(plan_of(sample, {n: ModelSettings(kind="fm") for n in sample.parts}), sample, start=states)
+        train_in_process(plan_of(sample, {n: model_settings("fm") for n in sample.parts}), sample, start=states)
+
+
+# Evaluation, through the same conversation as in a run of processes
+
+
+def split_of(held_out=150, **options):
+    sample = sample_of(**options)
+    cut = len(sample) - held_out
+    return sample.take(np.arange(cut)), sample.take(np.arange(cut, len(sample)))
+
+
+@pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
+def test_the_figures_found_in_the_run_are_those_of_the_exact_models(kind):
+    train, test = split_of()
+    models = dict.fromkeys(train.parts, model_settings(kind))
+    result = train_in_process(plan_of(train, models, epochs=3), train, held_out=test, keep_epochs=True)
+    assert sorted(result.evaluations) == [1, 2, 3]
+    for snapshot in result.snapshots:
+        for name, state in snapshot.states.items():
+            result.models[name].restore(state)
+        score, found = result.score(test.parts), result.evaluations[snapshot.epoch]
+        assert found.party == "p0"
+        assert found.test_loss == pytest.approx(mean_loss("logistic", score, test), abs=1e-6)
+        assert found.test_metric == pytest.approx(metric("binary", score, test), abs=1e-6)
+
+
+def test_the_training_loss_found_in_the_run_falls():
+    train, test = split_of()
+    result = train_in_process(plan_of(train, epochs=4), train, held_out=test)
+    losses = [result.evaluations[epoch].train_loss for epoch in (1, 2, 3, 4)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_without_held_out_rows_nothing_is_evaluated():
+    sample = sample_of()
+    assert train_in_process(plan_of(sample, epochs=2), sample).evaluations == {}
+
+
+def test_over_private_labels_the_label_party_evaluates_and_the_server_is_not_told():
+    train, test = split_of()
+    plan = plan_of(train, epochs=2, learning_rate=0.1)
+    messages = []
+    result = train_in_process(
+        plan,
+        train,
+        held_out=test,
+        privacy=PrivacySettings(labels="private"),
+        tap=lambda party, message: messages.append((party, message)),
+    )
+    assert all(found.test_loss is not None for found in result.evaluations.values())
+    metrics = [message for _, message in messages if isinstance(message, Metrics)]
+    assert [each.test_loss for each in metrics] == [None, None]
+    assert {party for party, message in messages if isinstance(message, Gradient)} == {"p0"}
+
+
+def test_few_exchanges_give_a_calibration_that_the_last_figures_are_of():
+    train, test = split_of()
+    result = train_in_process(plan_of(train, epochs=6, exchanges=2), train, held_out=test)
+    assert result.calibration is not IDENTITY
+    last = result.evaluations[max(result.evaluations)]
+    assert last.test_loss == pytest.approx(mean_loss("logistic", result.score(test.parts), test), abs=1e-6)
+
+
+# In turns
+
+
+def bits(result):
+    return {name: array.tobytes() for each in result.models.values() for name, array in each.state().items()}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{}, {"lookahead": 3, "passes": 2}, {"exchanges": 2, "epochs": 5}, {"batches_per_block": 1, "lookahead": 0}],
+)
+def test_at_staleness_0_parties_that_take_turns_train_as_threads_do(chosen):
+    train, test = split_of(rows=300)
+    plan = plan_of(train, **{"epochs": 3, **chosen})
+    threads, turns = (train_in_process(plan, train, held_out=test, in_turns=each) for each in (False, True))
+    assert bits(threads) == bits(turns)
+    figures = [
+        [(each.epoch, each.train_loss, each.test_loss, each.test_metric) for each in result.evaluations.values()]
+        for result in (threads, turns)
+    ]
+    assert figures[0] == figures[1]
+
+
+def test_in_turns_a_stale_run_can_be_repeated():
+    sample = sample_of(rows=300)
+    plan = plan_of(sample, epochs=3, staleness=3, lookahead=2)
+    first, second = (train_in_process(plan, sample, in_turns=True) for _ in range(2))
+    assert bits(first) == bits(second)
+    assert first.lags == second.lags
+
+
+def test_noise_from_the_seed_can_be_repeated_and_is_counted():
+    sample = sample_of(rows=300)
+    plan = replace(plan_of(sample, epochs=2), guards={"p1": GuardSettings(clip=2.0, noise="gaussian", sigma=1.0)})
+    first, second = (train_in_process(plan, sample) for _ in range(2))
+    assert bits(first) == bits(second)
+    assert first.ledgers["p1"].releases("block 0") == 2
+    assert bits(first) != bits(train_in_process(plan_of(sample, epochs=2), sample))
+
+
+def test_a_blind_server_changes_nothing_but_what_it_sees():
+    sample, seen = sample_of(rows=300), {}
+    plan, results = plan_of(sample, epochs=2), []
+    for server in ("plain", "blind"):
+        pushes = seen.setdefault(server, [])
+        results.append(
+            train_in_process(
+                plan,
+                sample,
+                privacy=PrivacySettings(server=server),
+                in_turns=True,
+                tap=lambda party, message, to=pushes: to.append(message) if isinstance(message, Push) else None,
+            )
+        )
+    assert bits(results[0]) == bits(results[1])
+    plain, blind = (np.concatenate([push.release.values.ravel() for push in seen[each]]) for each in seen)
+    assert not (plain == blind).any()
+    assert np.abs(plain).max() < 2**50 < np.abs(blind).max(), "a masked value may be anything"
+
+
+def test_the_tap_sees_all_that_the_server_acts_on_in_order():
+    sample, messages = sample_of(rows=300), []
+    plan = plan_of(sample, epochs=1, batches_per_block=2)
+    train_in_process(plan, sample, in_turns=True, tap=lambda party, message: messages.append((party, message)))
+    for party in sample.parts:
+        kinds = [type(message) for sender, message in messages if sender == party]
+        assert kinds[0] is Hello
+        assert kinds[-1] is Finished
+        assert [message.step for sender, message in messages if sender == party and isinstance(message, Push)] == [0, 1]
+
+
+def test_a_party_that_fails_in_its_turn_raises_its_own_error():
+    sample = sample_of()
+    wild = {**{n: model_settings() for n in sample.parts}, "p1": model_settings(learning_rate=1e9, l2=0.0)}
+    with pytest.raises(TrainingDiverged, match="lower learning_rate"):
+        train_in_process(plan_of(sample, wild, epochs=50), sample, in_turns=True)

@@ -4,8 +4,9 @@ import time
 import pytest
 
 from fdml.errors import PartyFailed, SettingsError
-from fdml.federation.join import read_both
+from fdml.federation.party_folder import MODEL
 from fdml.federation.processes import ChildProcess, Children, run_processes
+from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from tests.end_to_end.cluster import write_run
 
@@ -56,8 +57,8 @@ def test_the_server_took_a_port_that_was_free(finished):
 
 def test_every_party_has_left_its_model(home, finished):
     for party in ("ann", "bob"):
-        assert read_both(home / party / "party.toml")[0].party == party
-        assert (home / party / "model.npz").stat().st_size > 0
+        card = Bundle.check(home / party / MODEL)
+        assert (card.run, card.party) == ("e2e", party)
 
 
 @pytest.mark.slow

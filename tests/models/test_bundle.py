@@ -48,8 +48,8 @@ SPENT = (Spent("training rows", 20, 3.5, 1e-5, "one row"), Spent("held-out rows"
 FILES = ["card.json", "encoder.json", "labels.json", "manifest.json", "parameters.npz"]
 
 
-def card(**values):
-    return BundleCard.of(run=RUN, party=PARTY, alignment_hash=ALIGNMENT, **values)
+def card(party="store", **values):
+    return BundleCard.of(run=RUN, party=party, model=PARTY.model, data=PARTY.data, alignment_hash=ALIGNMENT, **values)
 
 
 def bundle(**values):
@@ -143,7 +143,7 @@ def test_a_metric_that_is_no_number_is_left_out(tmp_path, figure):
 
 
 def test_all_parties_of_a_run_name_their_bundles_alike():
-    other = BundleCard.of(run=RUN, party=PARTY.model_copy(update={"party": "browser"}), alignment_hash=ALIGNMENT)
+    other = card("browser")
     assert other.version == card().version
     assert (len(other.version), other.party) == (32, "browser")
 

@@ -1,7 +1,5 @@
 """The compiled models answer to their plain twins."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -230,6 +228,6 @@ def test_a_joint_function_that_no_kernel_knows_is_learned_by_its_gradients(kind,
         block, scores = random_update(random, "logistic" if objective.classes == 2 else "softmax", "double")
         shape = (len(block.order), objective.width)
         total, own = random.normal(size=shape), random.normal(size=shape)
-        updates.append((block, replace(scores, total=total, own_at_push=own, objective=objective)))
+        updates.append((block, scores._replace(total=total, own_at_push=own, objective=objective)))
     learn_both(model, twin, wanted, rows, x, updates)
     assert_equal(model, twin, rows, x, 1e-9)

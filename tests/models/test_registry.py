@@ -10,7 +10,7 @@ from fdml.data.rows import as_rows, row_count, take, to_dense
 from fdml.errors import DataError, SettingsError
 from fdml.experiments.comparison_input import contenders
 from fdml.experiments.estimators import FeatureDistributedClassifier
-from fdml.experiments.in_process import simulate
+from fdml.experiments.in_process import train_in_process
 from fdml.models import registry
 from fdml.models.compiled import CompiledModel
 from fdml.models.kind import ModelKind
@@ -98,7 +98,7 @@ def test_a_kind_from_outside_trains_beside_a_linear_party():
     losses = {}
     for kind in ("linear", "cosine"):
         models = {"a": model_settings(), "b": model_settings(kind, **({"waves": 40} if kind == "cosine" else {}))}
-        outcome = simulate(Plan(training, models, "a", "logistic", 2), sample)
+        outcome = train_in_process(Plan(training, models, "a", "logistic", 2), sample)
         losses[kind] = mean_loss("logistic", outcome.score(sample.parts), sample)
     assert isinstance(outcome.models["b"], CosineModel)
     assert losses["cosine"] < 0.7 * losses["linear"]
@@ -187,7 +187,7 @@ def test_a_kind_that_cannot_be_clipped_is_refused_for_dp_sgd_with_those_that_can
         build(model_settings("cosine"), 3, 1, dp_sgd=dp_sgd)
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in kinds() if kind.has_defaults])
+@pytest.mark.parametrize("kind", registry.ready_kinds())
 def test_the_kind_decides_what_is_built(kind):
     model = build(model_settings(kind, precision="double"), 3, 2)
     assert isinstance(model, CompiledModel)

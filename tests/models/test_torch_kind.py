@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -45,3 +47,23 @@ def test_a_torch_modules_starting_parameters_follow_from_the_key_and_torchs_own_
 def test_a_function_given_in_python_is_the_setting_that_estimators_fill():
     assert TORCH.function_setting in TORCH.settings.model_fields
     assert not TORCH.has_defaults
+
+
+class Factory:
+    """A factory that is an object."""
+
+    def __call__(self, inputs, width):
+        return torch.nn.Linear(inputs, width)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("my_net:build", "my_net:build"),
+        (torch.nn.Linear, "torch.nn.modules.linear:Linear"),
+        (Factory(), "tests.models.test_torch_kind:Factory"),
+    ],
+)
+def test_a_module_is_written_by_its_name_wherever_it_was_given(module, name):
+    """Settings are compared and stored as JSON; a function given in Python has none of its own."""
+    assert json.loads(model_settings("torch", module=module).model_dump_json())["module"] == name

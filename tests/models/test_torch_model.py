@@ -1,6 +1,5 @@
 """The torch adapter, and with it torch.optim as a second check of the update rules."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -237,7 +236,7 @@ def test_the_gradient_of_a_row_is_that_of_its_prediction_under_dropout():
     for _ in range(30):
         block, scores = random_update(random, "squared", "single", shape, echo=1.0)
         before = model.state()
-        scores = replace(scores, own_at_push=np.zeros_like(scores.own_at_push))
+        scores = scores._replace(own_at_push=np.zeros_like(scores.own_at_push))
         model.learn(rows, block, scores)
         after = model.state()
         moved = {name: float((after[name] - before[name]).squeeze()) for name in ("module/1.weight", "module/1.bias")}

@@ -98,7 +98,7 @@ def test_a_line_is_not_wrapped_where_there_is_no_terminal():
 
 @pytest.fixture
 def waiting():
-    """A terminal on which bob and its clock can be looked at: waits(seconds, names) is one notice of a wait."""
+    """A terminal on which bob and its clock can be looked at: waits(seconds, names) is one event of a wait."""
     console, output = plain_console()
     clock = Clock()
     terminal = RunTerminal(console, clock=clock)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.party.loop import Worker, train
+from fdml.party.loop import Worker
 from fdml.privacy.guard import no_protection
 from fdml.protocol.messages import Gradient, Release, Total
 from fdml.protocol.schedule import schedule_for
-from tests.party.workers import PRECISE, ROWS, Group, Recorder, ServerCopy, bits, new_worker, task_of
+from tests.party.workers import PRECISE, ROWS, Group, Recorder, ServerCopy, bits, new_worker, task_of, train
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2, 4])
@@ -49,7 +49,7 @@ def test_at_staleness_0_every_part_is_of_that_very_step(made):
     with pytest.raises(
         MessageRefused, match=r"the total of step 4 has a part of step \d; the run allows none before 4"
     ):
-        train(worker, recorder, recorder.listen, recorder.save)
+        train(worker, recorder)
     assert worker.step == 4
 
 

@@ -1,130 +1,136 @@
-from random import Random
-
 import numpy as np
 import pytest
-from simulator.world import VirtualDisk
 
 from fdml.errors import StateCorrupt
-from fdml.party.checkpoint import CheckpointStore, SessionProgress, forget_training
-from fdml.protocol.messages import HeldOutPredictions, Metrics, Release, Total
-from fdml.settings import RunSettings, TrainingSettings
-from simulator.scenarios import Scenario
+from fdml.party.checkpoint import Checkpoint, CheckpointStore, FinishedModel, Progress, SavedState
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Metrics, Release
+from tests.storage.memory_disk import MemoryDisk, PowerCut
 
-FACTS = {"run.toml": "abc", "data": "def"}
-
-
-@pytest.fixture
-def disk():
-    return VirtualDisk(Random(0))
+FACTS = {"run.toml": "abc", "data": "def", "model": "{}"}
+RESULT = FinishedModel(FACTS, b"m" * 32, reported=False)
 
 
-@pytest.fixture
-def worker():
-    """At its first step of many, lookahead 1."""
-    case = Scenario.draw(Random(1))
-    training = TrainingSettings(epochs=50, batch_size=2, batches_per_block=1, lookahead=1)
-    settings = RunSettings(parties=case.settings.parties, label_party="a", task="regression", training=training)
-    case = Scenario(settings, case.rows, case.held_out, 0, case.features, {})
-    worker = case.worker("a", case.labels, case.guard("a", 1, None))
-    list(worker.first_messages())
-    return worker
+def checkpoint(step, **fields):
+    arrays = {"position": np.array([step + 1, step + 2, 9]), "model/weights": np.linspace(0, step + 1, 4)}
+    return Checkpoint(FACTS, step, arrays, fields.pop("progress", Progress()), **fields)
 
 
-def learn(worker):
-    """One step from a total of nothing but zeros."""
-    size = worker._task.schedule.visit(worker.step).size
-    list(worker.learn(Total(worker.step, np.zeros((size, 1), np.int64), (worker.step,))))
+def saved_on(disk):
+    return CheckpointStore(disk).load()
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
+def test_a_new_party_has_saved_nothing():
+    assert saved_on(MemoryDisk()) == SavedState(1, None, None)
 
 
-def test_state_is_saved_when_its_time_has_come(disk, worker):
-    clock = Clock()
-    keeper = CheckpointStore(disk, FACTS, 5.0, clock)
-    learn(worker)
-    assert keeper.after_step(worker, SessionProgress()) == -1
-    assert keeper.load(SessionProgress()) is None
-    clock.now += 5.0
-    learn(worker)
-    assert keeper.after_step(worker, SessionProgress()) == -1, "one generation alone may be damaged"
-    saved = CheckpointStore(disk, FACTS, 5.0, clock).load(SessionProgress())
-    assert saved["position"].tolist() == [2, 3, worker.end]
-    clock.now += 5.0
-    learn(worker)
-    assert keeper.after_step(worker, SessionProgress()) == 1, "the older of two generations stands after step 1"
+def test_the_newest_checkpoint_is_loaded_with_the_very_bits_that_were_saved():
+    disk = MemoryDisk()
+    store = CheckpointStore(disk)
+    for step in range(4):
+        store.save(checkpoint(step))
+    found = saved_on(disk).checkpoint
+    assert (found.step, found.facts) == (3, FACTS)
+    assert found.worker.keys() == checkpoint(3).worker.keys()
+    for name, array in checkpoint(3).worker.items():
+        assert (found.worker[name].dtype, found.worker[name].tobytes()) == (array.dtype, array.tobytes())
 
 
-def test_a_loaded_state_goes_on_as_the_saved_one_would_have(disk, worker):
-    keeper = CheckpointStore(disk, FACTS, 0.0)
-    learn(worker)
-    keeper.after_step(worker, SessionProgress())
-    saved = CheckpointStore(disk, FACTS, 0.0).load(SessionProgress())
-    twin = type(worker)(type(worker.model)(), worker._task, worker._guard)
-    twin.restore(saved)
-    learn(worker)
-    learn(twin)
-    assert {k: v.tobytes() for k, v in twin.state().items()} == {k: v.tobytes() for k, v in worker.state().items()}
+def test_progress_comes_back_as_it_was():
+    disk, progress = MemoryDisk(), Progress(3.5, {2: (1.0, 0.25), 10: (2.5, 0.125)}, evaluations=10)
+    CheckpointStore(disk).save(checkpoint(0, progress=progress))
+    assert saved_on(disk).checkpoint.progress == progress
 
 
-def test_after_a_restart_nothing_is_given_up_before_a_newer_state_is_saved(disk, worker):
-    """The newest generation may be damaged after the restart too; then the one before it is gone on with."""
-    clock = Clock()
-    keeper = CheckpointStore(disk, FACTS, 0.0, clock)
-    for _ in range(2):
-        learn(worker)
-        keeper.after_step(worker, SessionProgress())
-    again = CheckpointStore(disk, FACTS, 1.0, clock)
-    again.load(SessionProgress())
-    learn(worker)
-    assert again.after_step(worker, SessionProgress()) == -1
-    disk.damage("checkpoint.0")
-    older = CheckpointStore(disk, FACTS, 0.0).load(SessionProgress())
-    assert older["position"][0] == 1
+def test_what_the_server_may_not_have_is_saved_with_the_state_in_order():
+    held_out = [HeldOutPredictions(epoch, Release(np.arange(3) + epoch, 7)) for epoch in range(1, 13)]
+    gradient, metrics = Gradient(4, Release(np.array([9]), 7)), Metrics(1, 2.0, 0.5, 0.5, 0.9)
+    disk = MemoryDisk()
+    CheckpointStore(disk).save(checkpoint(0, unacknowledged=(*held_out, gradient, metrics)))
+    found = saved_on(disk).checkpoint
+    assert [type(message) for message in found.unacknowledged[-2:]] == [Gradient, Metrics]
+    assert [message.epoch for message in found.unacknowledged[:-2]] == list(range(1, 13)), "12 comes after 2"
+    assert [message.release.values.tolist() for message in found.unacknowledged[:2]] == [[1, 2, 3], [2, 3, 4]]
+    assert found.unacknowledged[-1] == metrics
+    assert found.worker.keys() == checkpoint(0).worker.keys(), "the worker is given its own arrays only"
 
 
-def test_what_the_server_may_not_have_is_saved_with_the_state_in_order(disk, worker):
-    unacknowledged = [HeldOutPredictions(epoch, Release(np.arange(3) + epoch)) for epoch in range(1, 13)] + [
-        Metrics(1, 2.0, 0.5, 0.5, 0.9)
-    ]
-    keeper = CheckpointStore(disk, FACTS, 0.0)
-    learn(worker)
-    keeper.after_step(worker, SessionProgress(3.5, {2: (1.0, 0.25)}, unacknowledged))
-    found = SessionProgress()
-    saved = CheckpointStore(disk, FACTS, 0.0).load(found)
-    assert (found.seconds, found.pending) == (3.5, {2: (1.0, 0.25)})
-    assert [letter.epoch for letter in found.unacknowledged] == [*range(1, 13), 1]
-    assert [letter.release.values.tolist() for letter in found.unacknowledged[:2]] == [[1, 2, 3], [2, 3, 4]]
-    assert found.unacknowledged[-1] == unacknowledged[-1]
-    assert not any(key.startswith("letter") for key in saved), "the worker is given its own arrays only"
+@pytest.mark.parametrize("damage", [b"", b"torn", None])
+def test_where_the_newest_checkpoint_is_damaged_the_one_before_it_is_loaded(damage):
+    disk = MemoryDisk()
+    store = CheckpointStore(disk)
+    for step in (0, 1):
+        store.save(checkpoint(step))
+    before, content = saved_on(disk).checkpoint.step, disk.read("checkpoint.0")
+    disk.replace("checkpoint.0", content[:-20] if damage is None else damage)
+    assert (before, saved_on(disk).checkpoint.step) == (1, 0)
 
 
-def test_state_of_another_run_is_refused_with_what_differs(disk, worker):
-    learn(worker)
-    CheckpointStore(disk, FACTS, 0.0).after_step(worker, SessionProgress())
-    with pytest.raises(StateCorrupt, match=r"another data; put it back, or start over with --fresh"):
-        CheckpointStore(disk, {**FACTS, "data": "other"}, 0.0).load(SessionProgress())
+@pytest.mark.parametrize("torn", [0, 40])
+def test_a_power_cut_during_a_save_leaves_the_checkpoint_before_it(torn):
+    disk = MemoryDisk()
+    CheckpointStore(disk).save(checkpoint(0))
+    failing = MemoryDisk(disk.files, writes_left=0, torn=torn)
+    with pytest.raises(PowerCut):
+        CheckpointStore(failing).save(checkpoint(1))
+    assert saved_on(failing.copy()).checkpoint.step == 0
 
 
-def test_starts_are_counted_and_go_on_counting_after_a_fresh_start(disk, worker):
-    keeper = CheckpointStore(disk, FACTS, 0.0)
-    assert [keeper.next_incarnation(), keeper.next_incarnation()] == [1, 2]
-    learn(worker)
-    keeper.after_step(worker, SessionProgress())
-    keeper.note_result(b"model")
-    forget_training(disk)
-    again = CheckpointStore(disk, FACTS, 0.0)
-    assert again.load(SessionProgress()) is None
-    assert again.result() is None
-    assert CheckpointStore(disk, FACTS, 0.0).next_incarnation() == 3
+def test_every_start_has_a_number_of_its_own_from_before_it_does_anything():
+    disk = MemoryDisk()
+    assert [saved_on(disk).incarnation for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_result_counts_for_its_own_run_only(disk):
-    CheckpointStore(disk, FACTS, 0.0).note_result(b"model")
-    assert CheckpointStore(disk, FACTS, 0.0).result() == b"model"
-    assert CheckpointStore(disk, {**FACTS, "data": "other"}, 0.0).result() is None
+def test_starts_go_on_counting_after_a_fresh_start():
+    """Else a process of before could write after the new one, and the server would take it for the newer."""
+    disk = MemoryDisk()
+    store = CheckpointStore(disk)
+    store.load()
+    store.save(checkpoint(0))
+    store.save_result(RESULT)
+    store.clear()
+    assert saved_on(disk) == SavedState(2, None, None)
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_result_comes_back_with_whether_the_server_knows_it(reported):
+    disk, result = MemoryDisk(), FinishedModel(FACTS, bytes(range(32)), reported=reported)
+    CheckpointStore(disk).save_result(result)
+    assert saved_on(disk).result == result
+
+
+def test_the_result_that_was_saved_last_counts():
+    disk = MemoryDisk()
+    store = CheckpointStore(disk)
+    store.save_result(RESULT)
+    store.save_result(FinishedModel(FACTS, RESULT.model_hash, reported=True))
+    assert saved_on(disk).result.reported
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"data": "other"}, "data"),
+        ({"data": "other", "run.toml": "new"}, r"run\.toml and data"),
+        ({"model": ""}, "model"),
+    ],
+)
+def test_state_of_another_run_is_refused_with_what_differs(other, named):
+    saved = SavedState(2, checkpoint(0))
+    with pytest.raises(StateCorrupt, match=rf"another {named}; put it back, or start over with --fresh"):
+        saved.check_facts({**FACTS, **other})
+
+
+def test_state_of_the_same_run_is_taken_and_so_is_none():
+    SavedState(2, checkpoint(0)).check_facts(FACTS)
+    SavedState(1).check_facts({"data": "anything"})
+
+
+def test_a_fact_that_older_state_does_not_know_is_no_difference():
+    SavedState(2, checkpoint(0)).check_facts({**FACTS, "new": "fact"})
+
+
+def test_nothing_of_a_checkpoint_is_unpickled():
+    """A file that someone else could have written must not run code."""
+    disk = MemoryDisk()
+    with pytest.raises(ValueError, match="allow_pickle"):
+        CheckpointStore(disk).save(Checkpoint(FACTS, 0, {"objects": np.array([object()])}, Progress()))

@@ -1,4 +1,4 @@
-"""Workers for tests, with a learner and channel that only write down what passes, or with real ones."""
+"""Workers for tests, with a learner and a server that only write down what passes, or with real ones."""
 
 import io
 from dataclasses import replace
@@ -11,7 +11,7 @@ from fdml.models.learning_rate import LearningRate
 from fdml.models.objective import objective_for
 from fdml.models.registry import model_settings
 from fdml.party.denoising import denoise
-from fdml.party.loop import TrainingTask, Worker, train
+from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.guard import NO_NOISE, Guard, no_protection
 from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
@@ -30,11 +30,11 @@ EMPTY_ROWS = stored(np.zeros((ROWS, 1), np.float32), "dense")
 
 
 class Recorder:
-    """Learner, channel and listener in one: writes down who is called when. Its prediction is its number of updates."""
+    """Learner and server in one: writes down who is called when. Its prediction is its number of updates."""
 
     def __init__(self, others=0.0, dtype=np.float64, stop=None):
         self.calls, self.updates, self.pushed, self.others = [], [], {}, others
-        self.kept, self.saved, self.dtype, self.stop = [], [], np.dtype(dtype), stop
+        self.dtype, self.stop = np.dtype(dtype), stop
         self.pushed_at = lambda step: (step,)
 
     def predict(self, start, stop):
@@ -63,16 +63,18 @@ class Recorder:
         mask_ids = (release.mask_id,) if release.mask_id else ()
         return Total(step, release.values + encode(np.array([[self.others]])), self.pushed_at(step), mask_ids)
 
-    def keep(self, step):
-        self.kept.append(step)
 
-    def listen(self, event):
-        self.calls.append(event)
-
-    def save(self, worker):
-        """Keeps every second state."""
-        self.saved.append(worker.step)
-        return worker.step // 2 * 2 - 1
+def train(worker, recorder):
+    """Answer all that a worker sends, to its end."""
+    for message in worker.first_messages():
+        recorder.send(message)
+    while not worker.finished:
+        answer = recorder.receive(worker.step)
+        if isinstance(answer, Stopped):
+            worker.stop_at(answer.step)
+        else:
+            for message in worker.learn(answer):
+                recorder.send(message)
 
 
 def task_of(schedule, lookahead, staleness=0):
@@ -106,7 +108,7 @@ def run(*, lookahead=1, passes=1, epochs=1, staleness=0, recorder=None, guard=No
     recorder = recorder or Recorder()
     schedule = schedule_for(ROWS, 2, 2, passes, epochs, 7)
     worker = Worker(recorder, task_of(schedule, lookahead, staleness), guard or no_protection())
-    train(worker, recorder, recorder.listen, recorder.save)
+    train(worker, recorder)
     return recorder, schedule
 
 

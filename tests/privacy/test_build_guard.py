@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fdml.errors import PrivacyBudgetSpent, SettingsError
 from fdml.privacy.build_guard import (
-    describe_budget,
+    budget_remarks,
     dp_sgd_for,
     forget_releases,
     gradients_of,
@@ -146,10 +146,10 @@ def test_what_leaves_under_noise_is_stored_where_there_is_a_disk():
 @pytest.mark.parametrize(("evaluation", "counted"), [("guarded", 1), ("exact", 0)])
 def test_held_out_rows_are_guarded_unless_the_party_says_otherwise(evaluation, counted):
     guard = guard_for(guard_settings(evaluation=evaluation), BLOCKWISE, KEY)
-    trial = guard.held_out(1, np.full((3, 1), 5.0))
+    held_out = guard.held_out(1, np.full((3, 1), 5.0))
     assert guard.ledger.releases(HELD_OUT) == counted
-    assert (trial.release.variance > 0) == bool(counted)
-    assert (trial.release.values == encode(np.full((3, 1), 5.0))).all() == (not counted)
+    assert (held_out.release.variance > 0) == bool(counted)
+    assert (held_out.release.values == encode(np.full((3, 1), 5.0))).all() == (not counted)
 
 
 def test_masks_are_put_on_where_the_server_is_blind():
@@ -179,27 +179,27 @@ def test_noise_in_training_is_there_only_if_it_is_asked_for():
 # What the party is told
 
 
-def told(chosen, schedule=BLOCKWISE):
-    said = []
-    describe_budget(chosen, schedule, said.append)
-    return said
+def remarks(chosen, schedule=BLOCKWISE):
+    return budget_remarks(chosen, schedule)
 
 
-def test_a_party_without_noise_is_told_nothing():
-    assert told(GuardSettings()) == told(GuardSettings(clip=1.0)) == []
+def test_a_party_without_noise_has_no_remarks():
+    assert remarks(GuardSettings()) == remarks(GuardSettings(clip=1.0)) == []
 
 
-def test_a_party_is_told_how_its_predictions_leave():
-    assert told(guard_settings(sigma=8.0, epsilon=None)) == ["predictions leave clipped to 2 with gaussian noise of 8"]
+def test_how_predictions_leave_is_remarked():
+    assert remarks(guard_settings(sigma=8.0, epsilon=None)) == [
+        "predictions leave clipped to 2 with gaussian noise of 8"
+    ]
     sigma = mechanism_of(guard_settings(noise="laplace"), BLOCKWISE).sigma
-    assert told(guard_settings(noise="laplace")) == [
+    assert remarks(guard_settings(noise="laplace")) == [
         f"predictions leave clipped to 2 with laplace noise of {sigma:.4g}"
     ]
 
 
-def test_a_party_is_told_when_its_budget_will_not_last():
+def test_a_budget_that_will_not_last_is_remarked():
     chosen = guard_settings(sigma=4.0, epsilon=epsilon_of(Mechanism("gaussian", 2.0, 4.0), 3, 1e-5))
-    first, second = told(chosen)
+    first, second = remarks(chosen)
     assert first == "predictions leave clipped to 2 with gaussian noise of 4"
     assert second == (
         f"the budget epsilon {chosen.epsilon:g} allows 3 of 5 releases of each row: training will end early"
@@ -208,7 +208,7 @@ def test_a_party_is_told_when_its_budget_will_not_last():
 
 def test_a_budget_that_lasts_to_the_end_is_not_mentioned():
     chosen = guard_settings(sigma=4.0, epsilon=epsilon_of(Mechanism("gaussian", 2.0, 4.0), 5, 1e-5))
-    assert len(told(chosen)) == len(told(guard_settings())) == 1
+    assert len(remarks(chosen)) == len(remarks(guard_settings())) == 1
 
 
 # The key

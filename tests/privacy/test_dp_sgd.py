@@ -1,7 +1,6 @@
 """DP-SGD: clipped as the slow twins clip, bounded for any row, and with the noise that was asked for."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,7 +143,7 @@ def test_one_row_moves_an_update_by_no_more_than_two_clips(kind, loss, form, pre
     weights = scores.weights.copy()
     weights[row] = weight
     ends = []
-    for features, signal in ((x, scores), (other, replace(scores, weights=weights))):
+    for features, signal in ((x, scores), (other, scores._replace(weights=weights))):
         model = build(of_kind(kind, precision=precision), shape.width, WIDTH_OF[loss], DpSgd(clip, 0.0, KEY))
         with np.errstate(over="ignore", invalid="ignore"):
             model.learn(stored(features, form), block, signal)
@@ -171,7 +170,7 @@ def test_the_noise_has_the_deviation_asked_for_also_in_a_short_batch(kind):
     shape = Shape(rows=14, start=0, batch=10, width=4000)
     sigma, rows = 2.5, stored(random_features(random, shape), "sparse")
     block, scores = random_update(random, "logistic", "double", shape)
-    scores = replace(scores, weights=np.zeros(14))
+    scores = scores._replace(weights=np.zeros(14))
     model = build(of_kind(kind, l2=0.0, precision="double"), shape.width, 1, DpSgd(1.0, sigma, KEY))
     whole = vector(model)
     model.learn(rows, block._replace(batch_bounds=block.batch_bounds[:2], rates=block.rates[:1]), scores)
@@ -234,10 +233,9 @@ def test_a_clip_that_no_row_reaches_and_no_noise_is_ordinary_training(kind, loss
         for update in updates:
             model.learn(rows, *update)
         ends.append(vector(model))
-    if kind == "torch" or precision == "single":  # the compiler may round in another order where there is a clip
-        np.testing.assert_allclose(*ends, rtol=TOLERANCE[precision], atol=TOLERANCE[precision])
-    else:
-        np.testing.assert_array_equal(*ends)
+    # Where there is a clip the compiler may add in another order; which, depends on the processor.
+    tolerance = TOLERANCE[precision] if kind == "torch" or precision == "single" else 1e-14
+    np.testing.assert_allclose(*ends, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "adagrad", "adam"])

@@ -84,7 +84,7 @@ def test_a_guard_that_forgets_the_noise_is_caught_up_to_what_so_many_draws_can_s
 
 
 @pytest.mark.parametrize("cut", [np.minimum, np.maximum])
-def test_an_output_without_one_tail_is_judged_by_the_other(cut):
+def test_an_output_without_one_tail_is_tested_by_the_other(cut):
     noisy = gaussian(1.0)
     assert lower_bound(lambda value, count: cut(noisy(value, count), 0.0), CLIP, DELTA) > 2
 
@@ -95,11 +95,11 @@ def test_outputs_that_say_nothing_give_0():
 
 
 def test_the_bound_holds_as_often_as_it_promises():
-    """At 50 % confidence and the true epsilon of a narrow case, at most about half of the trials may exceed it."""
+    """At 50 % confidence and the true epsilon of a narrow case, at most about half of the outcomes may exceed it."""
     drawers = [laplace(2.0, bytes([seed]) * 32) for seed in range(100)]
-    trials = [lower_bound(draw, CLIP, 0.0, draws=2000, confidence=0.5) for draw in drawers]
-    assert sum(found > claimed(2.0, noise="laplace") for found in trials) <= 50
-    assert max(trials) > 0.5 * claimed(2.0, noise="laplace")
+    outcomes = [lower_bound(draw, CLIP, 0.0, draws=2000, confidence=0.5) for draw in drawers]
+    assert sum(found > claimed(2.0, noise="laplace") for found in outcomes) <= 50
+    assert max(outcomes) > 0.5 * claimed(2.0, noise="laplace")
 
 
 def test_more_draws_and_less_confidence_bring_the_bound_closer():

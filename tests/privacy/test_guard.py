@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from mypy import api as mypy
-from simulator.world import Crashed, VirtualDisk
 
 import fdml
 from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal, SettingsError, TrainingDiverged
@@ -26,6 +25,7 @@ from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import LARGEST, decode, encode
 from fdml.protocol.messages import Gradient, HeldOutTotal, Release, Total
 from fdml.protocol.wire import encode_from_party
+from simulator.disk import Crashed, VirtualDisk
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 PARTIES = ("store", "browser")
@@ -130,7 +130,7 @@ class Counting(Ledger):
 
 
 class Drawing(Perturbation):
-    """A real shield that writes down when it was asked."""
+    """A real perturbation that writes down when it was asked."""
 
     def __init__(self, calls):
         super().__init__(NOISY, NoiseKey(b"k" * 32))
@@ -180,12 +180,12 @@ def test_a_refused_release_leaves_ledger_and_store_as_they_were(blind):
 def test_what_is_sent_again_is_no_new_release():
     guard = noisy(allowed=1)
     first, codes = push(guard, 0)
-    trial = guard.held_out(1, PREDICTIONS)
+    held_out = guard.held_out(1, PREDICTIONS)
     for _ in range(3):
         again, same_codes = push(guard, 0)
         assert sent(again) == sent(first)
         np.testing.assert_array_equal(same_codes, codes)
-        assert sent(guard.held_out(1, PREDICTIONS)) == sent(trial)
+        assert sent(guard.held_out(1, PREDICTIONS)) == sent(held_out)
     assert guard.ledger.releases("block 0") == guard.ledger.releases(HELD_OUT) == 1
 
 
@@ -202,9 +202,9 @@ def test_a_prediction_that_diverged_counts_as_released_but_is_not_stored():
 def test_held_out_predictions_that_leave_as_they_are_are_not_counted():
     guard = noisy(exact=True, allowed=1)
     for epoch in (1, 2, 3):
-        trial = guard.held_out(epoch, PREDICTIONS)
-        np.testing.assert_array_equal(trial.release.values, encode(PREDICTIONS))
-        assert trial.release.variance == 0.0
+        held_out = guard.held_out(epoch, PREDICTIONS)
+        np.testing.assert_array_equal(held_out.release.values, encode(PREDICTIONS))
+        assert held_out.release.variance == 0.0
     assert guard.ledger.releases(HELD_OUT) == 0
     assert push(guard, 0)[0].release.variance == NOISY.variance
 
@@ -226,13 +226,13 @@ def test_after_a_restart_the_same_step_leaves_as_the_same_bytes_even_if_the_pred
     disk = MemoryDisk()
     guard = noisy(disk, blind=blind, mask_id=11)
     first, codes = push(guard, 4)
-    trial = guard.held_out(1, PREDICTIONS)
+    held_out = guard.held_out(1, PREDICTIONS)
     again = noisy(disk, blind=blind, mask_id=12)
     again.restore(None, block_of)
     message, same_codes = push(again, 4, PREDICTIONS + 0.3)
     assert sent(message) == sent(first)
     np.testing.assert_array_equal(same_codes, codes)
-    assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(trial)
+    assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(held_out)
     assert again.ledger.state() == guard.ledger.state()
 
 
@@ -356,7 +356,7 @@ def test_wherever_a_party_dies_nobody_sees_two_values_or_more_than_the_budget(se
 # Masks
 
 
-def test_a_plain_release_has_no_stamp_and_a_blind_one_is_under_the_mask_of_its_stamp():
+def test_a_plain_release_has_no_mask_id_and_a_blind_one_is_under_the_mask_of_its_id():
     plain, codes = push(exact(), 0)
     assert plain.release.mask_id == 0
     np.testing.assert_array_equal(plain.release.values, encode(PREDICTIONS))
@@ -377,11 +377,11 @@ def test_a_blind_sum_opens_to_the_sum_and_a_plain_one_is_open():
     np.testing.assert_array_equal(exact().open_total(plain), mine[1] + theirs[1])
 
 
-def test_a_blind_verdict_opens_to_the_sum():
+def test_a_blind_held_out_total_opens_to_the_sum():
     guards = [exact(party, mask_id=at, blind=True) for party, at in (("store", 3), ("browser", 4))]
-    trials = [guard.held_out(2, PREDICTIONS) for guard in guards]
-    verdict = HeldOutTotal(2, trials[0].release.values + trials[1].release.values, (3, 4))
-    np.testing.assert_array_equal(guards[0].open_held_out(verdict), 2 * encode(PREDICTIONS))
+    predictions = [guard.held_out(2, PREDICTIONS) for guard in guards]
+    total = HeldOutTotal(2, predictions[0].release.values + predictions[1].release.values, (3, 4))
+    np.testing.assert_array_equal(guards[0].open_held_out(total), 2 * encode(PREDICTIONS))
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -413,62 +413,74 @@ def test_without_masks_no_gradient_leaves_or_comes_and_no_blind_sum_opens():
 
 
 def calls_in(path):
-    """Every call in a file: its line, and the name or the last attribute of what is called, with where it hangs."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    """Every call in a file, with what is called: what it hangs on, and its name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
-            called = node.func
-            if isinstance(called, ast.Name):
-                yield node.lineno, "", called.id
-            elif isinstance(called, ast.Attribute):
-                yield node.lineno, ast.unparse(called.value), called.attr
+            if isinstance(node.func, ast.Name):
+                yield node, "", node.func.id
+            elif isinstance(node.func, ast.Attribute):
+                yield node, ast.unparse(node.func.value), node.func.attr
 
 
 def sources():
-    """All of the package but the benches, which try the protocol out with made up values."""
+    """All files of the package by name."""
     home = Path(fdml.__file__).parent
     return {
-        str(path.relative_to(home)): path
+        path.relative_to(home).as_posix(): path
         for path in sorted(home.rglob("*.py"))
-        if not path.name.endswith("_pb2.py") and path.relative_to(home).parts[0] != "bench"
+        if not path.name.endswith("_pb2.py")
     }
+
+
+def calls_of(name, *, of=None):
+    """The calls of a name in the package: file, what it hangs on, and the call."""
+    return [
+        (file, owner, call)
+        for file, path in sources().items()
+        for call, owner, called in calls_in(path)
+        if called == name and owner not in ("pb", "wire_pb2", "events") and of in (None, file)
+    ]
 
 
 def makers_of(kind):
-    """The files in which a message is made; patterns of `match` and the wire's own classes are no making."""
-    return {
-        name
-        for name, path in sources().items()
-        for _, owner, called in calls_in(path)
-        if called == kind and owner not in ("pb", "wire_pb2")
-    }
+    """The files in which a message is made; patterns of `match`, events and the wire's own classes are no making."""
+    return {file for file, _, _ in calls_of(kind)}
 
 
-PASSED_ON = {
-    "protocol/wire.py",
+def arguments_of(name, file):
+    """The first argument of every call of a name in a file, as it is written."""
+    return {ast.unparse(call.args[0]) for _, _, call in calls_of(name, of=file)}
+
+
+def lines_of(file, name):
+    """Where a function or class of a file begins and ends."""
+    tree = ast.parse(sources()[file].read_text(encoding="utf-8"))
+    found = next(node for node in ast.walk(tree) if getattr(node, "name", None) == name)
+    return range(found.lineno, found.end_lineno + 1)
+
+
+OF_THE_SERVER = {
     "server/coordinator.py",
     "server/matrix.py",
     "server/snapshot_arrays.py",
     "server/evaluation.py",
 }
-"""What comes off the line, and the server's own keeping of what came."""
+"""The server keeps what came, and makes it again from what it kept."""
 
 
 def test_only_a_guard_makes_a_release_of_something_new():
-    """The party's loop only brings back from its checkpoint what had left."""
-    assert makers_of("Release") == {"privacy/guard.py", "party/loop.py"} | PASSED_ON
-    loop = sources()["party/loop.py"].read_text(encoding="utf-8")
-    restoring = next(
-        node for node in ast.parse(loop).body if isinstance(node, ast.FunctionDef) and node.name == "_pending_push"
-    )
-    made = [line for line, _, called in calls_in(sources()["party/loop.py"]) if called == "Release"]
-    assert all(restoring.lineno <= line <= restoring.end_lineno for line in made)
+    """A party's checkpoint only brings back what had left."""
+    assert makers_of("Release") == {
+        "privacy/guard.py", "party/worker_state.py", "protocol/wire.py", *OF_THE_SERVER
+    }  # fmt: skip
+    restoring = lines_of("party/worker_state.py", "_push_of")
+    assert all(call.lineno in restoring for _, _, call in calls_of("Release", of="party/worker_state.py"))
 
 
 @pytest.mark.parametrize(
     ("kind", "makers"),
     [
-        ("Push", {"privacy/guard.py", "party/loop.py", "protocol/wire.py"}),
+        ("Push", {"privacy/guard.py", "party/outbox.py", "protocol/wire.py"}),
         ("HeldOutPredictions", {"privacy/guard.py", "protocol/wire.py"}),
         ("Gradient", {"privacy/guard.py", "protocol/wire.py", "server/coordinator.py", "server/snapshot_arrays.py"}),
     ],
@@ -477,31 +489,74 @@ def test_only_guard_outbox_and_wire_make_what_carries_predictions(kind, makers):
     assert makers_of(kind) == makers
 
 
-def test_only_the_outbox_of_the_loop_makes_pushes_of_its_own():
-    tree = ast.parse(sources()["party/loop.py"].read_text(encoding="utf-8"))
-    outbox = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Outbox")
-    made = [line for line, _, called in calls_in(sources()["party/loop.py"]) if called == "Push"]
-    assert made
-    assert all(outbox.lineno <= line <= outbox.end_lineno for line in made)
-
-
-def test_only_the_loop_sends_and_only_what_the_worker_gave_it():
-    senders = {
-        (name, owner) for name, path in sources().items() for _, owner, called in calls_in(path) if called == "send"
+def test_the_outbox_pushes_only_what_the_guard_had_released():
+    """It is filled by the loop, from the guard's push, and from a checkpoint."""
+    assert {ast.unparse(call) for _, _, call in calls_of("Push", of="party/outbox.py")} == {
+        "Push(step, pending.release)"
     }
-    assert senders == {("party/loop.py", "channel"), ("transport/in_process.py", "self._exchange")}
+    assert {ast.unparse(call) for _, _, call in calls_of("PendingPush", of="party/loop.py")} == {
+        "PendingPush(own, codes, push.release)"
+    }
+    assert makers_of("PendingPush") == {"party/loop.py", "party/worker_state.py"}
+    restoring = lines_of("party/worker_state.py", "_push_of")
+    assert all(call.lineno in restoring for _, _, call in calls_of("PendingPush", of="party/worker_state.py"))
 
 
-def test_trials_are_sent_only_as_the_guard_gives_them():
-    home = sources()
-    sent = [
-        ast.unparse(node.args[0])
-        for path in home.values()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "send_trial"
-    ]
-    assert sent
-    assert all(each.startswith("guard.held_out(") for each in sent)
+def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
+    senders = {(file, owner) for file, owner, _ in calls_of("send") if owner != "conversation"}
+    assert senders == {("party/driver.py", "self._channel"), ("transport/in_process.py", "self._server")}
+    assert arguments_of("send", "party/driver.py") == {"message"}
+    (sending,) = [call.lineno for _, _, call in calls_of("send", of="party/driver.py")]
+    case = sources()["party/driver.py"].read_text(encoding="utf-8").splitlines()[sending - 2]
+    assert case.strip() == "case Send(message):"
+    assert {file for file, _, _ in calls_of("enqueue")} == {"transport/grpc_channel.py"}
+    assert arguments_of("enqueue", "transport/grpc_channel.py") == {"message"}
+
+
+def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_known():
+    """Whoever adds a line here says what it lets out, and which guard it has passed."""
+    assert makers_of("Send") == {"party/session.py", "party/aligning.py"}
+    assert arguments_of("Send", "party/aligning.py") == {"request"}
+    assert arguments_of("Send", "party/session.py") == {
+        "message",
+        "self._hello(shared)",
+        "labels_to_send(member, shared, labels)",
+        "Checkpointed(safe)",
+        "Metrics(found.epoch, found.seconds) if self._member.has_private_labels else found",
+        "Finished(result.model_hash)",
+    }
+    assert arguments_of("_send", "party/session.py") == {
+        "worker.first_messages()",
+        "worker.learn(answer)",
+        "[guard.held_out(epoch, worker.predict_held_out())]",
+        "() if self._checkpoint is None else self._checkpoint.unacknowledged",
+    }
+
+
+def test_metrics_are_made_from_held_out_totals_and_the_loss_of_released_totals_alone():
+    assert makers_of("Metrics") - {"protocol/wire.py", "server/run_state.py", "transport/status_wire.py"} == {
+        "party/evaluation.py", "party/session.py"
+    }  # fmt: skip
+    (made,) = calls_of("Metrics", of="party/evaluation.py")
+    assert made[2].lineno in lines_of("party/evaluation.py", "score")
+
+
+def test_no_file_changes_a_message_that_carries_predictions():
+    """`replace` would be a way to make one from another."""
+    changed = {
+        (file, ast.unparse(call.args[0]))
+        for file, owner, call in calls_of("replace")
+        if not owner and file.split("/")[0] in ("party", "privacy", "transport")
+    }
+    assert changed == {
+        ("party/delivery.py", "self._hello"),
+        ("party/driver.py", "_to_the_end(driver, channel)"),
+        ("party/driver.py", "checkpoint"),
+        ("party/driver.py", "shared"),
+        ("party/driver.py", "shared.report"),
+        ("party/labelling.py", "labels"),
+        ("party/plan.py", "rows"),
+    }
 
 
 RIGHT = """
@@ -518,9 +573,13 @@ WRONG = {
     "predictions": (
         "channel.send(push)",
         "channel.send(predictions)",
-        '"ndarray[.*]"; expected "Push | Gradient | Stop"',
+        '"ndarray[.*]"; expected "Post | Fetch | Hello | Labels | Push | ',
     ),
-    "what is under the mask": ("push, _ =", "_, push =", '"ndarray[.*]"; expected "Push | Gradient | Stop"'),
+    "what is under the mask": (
+        "push, _ =",
+        "_, push =",
+        '"ndarray[.*]"; expected "Post | Fetch | Hello | Labels | Push | ',
+    ),
     "a push of predictions": (
         "channel.send(push)",
         "channel.send(type(push)(0, predictions))",
@@ -564,5 +623,5 @@ def test_a_guard_has_no_other_way_out():
     """Whoever adds a method here adds it to this list, and to what the tests above ask of it."""
     public = {name for name, _ in inspect.getmembers(Guard, inspect.isfunction) if not name.startswith("_")}
     assert public == {
-        "push", "held-out", "gradient", "open_total", "open_held_out", "open_gradient", "forget", "state", "restore"
+        "push", "held_out", "gradient", "open_total", "open_held_out", "open_gradient", "forget", "state", "restore"
     }  # fmt: skip

@@ -24,7 +24,7 @@ GRADIENTS = GradientMechanism(1.0, 8.0)
 groups = st.sampled_from(["block 0", "block 1", "held-out"])
 noisy = st.builds(Mechanism, st.sampled_from(["gaussian", "laplace"]), st.floats(0.1, 10), st.floats(0.1, 100))
 gradients = st.none() | st.builds(GradientMechanism, st.floats(0.1, 10), st.floats(0.1, 100))
-entries = st.lists(st.tuples(st.sampled_from(["count_release", "use"]), groups, st.integers(0, 9)), max_size=12)
+entries = st.lists(st.tuples(st.sampled_from(["count_release", "count_use"]), groups, st.integers(0, 9)), max_size=12)
 
 
 def ledger_of(mechanism=GAUSSIAN, noise=None, budget=None):
@@ -188,7 +188,7 @@ def test_more_releases_or_uses_never_spend_less(mechanism, noise, releases, uses
 
 
 @given(noisy, gradients, entries, st.randoms(use_true_random=False))
-def test_the_order_of_charges_does_not_matter(mechanism, noise, some, random):
+def test_the_order_of_releases_does_not_matter(mechanism, noise, some, random):
     shuffled = random.sample(some, len(some))
     one, other = entered(ledger_of(mechanism, noise), some), entered(ledger_of(mechanism, noise), shuffled)
     assert figures(one) == figures(other)
@@ -317,7 +317,7 @@ def test_a_ledger_without_sense_is_not_made(delta, budget, message):
 def test_nothing_is_ever_taken_back():
     ledger = ledger_of()
     ledger.count_release("a", 3)
-    for call in (ledger.count_release, ledger.use, ledger.can_release):
+    for call in (ledger.count_release, ledger.count_use, ledger.can_release):
         with pytest.raises(SettingsError, match="cannot be counted; what has left does not come back"):
             call("a", -1)
     assert (ledger.releases("a"), ledger.uses("a")) == (3, 0)

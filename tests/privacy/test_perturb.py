@@ -24,7 +24,7 @@ FRACTION_BITS = INT64.fraction_bits
 GRID = 2.0**-FRACTION_BITS
 
 
-def shield(noise="none", clip=1.0, sigma=0.0, key=KEY):
+def perturbation(noise="none", clip=1.0, sigma=0.0, key=KEY):
     return Perturbation(Mechanism(noise, clip, sigma), key)
 
 
@@ -32,7 +32,7 @@ def noise_of(noise, sigma, *, outputs=1, number=0, purpose="push", key=KEY):
     """What is left of a release when the exact predictions, all on the grid, are taken off."""
     exact = np.linspace(-0.5, 0.5, 65)[np.arange(MANY) % 65].reshape(-1, outputs) / outputs
     exact = decode(encode(exact))
-    return decode(shield(noise, 1.0, sigma, key).protect(exact, purpose, number) - encode(exact))
+    return decode(perturbation(noise, 1.0, sigma, key).protect(exact, purpose, number) - encode(exact))
 
 
 def length(codes, noise):
@@ -82,22 +82,22 @@ def test_gaussian_noise_comes_with_a_clip_in_l2_and_laplace_noise_with_one_in_l1
 
 
 def test_a_clip_without_noise_only_clips():
-    codes = shield("none", 2.0).protect(np.array([[1.5], [-7.0], [0.0]]), "push", 3)
+    codes = perturbation("none", 2.0).protect(np.array([[1.5], [-7.0], [0.0]]), "push", 3)
     np.testing.assert_allclose(decode(codes), [[1.5], [-2.0], [0.0]], atol=2 * GRID)
     assert abs(int(codes[1, 0])) <= 2 << FRACTION_BITS
 
 
 @pytest.mark.parametrize("clip", [2.0**-40, GRID, 3 * GRID])
 def test_a_clip_below_the_grid_lets_nothing_out_that_is_longer(clip):
-    codes = shield("none", clip).protect(np.array([[1.0, -1.0], [0.0, 5.0]]), "push", 0)
+    codes = perturbation("none", clip).protect(np.array([[1.0, -1.0], [0.0, 5.0]]), "push", 0)
     assert all(each <= (clip / GRID) ** 2 for each in length(codes, "none")[0])
 
 
 @pytest.mark.parametrize("clip", [1e-3, 1.0, 5.0, 1e9])
 def test_predictions_of_nothing_pass_any_clip(clip):
     """Every model begins there."""
-    assert not shield("none", clip).protect(np.zeros((3, 2), np.float32), "push", 0).any()
-    assert shield("gaussian", clip, 1.0).protect(np.zeros((0, 2), np.float32), "push", 0).shape == (0, 2)
+    assert not perturbation("none", clip).protect(np.zeros((3, 2), np.float32), "push", 0).any()
+    assert perturbation("gaussian", clip, 1.0).protect(np.zeros((0, 2), np.float32), "push", 0).shape == (0, 2)
 
 
 # Noise
@@ -128,7 +128,7 @@ def test_the_noise_of_each_value_is_its_own(noise):
 @pytest.mark.parametrize("noise", NOISES)
 def test_no_digit_of_a_prediction_stays_uncovered(noise):
     """Of predictions that are all whole numbers, every bit of what leaves is as often 0 as 1."""
-    codes = shield(noise, 10.0, 2.0).protect(np.full((MANY, 1), 3.0), "push", 0).ravel()
+    codes = perturbation(noise, 10.0, 2.0).protect(np.full((MANY, 1), 3.0), "push", 0).ravel()
     for bit in range(FRACTION_BITS):
         ones = int(((codes >> bit) & 1).sum())
         assert abs(ones - MANY / 2) < 4.5 * np.sqrt(MANY) / 2, bit
@@ -140,7 +140,7 @@ def test_no_digit_of_a_prediction_stays_uncovered(noise):
 @given(number=st.integers(0, 2**63), purpose=st.sampled_from(["push", "held-out"]))
 def test_the_same_purpose_and_number_meet_the_same_noise(noise, number, purpose):
     predictions = np.linspace(-1, 1, 7).reshape(-1, 1)
-    first, again = (shield(noise, 1.0, 0.5, NoiseKey(KEY.secret)) for _ in range(2))
+    first, again = (perturbation(noise, 1.0, 0.5, NoiseKey(KEY.secret)) for _ in range(2))
     again.protect(predictions, "push", 5)  # whatever was drawn before
     np.testing.assert_array_equal(
         first.protect(predictions, purpose, number), again.protect(predictions, purpose, number)
@@ -155,18 +155,18 @@ def test_another_purpose_number_or_key_meets_unrelated_noise(noise, other):
     assert abs(np.corrcoef(one, two)[0, 1]) < 4.5 / np.sqrt(MANY)
 
 
-@pytest.mark.parametrize("purpose", ["push", "held-out"])
-def test_a_release_has_noise_of_its_own_beside_what_else_the_key_gives(purpose):
-    """Noise in training and randomised labels follow from the same key."""
+@pytest.mark.parametrize(("purpose", "stream"), [("push", "push"), ("held-out", "trial")])
+def test_a_release_has_noise_of_its_own_beside_what_else_the_key_gives(purpose, stream):
+    """Noise in training and randomised labels follow from the same key; the name of a stream never changes."""
     found = noise_of("gaussian", 1.0, purpose=purpose).ravel()
-    np.testing.assert_array_equal(found, decode(encode(KEY.normals(f"release {purpose}", 0, MANY))))
+    np.testing.assert_array_equal(found, decode(encode(KEY.normals(f"release {stream}", 0, MANY))))
     for other in ("push", "held-out", "labels", "gradient"):
         assert not (found == decode(encode(KEY.normals(other, 0, MANY)))).any()
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_noise_however_large_stays_within_what_may_travel(noise):
-    codes = shield(noise, 1e6, 1e12).protect(np.full((MANY, 1), 1e6), "push", 0)
+    codes = perturbation(noise, 1e6, 1e12).protect(np.full((MANY, 1), 1e6), "push", 0)
     assert int(np.abs(codes).max()) <= LARGEST_CODE
 
 
@@ -183,7 +183,7 @@ def test_what_is_no_number_in_range_does_not_leave(kind, value, named, dtype):
     predictions = np.zeros((5, 2), dtype)
     predictions[3, 1] = value
     with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
-        shield(kind, 1.0, 0.0 if kind == "none" else 1.0).protect(predictions, "push", 0)
+        perturbation(kind, 1.0, 0.0 if kind == "none" else 1.0).protect(predictions, "push", 0)
 
 
 @pytest.mark.parametrize("parties", [1, 3])

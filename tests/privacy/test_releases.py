@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulator.world import Crashed, VirtualDisk
 
 from fdml.errors import StateCorrupt
 from fdml.privacy.ledger import Ledger, Mechanism
@@ -14,6 +13,7 @@ from fdml.privacy.releases import ReleaseStore, name_of
 from fdml.protocol.messages import Checkpointed, HeldOutPredictions, Push, Release
 from fdml.protocol.wire import encode_from_party
 from fdml.storage.journal import Journal
+from simulator.disk import Crashed, VirtualDisk
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 NOISY = Mechanism("gaussian", 1.0, 2.0)
@@ -37,7 +37,7 @@ def new_ledger():
 
 
 class Books:
-    """A ledger and a store as a guard keeps them. What it hands out is known to the world."""
+    """A ledger and a store as a guard keeps them. What it hands out is known to others."""
 
     def __init__(self, disk):
         self.store, self.ledger = ReleaseStore(disk), new_ledger()
@@ -78,7 +78,7 @@ def test_what_was_added_is_found_again_after_reopening():
     assert [name_of(message) for message in again.uncounted] == [name_of(message) for message in messages]
 
 
-def test_a_push_and_a_trial_of_the_same_number_are_two_releases():
+def test_a_push_and_held_out_predictions_of_the_same_number_are_two_releases():
     store = ReleaseStore(MemoryDisk())
     store.add(push(1), {})
     assert store.find(("held-out", 1)) is None
@@ -95,7 +95,7 @@ def test_before_the_first_release_there_is_nothing_to_count():
     assert disk.files == {}
 
 
-def test_forgetting_drops_old_pushes_and_keeps_trials_and_counts():
+def test_forgetting_drops_old_pushes_and_keeps_held_out_predictions_and_counts():
     disk = MemoryDisk()
     books = Books(disk)
     for message in (push(0), held_out(1), push(1), push(2)):
@@ -221,7 +221,7 @@ class Life:
         self.pending = None
 
     def release(self, message):
-        """Hand out; the world remembers, and may see the same name only with the same bytes."""
+        """Hand out; others remember, and may see the same name only with the same bytes."""
         name = name_of(message)
         self.pending = message
         found = self.books.release(message)

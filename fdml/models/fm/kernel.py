@@ -70,9 +70,8 @@ def train(
 ) -> None:
     """One pass over one block, batch by batch.
 
-    A factor's gradient is sum_i g x (sum v x) - v sum_i g x^2. `pull` collects the
-    second sum, one cell per feature and float of the prediction, all zero before and after the call:
-    so every factor is read as it was when the batch began.
+    A factor's gradient is sum_i g x (sum v x) - v sum_i g x^2. `pull` collects the second sum, by feature and float of
+    the prediction, so that every factor is read as it was when the batch began. It is zero before and after the call.
     """
     theta, decayed = state.theta, rule.decayed
     kind = theta.dtype.type
@@ -98,8 +97,7 @@ def train(
                     pull[feature * wide + np.uint64(k)] += gradients[slot, k] * value * value
         rate = block.rates[batch]
         weight_factor, bias_factor = begin_update(rule, state, rate)
-        # What theta must be multiplied by to give the factors as they were when the batch began.
-        held = state.counters[0] / (1.0 - rate * rule.l2) if direct else 1.0
+        held = state.counters[0] / (1.0 - rate * rule.l2) if direct else 1.0  # times theta: as the batch began
         # dLoss/dw_j = sum_i g_i x_ij;  dLoss/dv_jf = sum_i g_i x_ij (sum_l v_lf x_il) - v_jf pull_j
         for place in range(begin, end):
             row, slot = block.start + block.order[place], place - begin

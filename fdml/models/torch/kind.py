@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from fdml.errors import MissingExtra, SettingsError
+from pydantic import field_serializer
+
+from fdml.errors import SettingsError
+from fdml.extras import need
 from fdml.models.kind import ModelKind, ModelSpec
 from fdml.models.model import Model
 from fdml.settings import ModelSettings
@@ -25,13 +28,20 @@ class TorchSettings(ModelSettings):
     """"package.module:function", or in Python the function itself: called with (inputs, width), it returns a
     torch.nn.Module."""
 
+    @field_serializer("module", when_used="json")
+    def _module_name(self, module: str | ModuleFactory) -> str:
+        """A function is written by its name, as party.toml would name it."""
+        if isinstance(module, str):
+            return module
+        named = module if hasattr(module, "__qualname__") else type(module)
+        return f"{named.__module__}:{named.__qualname__}"
+
 
 def build(settings: TorchSettings, spec: ModelSpec) -> Model:
     """The module's starting parameters are drawn with torch's generator seeded from the key."""
-    try:
-        from fdml.models.torch.model import TorchModel, make_module  # noqa: PLC0415 (an extra)
-    except ImportError:
-        raise MissingExtra("a torch party needs PyTorch; install it with `pip install fdml[torch]`") from None
+    need("torch", "a torch party")
+    from fdml.models.torch.model import TorchModel, make_module  # noqa: PLC0415 (an extra)
+
     factory = find_factory(settings.module) if isinstance(settings.module, str) else settings.module
     return TorchModel(make_module(factory, spec), settings, spec)
 

@@ -3,7 +3,7 @@
 Three apps know the same users: a store that also knows what was downloaded, a
 browser and a guard. As in the paper they have 7,000 and 1,700 sparse features, and
 training alone, joint and pooled, with LR and with an NN, comes near the figures of
-its Table 1; `app_store_world` says what makes the difference.
+its Table 1; `generator` says what makes the difference.
 
 Row i depends on the seed and i alone, so fewer rows are the first of more. After
 every 50 rows that all parties hold, each has one that the others do not.

@@ -1,7 +1,7 @@
 """What each party of the app store's twin sees of a row: sparse features that are traces of its hidden factors.
 
 Features come in one-hot groups. A group is a noisy look at one factor, cut into
-levels of unequal size. A few groups count something instead of only errors_about it.
+levels of unequal size. A few groups count something instead of only naming it.
 """
 
 from __future__ import annotations

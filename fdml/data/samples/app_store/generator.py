@@ -10,7 +10,7 @@ The log-odds of a download are made of
   parties' features in one non-linear model: joint training cannot learn it, pooled can;
 - noise that leaves no trace.
 
-The world itself is fixed. The seed draws its users and what they do, so that the
+The factors and weights are fixed. The seed draws its users and what they do, so that the
 figures of different seeds differ only by chance.
 """
 

@@ -1,23 +1,8 @@
 from random import Random
 
 import pytest
-from simulator.world import Crashed, EventQueue, Link, VirtualDisk
 
-
-def test_what_is_planned_happens_in_order_of_time_then_of_planning():
-    agenda, done = EventQueue(0), []
-    for seconds, name in ((2.0, "late"), (1.0, "first"), (1.0, "second")):
-        agenda.after(seconds, lambda name=name: done.append((agenda.now, name)))
-    while agenda.next():
-        pass
-    assert done == [(1.0, "first"), (1.0, "second"), (2.0, "late")]
-
-
-def test_the_trace_tells_two_courses_apart():
-    one, other = EventQueue(0), EventQueue(0)
-    one.note("a")
-    other.note("b")
-    assert one.trace_hash() != other.trace_hash()
+from simulator.disk import Crashed, VirtualDisk
 
 
 def outcomes(write, name, torn=()):
@@ -65,28 +50,9 @@ def test_a_disk_dies_in_the_write_it_was_armed_for_and_works_on_after_it():
     assert disk.read("log") == b"123"
 
 
-def flow(seed, disturb):
-    """What of 0..9 arrives when a pipe is disturbed in the middle."""
-    agenda, arrived = EventQueue(seed), []
-    pipe = Link(agenda, 1.0, arrived.append)
-    for number in range(10):
-        agenda.after(0.3 * number, lambda number=number: pipe.send(number))
-    agenda.after(2.0, lambda: disturb(pipe))
-    while agenda.next():
-        pass
-    return arrived
-
-
-def test_a_stalled_pipe_brings_everything_in_order():
-    for seed in range(20):
-        assert flow(seed, lambda pipe: pipe.stall(50.0)) == list(range(10))
-
-
-def test_a_cut_pipe_brings_a_beginning_in_order_and_nothing_sent_later():
-    lengths = set()
-    for seed in range(60):
-        arrived = flow(seed, lambda pipe: pipe.cut())
-        assert arrived == list(range(len(arrived)))
-        lengths.add(len(arrived))
-    assert max(lengths) <= 7, "what was sent after the cut is lost"
-    assert len(lengths) > 3
+def test_a_damaged_file_differs_in_one_byte():
+    disk = VirtualDisk(Random(0))
+    disk.replace("state.0", bytes(range(10)))
+    disk.damage("state.0")
+    differing = [one != other for one, other in zip(disk.read("state.0"), range(10), strict=True)]
+    assert sum(differing) == 1

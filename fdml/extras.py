@@ -1,0 +1,22 @@
+"""What fdml can do only with an extra installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from fdml.errors import MissingExtra
+
+EXTRAS = {"torch": ("PyTorch", "torch"), "sklearn": ("scikit-learn", "sklearn"), "matplotlib": ("matplotlib", "plots")}
+"""What is imported: its name, and the extra that brings it."""
+
+
+def missing(module: str, what: str) -> MissingExtra:
+    """The error that says what `what` needs and how to get it."""
+    name, extra = EXTRAS[module]
+    return MissingExtra(f"{what} needs {name}; install it with `pip install fdml[{extra}]`")
+
+
+def need(module: str, what: str) -> None:
+    """Raise if a module is not installed that `what` needs; nothing is imported yet."""
+    if find_spec(module) is None:
+        raise missing(module, what)

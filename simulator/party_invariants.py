@@ -1,0 +1,131 @@
+"""What must hold at a party whenever it stores something: nothing is left out, counted twice or aligned otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from fdml.errors import InvariantBroken
+from fdml.party.alignment import SharedRows
+from fdml.party.checkpoint import Checkpoint
+from fdml.privacy.statement import Statement
+from fdml.protocol.messages import FromParty, Gradient, HeldOutPredictions, Metrics
+from simulator.scenarios import Scenario
+
+Key = tuple[str, type[FromParty], int]
+"""A message by its party, its type and its step or epoch."""
+_MADE_ONCE = (Gradient, HeldOutPredictions, Metrics)
+"""Messages that a party which goes on from a checkpoint does not make again."""
+
+
+class SentMessages:
+    """What left each party, and what of it the server said it had stored."""
+
+    def __init__(self) -> None:
+        self._posted: set[Key] = set()
+        self._stored: dict[Key, FromParty] = {}
+
+    def post(self, party: str, message: FromParty) -> None:
+        """A party lets a message go."""
+        self._posted.add(key_of(party, message))
+
+    def store(self, party: str, messages: Iterable[FromParty]) -> None:
+        """The server has acknowledged these messages of a party."""
+        self._stored |= {key_of(party, message): message for message in messages}
+
+    def is_stored(self, key: Key) -> bool:
+        """Whether the server has said that it has this message."""
+        return key in self._stored
+
+    def stored(self) -> list[tuple[str, FromParty]]:
+        """All that the server said it had stored."""
+        return [(key[0], message) for key, message in self._stored.items()]
+
+    def posted(self, party: str, kind: type[FromParty]) -> set[int]:
+        """Steps or epochs of a party's messages of one type."""
+        return {number for sender, found, number in self._posted if sender == party and found is kind}
+
+
+def key_of(party: str, message: FromParty) -> Key:
+    """How a message is known."""
+    number = next((getattr(message, name) for name in ("step", "epoch", "incarnation") if hasattr(message, name)), 0)
+    return party, type(message), number
+
+
+class PartyChecker:
+    """Looks at what a party is about to store, or has stored."""
+
+    def __init__(self, scenario: Scenario, messages: SentMessages) -> None:
+        self._scenario = scenario
+        self._messages = messages
+        self._aligned: dict[str, SharedRows] = {}
+        self._metrics: dict[int, Metrics] = {}
+        """As the label party first sent them."""
+
+    @property
+    def metrics(self) -> Mapping[int, Metrics]:
+        """By epoch, what the label party reported."""
+        return self._metrics
+
+    def aligned(self, party: str, shared: SharedRows) -> None:
+        """A party stores its alignment: row i must be the same person at every party, in every start."""
+        self._aligned[party] = shared
+        for other, theirs in self._aligned.items():
+            require(theirs.digest == shared.digest, f"{party} and {other} have aligned to different rows")
+            for part in ("train", "held_out"):
+                ours = [self._scenario.ids[party][row] for row in getattr(shared, part)]
+                same = ours == [self._scenario.ids[other][row] for row in getattr(theirs, part)]
+                require(same, f"{party} and {other} have their shared rows in different orders ({part})")
+
+    def scored(self, metrics: Metrics) -> None:
+        """The label party reports an epoch: again after a crash, but never otherwise."""
+        before = self._metrics.setdefault(metrics.epoch, metrics)
+        require(figures(before) == figures(metrics), f"epoch {metrics.epoch} was scored twice, differently")
+
+    def saved(self, party: str, checkpoint: Checkpoint) -> None:
+        """A party stores a checkpoint: what a start from it would not make again must be in it, or at the server."""
+        held = {key_of(party, message) for message in checkpoint.unacknowledged}
+        for kind, number in self._made_by(party, checkpoint):
+            key = party, kind, number
+            require(
+                key in held or self._messages.is_stored(key),
+                f"the checkpoint of {party} at step {checkpoint.step} leaves out the {kind.__name__} of {number}",
+            )
+
+    def _made_by(self, party: str, checkpoint: Checkpoint) -> Iterable[tuple[type[FromParty], int]]:
+        """What a party has made once it has learned from the checkpoint's step."""
+        scenario, done = self._scenario, checkpoint.step + 1
+        if party == scenario.gradient_party:
+            yield from ((Gradient, step) for step in range(done))
+        if scenario.settings.evaluation.every == "end":
+            return
+        for epoch in range(1, done // scenario.schedule.blocks + 1):
+            yield HeldOutPredictions, epoch
+            if party == scenario.settings.label_party and epoch not in checkpoint.progress.pending:
+                yield Metrics, epoch
+
+    def noted(self, party: str) -> None:
+        """A party stores its result, after which it sends nothing again: the server must have everything."""
+        for kind in _MADE_ONCE:
+            for number in sorted(self._messages.posted(party, kind)):
+                require(
+                    self._messages.is_stored((party, kind, number)),
+                    f"{party} noted its result before the server had stored its {kind.__name__} of {number}",
+                )
+
+    def stated(self, party: str, statement: Statement) -> None:
+        """A party states what it released: every evaluation once, however often it was started."""
+        counted, made = statement.spent[1].releases, len(self._messages.posted(party, HeldOutPredictions))
+        require(counted == made, f"{party} counted {counted} evaluations and made {made}")
+
+
+def figures(metrics: Metrics) -> tuple[float | None, ...]:
+    """The metrics without the time they took."""
+    return metrics.train_loss, metrics.test_loss, metrics.test_metric
+
+
+def require(holds: bool | np.bool_, otherwise: str) -> None:
+    """Raise unless it holds."""
+    if not holds:
+        raise InvariantBroken(otherwise)

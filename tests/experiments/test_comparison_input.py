@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from fdml.data.rows import width
+from fdml.errors import SettingsError
+from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
+from fdml.settings import DataSettings, GuardSettings, TrainingSettings
+from tests.federation.folders import EPOCHS, ROWS, write_run
+
+
+def test_a_run_file_gives_the_joined_rows_the_models_and_the_seed(tmp_path):
+    problem, (contender,), seed = from_run_file(write_run(tmp_path))
+    assert seed == 7
+    assert (problem.label_party, problem.encoding.task, problem.loss) == ("ann", "binary", "logistic")
+    assert len(problem.train) + len(problem.test) == ROWS
+    assert (contender.name, contender.training.epochs, contender.guards) == ("LR", EPOCHS, {})
+    assert list(contender.models) == list(problem.train.parts) == ["ann", "bob"]
+
+
+def test_parties_with_different_kinds_of_model_are_one_contender(tmp_path):
+    run = write_run(tmp_path)
+    with (tmp_path / "bob" / "party.toml").open("a") as file:
+        file.write('[model]\nkind = "mlp"\n[guard]\nclip = 2.0\n')
+    _, (contender,), _ = from_run_file(run)
+    assert contender.name == "LR+NN"
+    assert contender.guards == {"bob": GuardSettings(clip=2.0)}
+
+
+def test_a_party_without_its_folder_is_named(tmp_path):
+    run = write_run(tmp_path)
+    (tmp_path / "bob" / "party.toml").unlink()
+    with pytest.raises(SettingsError, match=r"party 'bob' .* has no file .*every party needs its folder beside"):
+        from_run_file(run)
+
+
+def test_a_folder_of_another_party_is_named(tmp_path):
+    run = write_run(tmp_path)
+    path = tmp_path / "bob" / "party.toml"
+    path.write_text(path.read_text().replace('party = "bob"', 'party = "ann"'))
+    with pytest.raises(SettingsError, match="party is 'ann', but its folder is 'bob'; use one name"):
+        from_run_file(run)
+
+
+@pytest.fixture
+def table(tmp_path):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 4))
+    lines = [",".join(map(str, [*row, int(row.sum() > 0)])) for row in X]
+    (tmp_path / "data.csv").write_text("\n".join(["a,b,c,d,y", *lines]) + "\n")
+    return DataSettings(path=tmp_path / "data.csv", label="y")
+
+
+def widths(problem):
+    return {name: width(rows) for name, rows in problem.train.parts.items()}
+
+
+def test_the_columns_of_a_file_are_cut_in_two_unless_groups_are_given(table):
+    problem = from_data_file(table, None, None, 0.25, 0)
+    assert widths(problem) == {"party 0": 2, "party 1": 2}
+    assert problem.label_party == "party 0"
+    assert (len(problem.train), len(problem.test)) == (30, 10)
+
+
+def test_groups_of_columns_are_the_parties(table):
+    assert widths(from_data_file(table, "a;b,c;d", None, 0.25, 0)) == {"party 0": 1, "party 1": 2, "party 2": 1}
+
+
+def test_the_task_is_guessed_from_the_labels_unless_it_is_given(table):
+    assert from_data_file(table, None, None, 0.25, 0).encoding.task == "binary"
+    assert from_data_file(table, None, "regression", 0.25, 0).encoding.task == "regression"
+
+
+def test_a_contender_for_every_kind_has_it_at_every_party():
+    training = TrainingSettings(epochs=2)
+    found = contenders(["linear", "mlp"], ["p", "q"], training, 0.5)
+    assert [each.name for each in found] == ["LR", "NN"]
+    for each in found:
+        assert each.training is training
+        assert list(each.models) == ["p", "q"]
+        assert {model.l2 for model in each.models.values()} == {0.5}

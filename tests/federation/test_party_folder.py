@@ -1,0 +1,189 @@
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from fdml.data.label_encoding import LabelEncoding
+from fdml.errors import AlignmentError, SettingsError, StateCorrupt
+from fdml.experiments.in_memory import KEY
+from fdml.federation.certificates import Authority, write_credentials
+from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
+from fdml.models.bundle import Bundle
+from fdml.models.calibration import Calibration
+from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.party.checkpoint import FinishedModel
+from fdml.party.effects import WriteBundle
+from fdml.privacy.statement import Spent, Statement
+from fdml.protocol.messages import Metrics
+from fdml.settings import run_hash
+from tests.federation.folders import write_run
+
+REPORT = AlignmentReport("tokens", {"ann": 60, "bob": 60}, 60, 48, 12, 0.5)
+SHARED = SharedRows(np.arange(48), np.arange(48, 60), b"d" * 32, KEY, REPORT)
+SPENT = Spent("training rows", 2, None, 1e-5, "none")
+
+
+@pytest.fixture
+def home(tmp_path):
+    write_run(tmp_path)
+    return tmp_path
+
+
+def folder_of(home, party="ann"):
+    return PartyFolder(home / party / "party.toml")
+
+
+def bundle(labels=None, metrics=None):
+    return WriteBundle(
+        parameters={"theta": np.arange(3.0)},
+        calibration=Calibration(2.0, np.array([0.5])),
+        labels=labels,
+        metrics=metrics,
+        spent=(SPENT,),
+        alignment_hash=SHARED.digest,
+    )
+
+
+def test_a_party_that_the_run_does_not_have_is_refused(home):
+    party = home / "bob" / "party.toml"
+    party.write_text(party.read_text().replace('party = "bob"', 'party = "eve"'))
+    with pytest.raises(SettingsError, match=r"party 'eve' is not among the run's parties ann, bob"):
+        folder_of(home, "bob")
+
+
+def test_the_member_of_a_folder_has_its_settings_and_a_disk(home):
+    folder = folder_of(home)
+    member = folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
+    assert (member.name, member.is_label_party, member.is_durable, member.plain) == ("ann", True, True, True)
+    assert member.threads == 1
+    assert member.shared is None
+    assert member.data is folder.files
+
+
+def test_threads_are_as_many_as_the_machine_has_cores_unless_set(home):
+    party = home / "ann" / "party.toml"
+    party.write_text(party.read_text().replace("threads = 1", 'threads = "auto"'))
+    folder = folder_of(home)
+    assert folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")).threads == os.cpu_count()
+
+
+def test_the_noise_key_is_the_same_at_every_start_and_another_after_starting_over(home):
+    def drawn():
+        folder = folder_of(home)
+        return folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")).noise
+
+    first = drawn()
+    assert drawn() == first
+    folder_of(home).clear()
+    assert drawn() != first
+
+
+def test_plain_lines_are_for_loopback_only(home):
+    with pytest.raises(SettingsError, match="for loopback only"):
+        folder_of(home).endpoint(plain=True, server="example.org:7443")
+
+
+def test_the_server_is_where_the_option_the_party_or_the_run_says_in_this_order(home):
+    with pytest.raises(SettingsError, match="leaves the port open"):
+        folder_of(home).endpoint(plain=True)
+    party = home / "ann" / "party.toml"
+    party.write_text('server = "127.0.0.1:5"\n' + party.read_text())
+    assert folder_of(home).endpoint(plain=True).target == "127.0.0.1:5"
+    assert folder_of(home).endpoint(plain=True, server="127.0.0.1:6").target == "127.0.0.1:6"
+
+
+def test_keys_must_be_this_partys_own(home):
+    authority = Authority("small")
+    with pytest.raises(SettingsError, match=r"there is no .*key\.pem"):
+        folder_of(home).endpoint(plain=False, server="h:1")
+    write_credentials(home / "ann" / "keys", authority.issue("party", "bob"))
+    with pytest.raises(SettingsError, match=r"names fdml://small/party/bob, not fdml://small/party/ann"):
+        folder_of(home).endpoint(plain=False, server="h:1")
+    write_credentials(home / "ann" / "keys", authority.issue("party", "ann"))
+    found = folder_of(home).endpoint(plain=False, server="h:1")
+    assert (found.target, found.party, found.credentials is None) == ("h:1", "ann", False)
+
+
+# Saved state
+
+
+def test_an_alignment_is_used_by_every_later_start(home):
+    folder_of(home).save_alignment(SHARED)
+    found = folder_of(home).shared_rows()
+    assert found.train.tolist() == SHARED.train.tolist()
+    assert (found.digest, found.report, found.key.secret) == (SHARED.digest, REPORT, KEY.secret)
+    folder = folder_of(home)
+    assert folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")).shared.digest == SHARED.digest
+
+
+def test_an_alignment_of_other_files_is_refused(home):
+    folder_of(home).save_alignment(SHARED)
+    with (home / "ann" / "data.csv").open("a") as file:
+        file.write("999,1.0,yes\n")
+    with pytest.raises(AlignmentError, match=r"data of this party has changed.*--fresh"):
+        folder_of(home).shared_rows()
+
+
+def test_an_alignment_of_another_run_is_refused(home):
+    folder_of(home).save_alignment(SHARED)
+    write_run(home, training="passes = 2\n")
+    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or start over with --fresh"):
+        folder_of(home).shared_rows()
+
+
+def test_starting_over_forgets_all_but_the_count_of_starts(home):
+    folder = folder_of(home)
+    folder.load()
+    folder.save_alignment(SHARED)
+    folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
+    (home / "ann" / HISTORY).write_text("{}")
+    folder.clear()
+    found = folder.load()
+    assert (found.incarnation, found.checkpoint, found.result) == (2, None, None)
+    assert folder.shared_rows() is None
+    assert not (home / "ann" / HISTORY).exists()
+
+
+def test_starting_the_alignment_over_leaves_the_rest(home):
+    folder = folder_of(home)
+    folder.save_alignment(SHARED)
+    folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
+    (home / "ann" / HISTORY).write_text("{}")
+    folder.clear(alignment_only=True)
+    assert folder.shared_rows() is None
+    assert folder.load().result is not None
+    assert (home / "ann" / HISTORY).exists()
+
+
+# The end
+
+
+def test_a_bundle_has_all_that_prediction_needs(home):
+    folder = folder_of(home)
+    labels = LabelEncoding("binary", np.array(["no", "yes"]))
+    metrics = Metrics(2, 1.5, 0.4, 0.3, 0.9)
+    place = folder.write_bundle(bundle(labels, metrics))
+    assert place == home / "ann" / MODEL
+    found = Bundle.load(place)
+    assert found.parameters["theta"].tolist() == [0.0, 1.0, 2.0]
+    assert found.labels.classes.tolist() == ["no", "yes"]
+    assert (found.card.run, found.card.party, found.card.metrics) == ("small", "ann", metrics)
+    assert (found.card.scale, found.card.offset, found.card.privacy) == (2.0, (0.5,), (SPENT,))
+    assert found.card.run_hash == run_hash(folder.run).hex()
+
+
+def test_all_parties_bundles_of_a_run_have_one_version(home):
+    places = [folder_of(home, party).write_bundle(bundle()) for party in ("ann", "bob")]
+    assert len({Bundle.check(place).version for place in places}) == 1
+    other = WriteBundle(**{**vars(bundle()), "alignment_hash": b"e" * 32})
+    assert Bundle.check(folder_of(home).write_bundle(other)).version != Bundle.check(places[1]).version
+
+
+def test_what_is_written_is_for_the_owners_eyes_only(home):
+    folder = folder_of(home)
+    place = folder.write_bundle(bundle())
+    folder.write_statement(Statement("small", "ann", plain_line=True, spent=(SPENT,), exposures=()))
+    files = [*place.iterdir(), home / "ann" / "privacy.md", home / "ann" / "privacy.json"]
+    assert len(files) > 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}

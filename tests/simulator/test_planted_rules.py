@@ -1,0 +1,129 @@
+"""Bugs put into the rules of server, delivery and storage. Each must be found, by the check that is meant for it."""
+
+import pytest
+
+from fdml.party.delivery import Delivery
+from fdml.party.loop import Worker
+from fdml.party.outbox import Outbox
+from fdml.server.clocks import Clocks
+from fdml.server.coordinator import Coordinator
+from fdml.server.session import ServerSession
+from fdml.storage.journal import Journal
+from simulator.disk import VirtualDisk
+from simulator.scenarios import Scenario
+from tests.simulator.planted import found
+
+
+def test_a_gate_that_is_off_by_one_is_found(monkeypatch):
+    def may_serve(self, party):
+        step = self.served[party] + 1
+        return step <= self.pushed[party] and step - self.slowest <= self._staleness + 1
+
+    monkeypatch.setattr(Clocks, "may_serve", may_serve)
+    assert "the gate let" in found(range(100))
+
+
+def test_an_acknowledgement_without_a_log_is_found(monkeypatch):
+    monkeypatch.setattr(Journal, "append", lambda self, records: None)
+    assert "the server forgot" in found(range(100))
+
+
+def test_releases_drawn_again_after_a_restart_are_found(monkeypatch):
+    restore = Worker.restore
+
+    def forgetful(self, arrays):
+        restore(self, arrays)
+        self._outbox = Outbox()
+        self.pushed = self.step - 1
+
+    monkeypatch.setattr(Worker, "restore", forgetful)
+    assert "let go of two different values" in found(range(200))
+
+
+def test_one_total_too_many_dropped_by_the_server_is_found(monkeypatch):
+    keep = Coordinator._keep
+
+    def greedy(self, sender, party, step):
+        keep(self, sender, party, step)
+        self._answers[party].pop(step + 1, None)
+
+    monkeypatch.setattr(Coordinator, "_keep", greedy)
+    assert "the server forgot the totals" in found(range(200))
+
+
+def test_an_outbox_left_out_of_the_checkpoint_is_found(monkeypatch):
+    monkeypatch.setattr(Outbox, "pending", property(lambda self: {}))
+    assert "KeyError" in found(range(200))
+
+
+def test_an_outbox_not_sent_again_is_found(monkeypatch):
+    monkeypatch.setattr(Worker, "first_messages", Worker._push_ahead)
+    found(range(300))
+
+
+def test_messages_not_sent_again_on_a_new_line_are_found(monkeypatch):
+    connect = Delivery.connect
+    monkeypatch.setattr(Delivery, "connect", lambda self: connect(self)[:1])
+    found(range(100))
+
+
+def test_pushes_sent_again_after_their_total_are_found(monkeypatch):
+    monkeypatch.setattr(Delivery, "_was_answered", lambda self, message: False)
+    assert "was refused on its own line" in found(range(1600))
+
+
+@pytest.mark.slow
+def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
+    def late(self, replies):
+        return list(replies)
+
+    answers = ServerSession._answers
+
+    def addressed_at_the_end(self, replies):
+        return answers(self, [each for reply in replies for each in addressed(self, [reply])])
+
+    addressed = ServerSession._addressed
+    monkeypatch.setattr(ServerSession, "_addressed", late)
+    monkeypatch.setattr(ServerSession, "_answers", addressed_at_the_end)
+    assert "nothing moves any more" in found(range(250, 3000))  # one seed in a thousand comes to it
+
+
+def test_a_torn_end_of_the_log_left_in_place_is_found(monkeypatch):
+    monkeypatch.setattr(VirtualDisk, "truncate", lambda self, name, size: None)
+    assert "the server forgot a" in found(range(270, 900))
+
+
+def test_held_out_predictions_left_out_of_the_checkpoint_are_found(monkeypatch):
+    monkeypatch.setattr(Delivery, "unacknowledged", property(lambda self: []))
+    assert "leaves out the" in found(range(300))
+
+
+def test_a_wrong_sum_is_found(monkeypatch):
+    make = Coordinator._total
+
+    def wrong(self, step):
+        total = make(self, step)
+        total.values[0] += step == 3
+        return total
+
+    monkeypatch.setattr(Coordinator, "_total", wrong)
+    assert "is not its parts' sum" in found(range(100))
+
+
+def test_alignment_secrets_drawn_again_after_a_restart_are_found(monkeypatch):
+    secret, starts = Scenario._secret, iter(range(10**9))
+    monkeypatch.setattr(Scenario, "_secret", lambda self, party, purpose: secret(self, party, f"{next(starts)}"))
+    found(range(100))
+
+
+def test_shared_rows_in_another_order_at_one_party_are_found(monkeypatch):
+    aligned = Scenario.member
+
+    def other_order(self, party, start, **options):
+        member = aligned(self, party, start, **options)
+        if party == "b" and self.has_ids:
+            object.__setattr__(member.data, "ids", member.data.ids[::-1])
+        return member
+
+    monkeypatch.setattr(Scenario, "member", other_order)
+    assert "have their shared rows in different orders" in found(range(100))
