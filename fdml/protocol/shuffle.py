@@ -20,7 +20,7 @@ def permutation(size: int, *key: int | str) -> NDArray[np.int64]:
 
 
 def permutation_of_runs(size: int, run: int, *key: int | str) -> NDArray[np.int64]:
-    """A random order of 0..size-1 in which so many consecutive numbers stay together."""
+    """A random order of 0..size-1 in which runs of `run` consecutive numbers stay together."""
     return _spread(_fisher_yates(np.int64(-(-size // run)), np.uint64(stream(*key))), run, size)
 
 
