@@ -10,10 +10,8 @@ from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import (
     KINDS,
     POINT_BYTES,
-    SERVER,
     TOKEN_BYTES,
     AlignmentMessage,
-    AlignmentRequest,
     BlindedIds,
     Fetch,
     KeyCheck,
@@ -67,12 +65,6 @@ def test_a_party_without_ids_has_no_tokens():
 def test_keys_are_bytes_of_one_size():
     assert Tokens(np.zeros((2, TOKEN_BYTES), np.uint8)).train.itemsize == 1
     assert BlindedIds(np.zeros((2, POINT_BYTES), np.uint8)).train.shape[1] == 2 * TOKEN_BYTES
-
-
-def test_a_request_is_for_all_unless_it_names_someone():
-    assert set(get_args(AlignmentRequest)) == {Post, Fetch}
-    assert Post(KeyCheck(b"d" * 32)) == Post(KeyCheck(b"d" * 32), to=SERVER, about="")
-    assert Fetch(KeyOffer, "ann") == Fetch(KeyOffer, "ann", about="")
 
 
 @pytest.mark.parametrize("made", [KeyOffer(b"p" * 32), RowCounts(3), Post(KeyCheck(b"d" * 32)), Fetch(KeyOffer, "ann")])

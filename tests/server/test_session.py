@@ -221,18 +221,6 @@ def test_the_newest_stream_of_a_party_takes_the_place_of_the_older_one():
     assert answers(effects, older) == []
 
 
-def test_a_new_stream_brings_nothing_before_its_welcome():
-    """A total that was made before the hello was read belongs to the older stream; the welcome is followed by it."""
-    server = Server()
-    ann, bob = server.training()
-    server.session.receive(bob, push(0))
-    server.session.receive(ann, push(0))
-    server.session.receive(newer := Stream("bob"), server.hello())
-    effects = server.carry_out(server.session.process())
-    assert [type(message) for message in answers(effects, newer)] == [Welcome, Labels, Total, Ack]
-    assert [total.step for total in answers(effects, newer, Total)] == [0]
-
-
 def test_what_still_comes_by_a_replaced_stream_of_the_same_start_is_taken():
     server = Server()
     ann, older = server.training()
