@@ -9,10 +9,11 @@ from benchmarks.proxy import Proxy
 from fdml.settings import run_hash
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.in_process import InProcessServer
+from simulator.channel import LineEnd, SimulatedChannel, Simulation
 from simulator.clock import EventQueue
 from simulator.invariants import InvariantChecker
-from simulator.nodes import LineEnd, ServerNode, SimulatedChannel, Simulation
 from simulator.scenarios import Scenario
+from simulator.server_node import ServerNode
 from tests.transport.served import ServedSession, new_session, until
 
 _RECONNECT = 0.01
