@@ -111,12 +111,10 @@ class SessionDriver(Generic[T]):
     @property
     def is_ready(self) -> bool:
         """Whether the next effect can be carried out now."""
-        match self._effect:
-            case Receive():
-                return self._channel.has_message
-            case Flush():
-                return self._channel.all_stored
-        return True
+        kind = type(self._effect)
+        if kind is Receive:
+            return self._channel.has_message
+        return kind is not Flush or self._channel.all_stored
 
     @property
     def waits_for(self) -> str:

@@ -198,8 +198,10 @@ class Ledger:
     def _check_budget(self, group: str, releases: int, uses: int) -> None:
         _check_count("releases", releases)
         _check_count("uses", uses)
+        if self.budget is None:
+            return
         after = self._after(group, releases, uses)
-        if self.budget is None or not self._overspends(after):
+        if not self._overspends(after):
             return
         more = _spelled(releases, "release") if releases else _spelled(uses, "use") + " in training"
         raise PrivacyBudgetSpent(

@@ -107,17 +107,16 @@ class Schedule:
 
     def batch_bounds(self, visit: Visit) -> NDArray[np.int64]:
         """Where each batch begins and ends in the block's order; the last may be short."""
-        return np.minimum(np.arange(0, visit.size + self.batch_size, self.batch_size), visit.size)
+        return _batch_bounds(visit.size, self.batch_size)
 
     def first_update(self, step: int) -> int:
         """How many batches come before this step, every pass counted."""
         if self.passes_per_exchange:
             return (self.local_passes + sum(self.passes_per_exchange[:step])) * self._updates_of(self.rows)
         epoch, position = divmod(step, self.blocks)
-        seen = _block_order(self.blocks, self.seed, epoch)[:position]
         full = self.passes * self.batches_per_block
         short = full - self._updates_of(self.rows - (self.blocks - 1) * self.block_rows)
-        within = position * full - (short if self.blocks - 1 in seen else 0)
+        within = position * full - (short if _place_of_last(self.blocks, self.seed, epoch) < position else 0)
         return epoch * self._updates_of(self.rows) + within
 
     def _updates_of(self, rows: int) -> int:
@@ -162,3 +161,14 @@ def _visit(rows: int, block_rows: int, seed: int, step: int) -> Visit:
 @lru_cache(maxsize=8)
 def _block_order(blocks: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return permutation(blocks, seed, "blocks", epoch)
+
+
+@lru_cache(maxsize=8)
+def _place_of_last(blocks: int, seed: int, epoch: int) -> int:
+    """Where in an epoch the last block comes, which may be short."""
+    return int(np.flatnonzero(_block_order(blocks, seed, epoch) == blocks - 1)[0])
+
+
+@lru_cache(maxsize=8)
+def _batch_bounds(size: int, batch_size: int) -> NDArray[np.int64]:
+    return np.minimum(np.arange(0, size + batch_size, batch_size), size)

@@ -21,7 +21,8 @@ def permutation(size: int, *key: int | str) -> NDArray[np.int64]:
 
 def permutation_of_runs(size: int, run: int, *key: int | str) -> NDArray[np.int64]:
     """A random order of 0..size-1 in which runs of `run` consecutive numbers stay together."""
-    return _spread(_fisher_yates(np.int64(-(-size // run)), np.uint64(stream(*key))), run, size)
+    runs = permutation(-(-size // run), *key)
+    return runs if run == 1 else _spread(runs, run, size)
 
 
 def stream(*key: int | str) -> int:

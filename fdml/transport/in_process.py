@@ -75,8 +75,12 @@ class InProcessServer:
                 case _:
                     self._tap(channel.party, message)
                     self.session.receive(channel.stream, message)
-                    self._carry_out(self.session.process())
-            self._answer_fetches()
+                    effects = self.session.process()
+                    if not effects:
+                        return  # nobody has anything new, so nobody is woken
+                    self._carry_out(effects)
+            if self._fetches:
+                self._answer_fetches()
             self.changed.notify_all()
 
     def close(self, channel: InProcessChannel) -> None:
