@@ -25,7 +25,7 @@ check: .venv/dev.done
 
 # One benchmark by name: make bench NAME=speed JSON=benchmarks/results/speed.json
 bench: .venv/dev.done
-	$(BIN)/python -m benchmarks $(or $(NAME),kernels) $(if $(JSON),--json $(JSON))
+	$(BIN)/python -m benchmarks $(or $(NAME),kernels) $(OLD) $(if $(JSON),--json $(JSON))
 
 # Code that protoc 5.26 writes runs with protobuf 5, 6 and 7; what newer ones write refuses other runtimes.
 # Its tools need an older protobuf than the rest, so they have an environment of their own.

@@ -225,7 +225,7 @@ def joint_records(
 ) -> list[EpochRecord]:
     """The figures of every epoch of the processes' training, which is made again in this process."""
     plan = plan_of(settings, folders, problem)
-    outcome = train_in_process(plan, problem.train, keep_epochs=True)
+    outcome = train_in_process(plan, problem.train, held_out=problem.test, keep_epochs=True)
     _check_same(plan, folders, {name: model.state() for name, model in outcome.models.items()})
     return [replace(record, seconds=seconds[record.epoch]) for record in learning_curve(problem, outcome)]
 

@@ -253,8 +253,8 @@ class InvariantChecker:
         require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
         self._taken[party] = max(before, push.step)
 
-    def started(self, party: str) -> None:
-        """A party is started, for the first time or again: it may now learn from more than an earlier start did."""
+    def began(self, party: str) -> None:
+        """A party begins to train, for the first time or again: it may learn from more than an earlier start did."""
         self._learned.pop(party, None)
 
     def learned(self, party: str, step: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fdml.errors import InvariantBroken
-from fdml.events import Event, StepDone, Stopped
+from fdml.events import Event, Joined, StepDone, Stopped
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.party.disk_store import DiskStore
@@ -90,7 +90,6 @@ class PartyNode:
         self.result = None
         self._is_busy = False
         queue.note(f"{self.name} starts")
-        self._simulation.checker.started(self.name)
         try:
             store = CheckedStore(self.virtual_disk, self.name, scenario.run_hash, self._simulation.checker.party)
             saved = store.load()
@@ -159,6 +158,8 @@ class PartyNode:
 
     def _listen(self, event: Event) -> None:
         match event:
+            case Joined(party):
+                self._simulation.checker.began(party)
             case StepDone():
                 self._simulation.counts["steps"] += 1
             case Stopped(party, step):

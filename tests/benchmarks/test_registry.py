@@ -1,5 +1,6 @@
 import importlib
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,17 @@ def test_another_missing_module_is_not_blamed_on_torch(monkeypatch: pytest.Monke
 def test_the_registry_alone_does_not_import_torch():
     code = "import sys, benchmarks.registry; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_its_question_and_its_command_in_the_readme(name):
+    readme = (Path(registry.__file__).parent / "README.md").read_text()
+    assert f"| `python -m benchmarks {name}" in readme
+
+
+def test_every_result_is_one_of_a_benchmark_with_machine_and_commit():
+    results = sorted((Path(registry.__file__).parent / "results").glob("*.json"))
+    assert {path.stem for path in results} <= set(BENCHMARKS)
+    for path in results:
+        found = json.loads(path.read_text())
+        assert {"results", "ratios", "machine", "commit"} <= found.keys(), path.name
