@@ -204,6 +204,6 @@ def test_a_bundle_has_the_encoder_of_the_features_though_the_file_has_changed_si
     assert Bundle.load(folder_of(home).write_bundle(bundle())).encoder == before
 
 
-def test_without_features_there_is_no_encoder_and_the_way_out_is_named(home):
-    with pytest.raises(StateCorrupt, match=r"there is no .*encoder\.json'; align again with `fdml align --fresh`"):
-        folder_of(home).write_bundle(bundle())
+def test_before_features_are_stored_the_encoder_is_that_of_the_file(home):
+    folder = folder_of(home)
+    assert folder.files.encoder.to_json() == folder.files.sources[0].encoder.to_json()

@@ -20,8 +20,9 @@ from fdml.errors import SettingsError
 from fdml.experiments.dataset import build_dataset
 from fdml.experiments.in_process import train_in_process
 from fdml.models.metrics import auc
+from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
-from fdml.settings import DataSettings, ModelSettings, TrainingSettings
+from fdml.settings import DataSettings, TrainingSettings
 
 ROWS = 3000
 WIDTHS = {"store": 7000, "browser": 1000, "guard": 700}
@@ -279,8 +280,8 @@ def test_the_other_parties_help_a_linear_model(tmp_path):
     found = {}
     for name, part in (("alone", problem.only("store")), ("pooled", problem.pooled()), ("joint", problem)):
         training = TrainingSettings(epochs=5, batches_per_block=256, learning_rate=0.1)
-        models = dict.fromkeys(part.train.parts, ModelSettings(l2=1e-3))
-        outcome = train_in_process(Plan(training, models, part.label_party, part.loss, 1), part.train)
+        models = dict.fromkeys(part.train.parts, model_settings(l2=1e-3))
+        outcome = train_in_process(Plan(training, models, part.label_party, part.loss, 2), part.train)
         found[name] = auc(part.test.labels, outcome.score(part.test.parts)[:, 0], part.test.weights)
     assert found["pooled"] > found["alone"] + 0.02
     assert found["joint"] > found["alone"] + 0.02
