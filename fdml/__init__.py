@@ -24,7 +24,7 @@ The paper's symbols (Hu, Niu, Yang, Zhou, KDD 2019):
     L(sigma(.)), H     objective and its gradient, `fdml.models.objective`
     tau                staleness, `fdml.server.clocks`
 
-Start reading at `fdml.party.session`, then `fdml.party.loop`.
+Start reading at `fdml.party.loop`, then `fdml.party.session`.
 """
 
 from importlib import import_module, metadata

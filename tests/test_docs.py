@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from benchmarks.registry import BENCHMARKS
 from fdml.cli.app import COMMANDS
 from fdml.errors import SettingsError
+from fdml.models.registry import kinds
 from fdml.party.settings import PartySettings
 from fdml.settings import RENAMED, RunSettings
 
@@ -150,6 +151,7 @@ def test_every_setting_is_documented_and_every_documented_setting_exists():
     documented = set(re.findall(r"^\| `(\w+)` \|", tables, re.MULTILINE))
     sections = {part for name in re.findall(r"^### `\[([\w.]+)\]`", tables, re.MULTILINE) for part in name.split(".")}
     known = {*fields_of(RunSettings), *fields_of(PartySettings)}
+    known.update(*(kind.settings.model_fields for kind in kinds()))
     assert sorted(documented - known) == []
     assert sorted(known - documented - sections) == []
 

@@ -128,7 +128,7 @@ def _offer_of(run: RunSettings, party: str, credentials: Credentials | None) -> 
 
 
 def _pair_key(run: RunSettings, private: bytes, public: bytes, other: str, offers: tuple[KeyOffer, KeyOffer]) -> bytes:
-    """What two parties share; it hangs on both offers, the giver's first, so that neither can be swapped."""
+    """What two parties share; it depends on both offers, the giver's first, so that neither can be swapped."""
     try:
         shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:

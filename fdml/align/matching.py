@@ -142,7 +142,7 @@ def _check(places: SharedRowIndex, posted: _Posted, run: RunSettings) -> None:
 
 
 def _distinct(found: NDArray[np.int64], rows: int) -> bool:
-    """Whether these are numbers of different rows, out of so many."""
+    """Whether these are different row numbers below `rows`."""
     if (found >= rows).any():
         return False
     seen = np.zeros(rows, bool)

@@ -21,7 +21,7 @@ _PURPOSE = b"fdml key offer 1"
 def make_offer(private: bytes, run: RunSettings, party: str, credentials: Credentials | None) -> KeyOffer:
     """The public half of a key, signed for this run and party; unsigned on plain lines.
 
-    Every call signs anew and gives other bytes, so whoever may have to post it again keeps it.
+    Every call signs anew and gives other bytes, so it has to be stored to be posted again.
     """
     public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
     if credentials is None:

@@ -48,7 +48,7 @@ def _texts(ids: pa.LargeStringArray) -> tuple[list[int], bytes]:
 
 
 def sort_keys(keys: Keys, party: str) -> tuple[Keys, NDArray[np.int64]]:
-    """Keys in ascending order, so that their places say nothing of the file, and the row each came from."""
+    """Keys in ascending order, so that their places disclose nothing of the file, and the row each came from."""
     order = ascending(keys)
     ordered = keys[order]
     twice = repeated(ordered)

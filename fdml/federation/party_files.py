@@ -20,7 +20,7 @@ from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.row_set import mean_one
 from fdml.data.rows import Rows, span
 from fdml.data.sources import Source, open_sources
-from fdml.errors import DataError, LabelError, StateCorrupt
+from fdml.errors import DataError, LabelError
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.settings import PartySettings
@@ -103,8 +103,8 @@ class PartyFiles:
     @property
     def encoder(self) -> AnyEncoder:
         """The encoder that made the features; stored with them, so that it is theirs even if the file changes."""
-        if not self._encoder.is_file():
-            raise StateCorrupt(f"there is no {str(self._encoder)!r}; align again with `fdml align --fresh`")
+        if not self._encoder.is_file():  # no features were stored yet
+            return self.sources[0].encoder
         return encoder_from_json(self._encoder.read_bytes())
 
     def raw_labels(self, shared: SharedRows) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""The loop each party runs. Start reading here.
+"""One party's training, step by step. Start reading here; `fdml.party.session` has the order of a whole run.
 
 A step is one visit of one block: receive the total of everyone's predictions,
 learn from it batch by batch, and push the predictions of a block to come.

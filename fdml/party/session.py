@@ -1,4 +1,4 @@
-"""One party's whole part in a run. Start reading here, then at the training loop in `fdml.party.loop`.
+"""One party's whole part in a run, from alignment to the saved model; a training step is in `fdml.party.loop`.
 
 The session has no socket, thread, disk or clock of its own. It yields effects,
 one by one; a driver carries each out before it asks for the next, and delivers

@@ -17,7 +17,7 @@ from fdml.protocol.wire import invalid
 
 @dataclass(frozen=True)
 class PostCall:
-    """A message to store, as bytes: the server keeps and hands out exactly these."""
+    """A message to store, as bytes: the server stores and gives out exactly these."""
 
     to: str
     about: str

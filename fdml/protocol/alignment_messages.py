@@ -80,7 +80,7 @@ class BlindedIds:
 
 @dataclass(frozen=True, eq=False)
 class SharedRowIndex:
-    """What the server found, for one party: where the shared rows stand in what this party posted.
+    """What the server found, for one party: the places of the shared rows in what this party posted.
 
     Both lists are in the order of the shared keys, which is the same for all
     parties, and so is `digest`, a hash over these keys. `held_out` is empty

@@ -20,7 +20,7 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """The numbers that predictions are rounded to: steps of 2**-fraction_bits, stored in so many bits."""
+    """The numbers that predictions are rounded to: steps of 2**-fraction_bits, stored in `bits` bits."""
 
     bits: Bits
     fraction_bits: int
@@ -33,7 +33,7 @@ class FixedPoint:
         return np.dtype(f"int{self.bits}")
 
     def largest_code(self, parties: int) -> int:
-        """Of one of so many parties, so that their sum still fits. In 64 bits there is room for 2**11 of them."""
+        """Of one of `parties` parties, so that their sum still fits. In 64 bits there is room for 2**11 of them."""
         return 2**52 if self.bits == 64 else (2 ** (self.bits - 1) - 1) // parties
 
     def largest(self, parties: int) -> float:

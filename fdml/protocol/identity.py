@@ -19,7 +19,7 @@ class Identity:
 
     @property
     def uri(self) -> str:
-        """As it stands in the certificate."""
+        """As the certificate has it."""
         return f"fdml://{quote(self.run, safe='')}/{self.role}/{quote(self.name, safe='')}"
 
 
@@ -42,6 +42,6 @@ def parse_identity(uri: str) -> Identity | None:
 
 
 def host_name(run: str) -> str:
-    """The name under which a run's server shows itself, wherever it stands."""
+    """The name under which a run's server shows itself, on whatever machine it runs."""
     safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in run.lower())
     return f"server.{safe[:63].strip('-') or 'run'}.fdml"

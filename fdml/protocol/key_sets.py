@@ -54,5 +54,5 @@ def shared_digest(train: Keys, test: Keys | None) -> bytes:
 
 
 def position_digest(rows: RowCounts) -> bytes:
-    """The same for rows that are matched by position: it stands for their number alone."""
+    """The same for rows that are matched by position: it depends on their number alone."""
     return hashlib.blake2b(f"{rows.train} {rows.test} by position".encode(), digest_size=HASH_BYTES).digest()

@@ -75,7 +75,7 @@ class Labels:
 
     @staticmethod
     def sealed_size(task: Task, classes: int, rows: int, *, weighted: bool = False) -> int:
-        """How many bytes the labels of so many rows, and their weights if they have some, are when they are sealed."""
+        """Bytes of the sealed labels of this many rows, with their weights if they are `weighted`."""
         row = label_type(task, classes).itemsize + (WEIGHT_TYPE.itemsize if weighted else 0)
         return row * rows + _SEAL_BYTES
 

@@ -22,7 +22,7 @@ from fdml.protocol.shuffle import permutation, permutation_of_runs
 from fdml.settings import TrainingSettings
 
 _LARGE = 5_000
-"""From so many rows on a block is re-ordered by runs."""
+"""A block of this many rows or more is re-ordered by runs."""
 _RUN = 16
 """Rows of a run."""
 

@@ -20,7 +20,7 @@ def permutation(size: int, *key: int | str) -> NDArray[np.int64]:
 
 
 def permutation_of_runs(size: int, run: int, *key: int | str) -> NDArray[np.int64]:
-    """A random order of 0..size-1 in which so many consecutive numbers stay together."""
+    """A random order of 0..size-1 in which runs of `run` consecutive numbers stay together."""
     runs = permutation(-(-size // run), *key)
     return runs if run == 1 else _spread(runs, run, size)
 

@@ -1,4 +1,4 @@
-"""The server's alignment phase: it stores what parties post, and says for whom a party that asks has to wait."""
+"""The server's alignment phase: it stores what parties post, and knows for whom a party that fetches has to wait."""
 
 from __future__ import annotations
 

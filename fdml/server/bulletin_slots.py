@@ -23,7 +23,7 @@ _PREFIX = "bulletin"
 
 
 class Slot(NamedTuple):
-    """The place of one message. `to` is empty where the kind says who may read it."""
+    """The place of one message. `to` is empty where the kind decides who may read it."""
 
     kind: type[AlignmentMessage]
     sender: str

@@ -29,7 +29,7 @@ def shared_keys(sets: Sequence[Keys]) -> tuple[list[NDArray[np.int64]], Keys]:
 
 
 def match_rows(sets: Sequence[Tokens | BlindedIds]) -> list[SharedRowIndex]:
-    """What each party is told. All have test sets or none has; all are matched by position or none is."""
+    """The shared rows of each party. All have test sets or none has; all are matched by position or none is."""
     counted = [each.by_position for each in sets if isinstance(each, Tokens) and each.by_position is not None]
     if counted:
         return [_in_position(counted[0], len(sets))] * len(sets)

@@ -6,7 +6,7 @@ from fdml.protocol.messages import Hello
 from fdml.settings import TrainingSettings
 
 CEILING = 512 * 2**20
-"""Bytes that no message may exceed, whatever the run: gRPC must know before anyone has said how many rows there are.
+"""Bytes that no message may exceed, whatever the run: gRPC must know it before the number of rows is known.
 
 Labels take at most 16 bytes a row and tokens of ids 16, so a run may have 33 million rows; 16 million where ids are
 blinded (32 bytes).

@@ -21,7 +21,7 @@ class Contribution(NamedTuple):
 
 
 class PredictionMatrix:
-    """The latest local predictions of every party for every block.
+    """The last local predictions of every block that all parties have been served; newer ones wait in the coordinator.
 
     A cell is zero until its party first writes it, so a party that has not
     pushed yet adds nothing to the total.

@@ -22,7 +22,7 @@ class AgreedRows:
 
 
 class Membership:
-    """The parties that have said hello, and what they must agree on."""
+    """The parties that have joined, and what they must agree on."""
 
     def __init__(self, run_hash: bytes) -> None:
         self._run_hash = run_hash
@@ -89,7 +89,7 @@ class Membership:
 
 
 def check_same_run(party: str, protocol: int, run_hash: bytes, ours: bytes) -> None:
-    """Raise unless a party speaks of this run and in this way."""
+    """Raise unless a party has this run and this protocol."""
     if protocol != PROTOCOL:
         raise MessageRefused(
             f"party {party!r} speaks protocol {protocol}, the server {PROTOCOL}; install the same fdml",

@@ -1,7 +1,7 @@
 """All the server does but sockets: it checks, remembers, logs and answers.
 
 `take` moves the state and gathers replies; they may be sent only after `commit`
-has made the log durable. So nothing anyone was told is ever forgotten.
+has made the log durable. So nothing that was sent is ever forgotten.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RunState:
         self._rotate_bytes = rotate_bytes
         self._unlogged: list[bytes] = []
         self._number = 0
-        """Of the last message acted on; says where the log goes on after a snapshot."""
+        """Of the last message acted on: where the log goes on after a snapshot."""
         self._membership = Membership(definition.run_hash)
         self._labels: Labels | None = None
         self.coordinator: Coordinator | None = None
@@ -195,7 +195,9 @@ class RunState:
         coordinator, _ = self._training(sender)
         left = coordinator.end - 1 - coordinator.served(sender)
         if left > 0:
-            raise MessageRefused(f"party {sender!r} says it has finished, {left} steps before the end", Refusal.GAP)
+            raise MessageRefused(
+                f"party {sender!r} sent that it has finished, {left} steps before the end", Refusal.GAP
+            )
         if self._finished.setdefault(sender, model_hash) != model_hash:
             raise MessageRefused(
                 f"party {sender!r} finished before with another model; its files have changed", Refusal.CONFLICT

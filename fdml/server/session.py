@@ -1,8 +1,8 @@
 """The server's whole part in a run, without sockets, threads, disks or clocks of its own.
 
-Messages of all parties are taken in turns: all that has come is acted on, the
-log is made durable once, and only then do the answers leave. The order of the
-effects that come back says so; a driver carries them out one by one.
+Messages of all parties are processed together: all that has come is acted on,
+the log is made durable once, and only then do the answers leave. That is the
+order of the effects; a driver carries them out one by one.
 """
 
 from __future__ import annotations
@@ -205,8 +205,9 @@ class ServerSession:
         if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
-                f"no message from any party for {silence:.0f} s; not finished: {', '.join(missing)}; start the "
-                f"server again, then the parties, and the run goes on"
+                f"no message from any party for {silence:.0f} s; {', '.join(missing)} "
+                f"{'has' if len(missing) == 1 else 'have'} not finished; start the server again, then the parties, "
+                f"and the run goes on"
             )
         self.status.note_waits(self._streams)
         return [
@@ -285,7 +286,7 @@ class ServerSession:
         if stream.hello is None:
             if not isinstance(message, Hello):
                 raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
-            if message.run_hash == self._run_hash:  # else the state says what is wrong
+            if message.run_hash == self._run_hash:  # else the state refuses it
                 self._check_position(stream.party, message)
                 self._check_alignment(stream.party, message)
             return
@@ -297,7 +298,7 @@ class ServerSession:
     def _check_position(self, party: str, hello: Hello) -> None:
         """Refuse a party whose saved state does not fit the server's."""
         if hello.incarnation < self.state.incarnation(party):
-            return  # the state says what is wrong
+            return  # the state refuses it
         coordinator = self.state.coordinator
         served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.checkpointed(party))
         remedy = "put back the newest state of both, or start over at every side with --fresh"

@@ -1,4 +1,4 @@
-"""How fdml speaks gRPC: method names, options of both sides, and gRPC's errors as ours."""
+"""How fdml uses gRPC: method names, options of both sides, and gRPC's errors as ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNANSWERED_MS = 4000
 _WINDOW = 8 * 2**20
 """Bytes under way on a line: enough for 600 Mbit/s at a round trip of 100 ms."""
 _FOREIGN = ("TSI_PROTOCOL_FAILURE", "verification check failed")
-"""How gRPC says that whoever answers does not show a certificate we trust, or speaks no TLS."""
+"""Parts of gRPC's errors where whoever answers shows no certificate we trust, or uses no TLS."""
 
 STATUS_OF: dict[Refusal, grpc.StatusCode] = {
     Refusal.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,

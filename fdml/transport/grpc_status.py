@@ -19,7 +19,7 @@ def ask_status(address: Endpoint, seconds: float = 5.0) -> RunStatus:
         except grpc.RpcError as error:
             refusal = REFUSAL_OF.get(error.code())
             if refusal is not None:
-                raise MessageRefused(f"the server at {address.target} says: {error.details()}", refusal) from None
+                raise MessageRefused(f"the server at {address.target} refuses: {error.details()}", refusal) from None
             raise ServerUnreachable(
                 f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
                 f"is `fdml serve` running?"

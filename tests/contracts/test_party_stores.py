@@ -80,6 +80,13 @@ def trained(**other):
     return WriteBundle(**given)
 
 
+def trained_folder(path):
+    """A folder whose rows were read once, as those of a party that has trained."""
+    folder = party_folder(path, 8)
+    folder.files.rows(shared_rows())
+    return folder
+
+
 # What lasts.
 
 
@@ -174,7 +181,7 @@ def test_a_folder_knows_its_run_and_data_by_itself(tmp_path):
 
 
 def test_a_folder_has_statement_and_model_for_its_owner_only(tmp_path):
-    folder = party_folder(tmp_path, 8)
+    folder = trained_folder(tmp_path)
     folder.write_statement(statement())
     written = folder.write_bundle(trained(spent=statement().spent))
     assert "epsilon 1.5" in (tmp_path / "privacy.md").read_text()
@@ -188,7 +195,7 @@ def test_a_folder_has_statement_and_model_for_its_owner_only(tmp_path):
 
 
 def test_a_model_that_is_written_again_takes_the_place_of_the_first(tmp_path):
-    folder = party_folder(tmp_path, 8)
+    folder = trained_folder(tmp_path)
     folder.write_bundle(trained())
     written = folder.write_bundle(trained(parameters={"weights": np.zeros(2)}))
     np.testing.assert_array_equal(Bundle.load(written).parameters["weights"], np.zeros(2))

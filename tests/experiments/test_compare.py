@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 
 from fdml.cli.compare import compare as compare_command
-from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
 from fdml.data.table import PartyData, Table
 from fdml.errors import SettingsError
 from fdml.events import EpochDone
 from fdml.experiments.compare import Contender, compare, workload
 from fdml.experiments.dataset import build_dataset
-from fdml.models.calibration import calibrate
-from fdml.models.metrics import mean_loss, metric
 from fdml.models.registry import model_settings
 from fdml.monitor.history import SCHEMES
 from fdml.privacy.epsilon import gaussian_epsilon
@@ -192,27 +189,3 @@ def test_the_command_keeps_to_few_exchanges_and_their_budget(tmp_path, capsys):
     assert said_of_epsilon(capsys) == [
         f"{party} spends epsilon 2.50 at delta 1e-05 in a run; it covers {DIRECT}" for party in ("shop", "bank")
     ]
-
-
-def test_calibration_finds_the_scale_and_offset_that_were_put_in():
-    random = np.random.default_rng(0)
-    logit = random.normal(size=20_000) * 2
-    labels = (random.random(20_000) < 1 / (1 + np.exp(-logit))).astype(float)
-    sample = RowSet({}, labels, np.ones(20_000))
-    found = calibrate("logistic", (logit[:, None] - 1.0) * 3.0, sample)
-    assert found.scale == pytest.approx(1 / 3, rel=0.05)
-    assert found.offset[0] == pytest.approx(1.0, rel=0.1)
-
-
-def test_calibration_never_makes_the_loss_worse():
-    problem = dataset_of("multiclass")
-    score = np.random.default_rng(1).normal(size=(len(problem.train), 3))
-    moved = calibrate("softmax", score, problem.train).apply(score)
-    assert mean_loss("softmax", moved, problem.train) <= mean_loss("softmax", score, problem.train)
-
-
-def test_metrics_are_those_of_their_names():
-    sample = RowSet({}, np.array([0.0, 1.0, 1.0, 0.0]), np.ones(4))
-    assert metric("binary", np.array([[0.1], [0.9], [0.4], [0.4]]), sample) == 0.875
-    assert metric("multiclass", np.array([[1, 0], [0, 1], [1, 0], [1, 0]]), sample) == 0.75
-    assert metric("regression", sample.labels[:, None], sample) == 1.0

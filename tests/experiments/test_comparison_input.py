@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from fdml.data.rows import as_rows, width
-from fdml.data.table import Table
-from fdml.errors import LabelError, SettingsError
-from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file, guess_task
+from fdml.data.rows import width
+from fdml.errors import SettingsError
+from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.settings import DataSettings, GuardSettings, TrainingSettings
 from tests.federation.folders import EPOCHS, ROWS, write_run
 
@@ -69,25 +68,6 @@ def test_groups_of_columns_are_the_parties(table):
 def test_the_task_is_guessed_from_the_labels_unless_it_is_given(table):
     assert from_data_file(table, None, None, 0.25, 0).encoding.task == "binary"
     assert from_data_file(table, None, "regression", 0.25, 0).encoding.task == "regression"
-
-
-@pytest.mark.parametrize(
-    ("labels", "task"),
-    [
-        ([0, 1, 1, 0], "binary"),
-        (["yes", "no", "yes", "no"], "binary"),
-        ([1, 2, 3, 1], "multiclass"),
-        ([0.5, 1.25, 3.0, -1.0], "regression"),
-    ],
-)
-def test_labels_have_the_task_they_usually_mean(labels, task):
-    rows = as_rows(np.zeros((4, 1)))
-    assert guess_task(Table(rows, ("x",), labels=np.array(labels))) == task
-
-
-def test_without_labels_there_is_no_task():
-    with pytest.raises(LabelError, match="name the label column with --label"):
-        guess_task(Table(as_rows(np.zeros((4, 1))), ("x",)))
 
 
 def test_a_contender_for_every_kind_has_it_at_every_party():

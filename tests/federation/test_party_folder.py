@@ -34,6 +34,13 @@ def folder_of(home, party="ann"):
     return PartyFolder(home / party / "party.toml")
 
 
+def trained(home, party="ann"):
+    """A party that has put its features in the order of the run."""
+    folder = folder_of(home, party)
+    folder.files.rows(SHARED)
+    return folder
+
+
 def bundle(labels=None, metrics=None):
     return WriteBundle(
         parameters={"theta": np.arange(3.0)},
@@ -160,7 +167,7 @@ def test_starting_the_alignment_over_leaves_the_rest(home):
 
 
 def test_a_bundle_has_all_that_prediction_needs(home):
-    folder = folder_of(home)
+    folder = trained(home)
     labels = LabelEncoding("binary", np.array(["no", "yes"]))
     metrics = Metrics(2, 1.5, 0.4, 0.3, 0.9)
     place = folder.write_bundle(bundle(labels, metrics))
@@ -174,16 +181,29 @@ def test_a_bundle_has_all_that_prediction_needs(home):
 
 
 def test_all_parties_bundles_of_a_run_have_one_version(home):
-    places = [folder_of(home, party).write_bundle(bundle()) for party in ("ann", "bob")]
+    places = [trained(home, party).write_bundle(bundle()) for party in ("ann", "bob")]
     assert len({Bundle.check(place).version for place in places}) == 1
     other = WriteBundle(**{**vars(bundle()), "alignment_hash": b"e" * 32})
     assert Bundle.check(folder_of(home).write_bundle(other)).version != Bundle.check(places[1]).version
 
 
 def test_what_is_written_is_for_the_owners_eyes_only(home):
-    folder = folder_of(home)
+    folder = trained(home)
     place = folder.write_bundle(bundle())
     folder.write_statement(Statement("small", "ann", plain_line=True, spent=(SPENT,), exposures=()))
     files = [*place.iterdir(), home / "ann" / "privacy.md", home / "ann" / "privacy.json"]
     assert len(files) > 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_a_bundle_has_the_encoder_of_the_features_though_the_file_has_changed_since(home):
+    """A start that goes on from a checkpoint may find another file, but trains on the features of before."""
+    before = trained(home).files.encoder
+    with (home / "ann" / "data.csv").open("a") as file:
+        file.write("999,1000000.0,yes\n")
+    assert Bundle.load(folder_of(home).write_bundle(bundle())).encoder == before
+
+
+def test_without_features_there_is_no_encoder_and_the_way_out_is_named(home):
+    with pytest.raises(StateCorrupt, match=r"there is no .*encoder\.json'; align again with `fdml align --fresh`"):
+        folder_of(home).write_bundle(bundle())

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import r2_score, roc_auc_score
 
-from fdml.models.metrics import auc, r2
+from fdml.data.row_set import RowSet
+from fdml.errors import LabelError
+from fdml.models.metrics import auc, mean_loss, metric, r2
 
 ROWS = st.lists(
     st.tuples(st.booleans(), st.sampled_from([-2.0, -0.5, 0.0, 1e-9, 3.0]), st.sampled_from([0.5, 1.0, 2.0])),
@@ -38,3 +40,29 @@ def test_equal_targets_are_explained_by_nothing_but_themselves():
     same = np.full(4, 2.5)
     assert r2(same, same, np.ones(4)) == 1.0
     assert r2(same, same + 1, np.ones(4)) == 0.0
+
+
+def test_metrics_are_those_of_their_names():
+    sample = RowSet({}, np.array([0.0, 1.0, 1.0, 0.0]), np.ones(4))
+    assert metric("binary", np.array([[0.1], [0.9], [0.4], [0.4]]), sample) == 0.875
+    assert metric("multiclass", np.array([[1, 0], [0, 1], [1, 0], [1, 0]]), sample) == 0.75
+    assert metric("regression", sample.labels[:, None], sample) == 1.0
+
+
+def test_rows_count_by_their_weight():
+    sample = RowSet({}, np.array([0.0, 1.0, 1.0]), np.array([1.0, 2.0, 5.0]))
+    assert metric("multiclass", np.array([[1, 0], [0, 1], [1, 0]]), sample) == pytest.approx(3 / 8)
+    losses = np.array([0.5 * 1.0, 0.5 * 4.0, 0.0])
+    score = np.array([[1.0], [3.0], [1.0]])
+    assert mean_loss("squared", score, sample) == pytest.approx(losses @ sample.weights / 8)
+
+
+def test_rows_of_one_label_have_no_auc():
+    sample = RowSet({}, np.ones(3), np.ones(3))
+    with pytest.raises(LabelError, match="same label, so there is no AUC; hold out more rows"):
+        metric("binary", np.zeros((3, 1)), sample)
+
+
+def test_a_score_that_says_nothing_has_an_auc_of_a_half():
+    labels = np.array([0.0, 1.0, 0.0, 1.0])
+    assert auc(labels, np.zeros(4), np.ones(4)) == 0.5

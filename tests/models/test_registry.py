@@ -13,6 +13,7 @@ from fdml.experiments.estimators import FeatureDistributedClassifier
 from fdml.experiments.in_process import train_in_process
 from fdml.models import registry
 from fdml.models.compiled import CompiledModel
+from fdml.models.initialisation import generator
 from fdml.models.kind import ModelKind
 from fdml.models.learning_rate import default_rate
 from fdml.models.metrics import mean_loss
@@ -38,7 +39,7 @@ class CosineModel:
     concurrent: ClassVar[bool] = False
 
     def __init__(self, settings, spec):
-        random = np.random.default_rng(abs(hash(spec.key)) % 2**32)
+        random = generator(*spec.key)
         self._l2, self._bias = settings.l2, spec.bias
         self._directions = random.normal(size=(spec.inputs, settings.waves))
         self._weights = np.zeros((settings.waves + 1, spec.width))

@@ -317,7 +317,7 @@ def test_a_ledger_without_sense_is_not_made(delta, budget, message):
 def test_nothing_is_ever_taken_back():
     ledger = ledger_of()
     ledger.count_release("a", 3)
-    for call in (ledger.count_release, ledger.use, ledger.can_release):
+    for call in (ledger.count_release, ledger.count_use, ledger.can_release):
         with pytest.raises(SettingsError, match="cannot be counted; what has left does not come back"):
             call("a", -1)
     assert (ledger.releases("a"), ledger.uses("a")) == (3, 0)

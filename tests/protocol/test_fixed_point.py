@@ -134,3 +134,34 @@ def test_a_sum_that_began_again_gives_the_same_part_back():
     total = codes + np.array([10_000], np.int16)
     assert total[0] < 0
     assert replace_own_part(total, codes, np.array([1.0]))[0] == 1.0 + 10_000 * 2.0**-9
+
+
+@pytest.mark.parametrize(
+    ("bits", "step", "largest"), [(64, 2.0**-32, 2.0**20), (32, 2.0**-20, 2048.0), (16, 2.0**-9, 64.0)]
+)
+def test_every_grid_has_its_step_and_its_range(bits, step, largest):
+    grid = FIXED_POINTS[bits]
+    assert decode(np.array([1], grid.dtype))[0] == step
+    assert grid.largest(1) == pytest.approx(largest, rel=2.0**-14)
+    assert grid.saturates == (bits == 16)
+
+
+@pytest.mark.parametrize("bits", [32, 16])
+def test_on_narrow_grids_more_parties_leave_less_room_for_each(bits):
+    grid = FIXED_POINTS[bits]
+    room = [grid.largest(parties) for parties in (1, 2, 5, 100)]
+    assert room == sorted(room, reverse=True)
+    assert len(set(room)) == 4
+
+
+def test_the_bound_itself_may_travel_and_a_larger_neighbour_not():
+    bound = INT64.largest(2)
+    assert encode_within(np.array([bound, -bound]), INT64, bound).tolist() == [LARGEST_CODE, -LARGEST_CODE]
+    assert encode_within(np.array([np.nextafter(bound, np.inf)]), INT64, bound) is None
+
+
+def test_nothing_is_encoded_packed_and_unpacked_as_nothing():
+    none = np.zeros(0)
+    assert encode(none).size == 0
+    assert pack40(encode(none)) == b""
+    assert unpack40(b"").dtype == np.int64

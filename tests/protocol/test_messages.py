@@ -108,8 +108,13 @@ def test_messages_cannot_be_changed_on_their_way():
 
 
 @pytest.mark.parametrize(
-    ("task", "classes", "width"),
-    [("binary", 2, 1), ("regression", 0, 1), ("multiclass", 2, 2), ("multiclass", 300, 300)],
+    ("task", "classes", "width"), [("binary", 2, 1), ("regression", 0, 1), ("multiclass", 2, 2), ("multiclass", 10, 10)]
 )
-def test_a_prediction_has_a_float_for_each_class_of_several_and_one_else(task, classes, width):
+def test_only_a_prediction_of_many_classes_has_a_number_for_each(task, classes, width):
     assert prediction_width(task, classes) == width
+
+
+def test_a_release_says_how_far_its_values_may_be_trusted():
+    exact, noisy = Release(np.zeros(3, np.int64)), Release(np.zeros(3, np.int64), 7, 0.25)
+    assert (exact.mask_id, exact.variance) == (0, 0.0)
+    assert (noisy.mask_id, noisy.variance) == (7, 0.25)

@@ -227,3 +227,16 @@ def test_without_exchanges_the_settings_mean_the_plain_schedule(rows, batch_size
 def test_no_rows_are_refused_with_few_exchanges_too():
     with pytest.raises(SettingsError, match="there are no rows to train on"):
         schedule_of(0, TrainingSettings(exchanges=2))
+
+
+@given(schedules)
+def test_a_step_passes_over_its_block_as_often_as_the_run_says(schedule):
+    assert {schedule.passes_at(step) for step in range(schedule.steps)} == {schedule.passes}
+
+
+def test_an_exchange_passes_over_all_rows_as_often_as_its_share_of_the_epochs():
+    schedule = schedule_of(10, TrainingSettings(epochs=11, exchanges=3, batch_size=5))
+    passes = [schedule.passes_at(step) for step in range(schedule.steps)]
+    assert schedule.local_passes + sum(passes) == 11
+    assert max(passes) - min(passes) <= 1
+    assert schedule.blocks == 1

@@ -75,12 +75,12 @@ def plain(message):
 
 
 @given(from_party)
-def test_what_a_party_says_arrives_bit_by_bit(message):
+def test_what_a_party_sends_arrives_bit_by_bit(message):
     assert plain(decode_from_party(encode_from_party(message))) == plain(message)
 
 
 @given(from_server)
-def test_what_the_server_says_arrives_bit_by_bit(message):
+def test_what_the_server_sends_arrives_bit_by_bit(message):
     assert plain(decode_from_server(encode_from_server(message))) == plain(message)
 
 
@@ -159,7 +159,7 @@ def test_two_messages_in_one_are_refused(first, second):
     refused_as_invalid(decode_from_party, encode_from_party(first) + encode_from_party(second))
 
 
-def test_what_the_server_says_is_not_taken_from_a_party_and_the_other_way_round():
+def test_what_the_server_sends_is_not_taken_from_a_party_and_the_other_way_round():
     refused_as_invalid(decode_from_party, encode_from_server(Waiting(("store",))))
     refused_as_invalid(decode_from_server, encode_from_party(Hello(b"r" * 32, b"a" * 32, 1, 1, 1)))
 
@@ -244,3 +244,61 @@ def test_metrics_that_are_no_numbers_are_refused(field, value):
     given = dict.fromkeys(("seconds", "train_loss", "test_loss", "test_metric"), 0.5)
     raw = encode_from_party(Metrics(1, **{**given, field: value}))
     assert "metrics that are not finite numbers" in refused_as_invalid(decode_from_party, raw)
+
+
+BAD_ANSWERS = {
+    "a total of half a number": (
+        pb.FromServer(total=pb.Total(step=1, codes=b"1234", width=8)),
+        "predictions of 4 bytes, which is no whole number of int64",
+    ),
+    "a total of no width": (pb.FromServer(total=pb.Total(step=1, codes=b"12345678")), "of 0 bytes each"),
+    "a total of noise below none": (
+        pb.FromServer(total=pb.Total(step=1, width=8, variance=-0.5)),
+        "noise of variance -0.5",
+    ),
+    "a held-out total of half a number": (
+        pb.FromServer(held_out_total=pb.HeldOutTotal(epoch=1, codes=b"123", width=2)),
+        "predictions of 3 bytes, which is no whole number of int16",
+    ),
+    "a held-out total of endless noise": (
+        pb.FromServer(held_out_total=pb.HeldOutTotal(epoch=1, width=4, variance=np.inf)),
+        "noise of variance inf",
+    ),
+    "a gradient of half a number": (
+        pb.FromServer(gradient=pb.Gradient(step=1, codes=b"1", mask_id=2)),
+        "predictions of 1 bytes",
+    ),
+    "labels of one class": (pb.FromServer(labels=pb.Labels(classes=1)), "labels of 1 classes"),
+    "no content": (pb.FromServer(), "a message without content"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_ANSWERS)
+def test_what_makes_no_sense_is_not_taken_from_the_server_either(what):
+    message, text = BAD_ANSWERS[what]
+    assert text in refused_as_invalid(decode_from_server, message.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("values", "bytes_each"),
+    [
+        (np.arange(1000), 5),
+        (np.full(1000, -(2**39)), 5),
+        (np.full(1000, 2**39), 8),
+        (np.append(np.zeros(999, np.int64), 2**62), 8),
+        (np.arange(1000, dtype=np.int32), 4),
+        (np.arange(1000, dtype=np.int16), 2),
+    ],
+    ids=["small", "the smallest of 40 bits", "one more than 40 bits have", "one large among small", "int32", "int16"],
+)
+def test_a_value_takes_as_few_bytes_as_its_grid_and_size_allow(values, bytes_each):
+    raw = encode_from_party(Push(1, Release(values)))
+    assert len(raw) == pytest.approx(1000 * bytes_each, abs=20)
+    np.testing.assert_array_equal(decode_from_party(raw).release.values, values)
+    assert decode_from_party(raw).release.values.dtype == values.dtype
+
+
+def test_a_message_without_values_is_still_of_its_type():
+    for kind in (np.int64, np.int32, np.int16):
+        empty = decode_from_party(encode_from_party(Push(1, Release(np.zeros(0, kind))))).release.values
+        assert (empty.dtype, empty.size) == (np.dtype(kind), 0)

@@ -446,7 +446,7 @@ def refusals():
         "metrics of another party": ("guard", metrics(1), Refusal.NOT_PERMITTED, "'guard' sent metrics; only 'store'"),
         "metrics of an epoch too many": ("store", metrics(4), Refusal.GAP, "epoch 4 of 3"),
         "metrics of epoch 0": ("store", replace(metrics(1), epoch=0), Refusal.GAP, "epoch 0 of 3"),
-        "finished before the end": ("guard", Finished(b"m" * 32), Refusal.GAP, "'guard' says it has finished, "),
+        "finished before the end": ("guard", Finished(b"m" * 32), Refusal.GAP, "'guard' sent that it has finished, "),
         "a wrong size": (
             "guard",
             HeldOutPredictions(1, replace(held_out("guard", 1).release, values=zero)),

@@ -519,6 +519,7 @@ def test_the_length_of_a_wait_is_measured_by_the_clock_that_was_given():
     server = Server()
     ann, _ = server.training()
     server.send(ann, push(0))
+    server.session.note_waits()
     server.clock.now += 4.0
     report = server.session.status.report(server.session.joined)
     assert report.parties[0].waiting_seconds == 4.0
@@ -532,7 +533,7 @@ def test_a_run_of_which_nothing_is_heard_ends_with_the_names_of_those_who_are_mi
     server.clock.now += 50.0
     server.session.tick()
     server.clock.now += 0.5
-    with pytest.raises(PeerTimeout, match="no message from any party for 50 s; not finished: bob; start the server"):
+    with pytest.raises(PeerTimeout, match="no message from any party for 50 s; bob has not finished; start the server"):
         server.session.tick()
 
 

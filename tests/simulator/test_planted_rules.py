@@ -41,13 +41,13 @@ def test_releases_drawn_again_after_a_restart_are_found(monkeypatch):
 
 
 def test_one_total_too_many_dropped_by_the_server_is_found(monkeypatch):
-    keep = Coordinator._keep
+    forget = Coordinator._forget
 
     def greedy(self, sender, party, step):
-        keep(self, sender, party, step)
+        forget(self, sender, party, step)
         self._answers[party].pop(step + 1, None)
 
-    monkeypatch.setattr(Coordinator, "_keep", greedy)
+    monkeypatch.setattr(Coordinator, "_forget", greedy)
     assert "the server forgot the totals" in found(range(200))
 
 

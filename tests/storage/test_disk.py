@@ -10,8 +10,13 @@ from tests.storage.system_calls import SystemCalls, crash_at_every_call
 
 
 @pytest.fixture
-def disk(tmp_path):
-    return FolderDisk(tmp_path / "state")
+def folder(tmp_path):
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def disk(folder):
+    return FolderDisk(folder)
 
 
 @pytest.fixture
@@ -19,8 +24,8 @@ def calls(monkeypatch):
     return SystemCalls(monkeypatch)
 
 
-def mode(disk, name):
-    return stat.S_IMODE((disk._folder / name).stat().st_mode)
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_what_is_not_there_is_none(disk):
@@ -32,13 +37,13 @@ def test_the_folder_is_made_and_may_be_there(tmp_path):
     assert FolderDisk(tmp_path / "a" / "b").read("x") == b"1"
 
 
-def test_a_replaced_file_holds_the_last_content_whole(disk):
+def test_a_replaced_file_holds_the_last_content_whole(disk, folder):
     disk.replace("state", b"a long first content")
     disk.replace("state", b"short")
     assert disk.read("state") == b"short"
     disk.replace("state", b"")
     assert disk.read("state") == b""
-    assert os.listdir(disk._folder) == ["state"]
+    assert os.listdir(folder) == ["state"]
 
 
 def test_a_replacement_cut_short_leaves_the_old_content(tmp_path):
@@ -139,16 +144,16 @@ def test_a_folder_that_was_open_to_all_is_closed(tmp_path):
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
-def test_files_are_for_their_owner_only(disk):
+def test_files_are_for_their_owner_only(disk, folder):
     before = os.umask(0)
     try:
         disk.replace("state", b"secret")
         disk.append("log", b"secret")
-        (disk._folder / ".other.partial").write_bytes(b"left behind, and open to all")
+        (folder / ".other.partial").write_bytes(b"left behind, and open to all")
         disk.replace("other", b"secret")
     finally:
         os.umask(before)
-    assert [mode(disk, name) for name in ("state", "log", "other")] == [0o600] * 3
+    assert [mode(folder / name) for name in ("state", "log", "other")] == [0o600] * 3
 
 
 @settings(max_examples=50)

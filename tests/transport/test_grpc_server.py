@@ -218,7 +218,7 @@ def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(mon
 
 def test_a_run_of_which_nothing_is_heard_ends_with_an_error(monkeypatch):
     monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.02)
-    text = r"no message from any party for .* not finished: ann, bob"
+    text = r"no message from any party for .* ann, bob have not finished"
     with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, pytest.raises(PeerTimeout, match=text):
         server.result()
 

@@ -45,7 +45,7 @@ def test_the_server_s_own_certificate_may_ask(secure):
 
 def test_a_party_of_another_run_may_not(secure):
     credentials = AUTHORITY.issue("party", "bob", run="other")
-    with pytest.raises(MessageRefused, match=r"the server at .* says: .*only a party") as refused:
+    with pytest.raises(MessageRefused, match=r"the server at .* refuses: .*only a party") as refused:
         ask_status(secure.endpoint("bob", credentials=credentials))
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
 
