@@ -132,7 +132,7 @@ def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int 
     state = RunState.open(definition, disk)
     for name in names:
         state.take(name, Hello(definition.run_hash, bytes(32), rows, 0, 1))
-    state.take("p0", Labels(1, bytes(Labels.sealed_size(settings.task, 1, rows))))
+    state.take("p0", Labels(2, bytes(Labels.sealed_size(settings.task, 2, rows))))
     if state.coordinator is None:
         raise AssertionError("labels begin the training")
     for step in range(2 * state.coordinator.schedule.blocks):

@@ -184,7 +184,7 @@ class ProcessBench:
     def _await_labels(self, cluster: Cluster) -> float:
         """Wait until the server has logged the labels; gives the time."""
         log, deadline = self.home / "server" / "state" / "journal", time.monotonic() + _START_SECONDS
-        while not log.exists() or log.stat().st_size < Labels.sealed_size("binary", 1, self.rows):
+        while not log.exists() or log.stat().st_size < Labels.sealed_size("binary", 2, self.rows):
             if time.monotonic() > deadline:
                 raise PeerTimeout(f"the run in {self.home} did not begin within {_START_SECONDS:g} s")
             if not cluster.is_running:

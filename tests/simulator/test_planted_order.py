@@ -133,8 +133,8 @@ def test_totals_given_up_before_the_state_was_saved_are_found(monkeypatch):
 
 
 LOST = {
-    "result before the flush": ("_finish", result_before_flush),
-    "checkpoint before the messages": ("_train", checkpoint_before_messages),
+    "result before the flush": ("_finish", result_before_flush, range(30, 3000)),
+    "checkpoint before the messages": ("_train", checkpoint_before_messages, range(590, 6000)),
 }
 
 
@@ -142,8 +142,8 @@ LOST = {
 @pytest.mark.parametrize("bug", LOST)
 def test_what_a_wrong_order_loses_is_missed_also_by_how_the_run_ends(monkeypatch, bug):
     """Without the checks at each save: a party waits for ever, or figures are missing."""
-    method, planted = LOST[bug]
+    method, planted, seeds = LOST[bug]
     monkeypatch.setattr(PartySession, method, planted(getattr(PartySession, method)))
     monkeypatch.setattr(PartyChecker, "saved", lambda self, party, checkpoint: None)
     monkeypatch.setattr(PartyChecker, "noted", lambda self, party: None)
-    found(range(3000))
+    found(seeds)
