@@ -1,8 +1,10 @@
 """Is this commit as fast as an older one? The same workloads in both trees, alternating in one run.
 
 Each tree is a checkout with benchmarks of its own, in a process that imports it.
-The two take turns, workload by workload, round after round, and the one that
-begins changes: whatever else the machine does falls on both.
+Where memory lies makes one process up to a tenth faster than the next of the same
+tree, so every round has new processes. Within a round the two take turns, workload
+by workload, the one that begins changes, and the fastest of a few runs counts:
+whatever else the machine does only makes a run slower.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ _OWN = Path(__file__).parents[1]
 _EXCHANGE_ROWS = 100_000
 _SPEED_ROWS = 200_000
 _LEAST_ROWS = 2_000
+_REPEATS = 5
+"""Runs of a workload in a round, after one that does not count."""
 
 
 class Tree:
@@ -57,7 +61,7 @@ class Tree:
 @contextmanager
 def opened(folder: Path, cache: Path, sizes: Sequence[int]) -> Iterator[Tree]:
     """The tree in a folder; compiled kernels go to `cache`, as the folder must stay as it is."""
-    cache.mkdir()
+    cache.mkdir(exist_ok=True)
     path = str(folder.resolve())
     env = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(_DRIVER), *map(str, sizes)]
@@ -76,31 +80,38 @@ def run(progress: Progress, old: Path | None = None, rounds: int = 5, rows: int 
             f"{str(old)!r} holds no checkout of fdml; give its folder: `python -m benchmarks against DIR`"
         )
     found, sizes = machine(), (max(_LEAST_ROWS, min(rows, _EXCHANGE_ROWS)), rows)
-    with tempfile.TemporaryDirectory(prefix="fdml-against-") as cache, ExitStack() as stack:
-        trees = {
-            name: stack.enter_context(opened(folder, Path(cache) / name, sizes))
-            for name, folder in (("old", old), ("new", _OWN))
-        }
-        seconds = alternate(trees, rounds, progress)
+    with tempfile.TemporaryDirectory(prefix="fdml-against-") as cache:
+        seconds = alternate({"old": old, "new": _OWN}, Path(cache), sizes, rounds, progress)
     question = (
-        f"How many times as long does this commit take as {commit(old / 'fdml')}? {rounds} rounds, the two in turns; "
+        f"How many times as long does this commit take as {commit(old / 'fdml')}? {rounds} rounds, each with new "
+        f"processes, the two in turns, the fastest of {_REPEATS} runs; "
         f"exchange with {sizes[0]:,} rows of 3 parties, speed with {rows:,} rows x 60 non-zeros."
     )
     return Report("against", question, _rows(seconds), ratios(seconds), found, commit())
 
 
-def alternate(trees: Mapping[str, Tree], rounds: int, progress: Progress) -> dict[str, dict[str, list[float]]]:
-    """By workload and tree: seconds of each round, after one that does not count."""
-    names = [name for name in trees["old"].names if name in trees["new"].names]
-    seconds: dict[str, dict[str, list[float]]] = {name: {tree: [] for tree in trees} for name in names}
-    for turn in range(rounds + 1):
-        progress(f"round {turn} of {rounds}" if turn else "warm-up")
-        for name in names:
-            for tree in sorted(trees, reverse=bool(turn % 2)):
-                spent = trees[tree].seconds(name)
-                if turn:
-                    seconds[name][tree].append(spent)
+def alternate(
+    folders: Mapping[str, Path], cache: Path, sizes: Sequence[int], rounds: int, progress: Progress
+) -> dict[str, dict[str, list[float]]]:
+    """By workload and tree: the fastest run of each round."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for turn in range(rounds):
+        progress(f"round {turn + 1} of {rounds}")
+        with ExitStack() as stack:
+            trees = {name: stack.enter_context(opened(folder, cache / name, sizes)) for name, folder in folders.items()}
+            for name in [each for each in trees["old"].names if each in trees["new"].names]:
+                for tree, spent in fastest(trees, name).items():
+                    seconds.setdefault(name, {each: [] for each in trees})[tree].append(spent)
     return seconds
+
+
+def fastest(trees: Mapping[str, Tree], name: str) -> dict[str, float]:
+    """By tree: the seconds of its fastest run of one workload; the trees take turns."""
+    spent: dict[str, list[float]] = {tree: [] for tree in trees}
+    for turn in range(_REPEATS + 1):
+        for tree in sorted(trees, reverse=bool(turn % 2)):
+            spent[tree].append(trees[tree].seconds(name))
+    return {tree: min(found[1:]) for tree, found in spent.items()}
 
 
 def ratios(seconds: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, dict[str, Any]]:

@@ -6,27 +6,22 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 
 from fdml.errors import SettingsError
+from fdml.settings_file import Settings, read_settings
 
 Task = Literal["binary", "multiclass", "regression"]
 LossName = Literal["logistic", "hinge", "softmax", "squared"]
@@ -46,32 +41,11 @@ PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
 """The losses of classes: their labels can be randomised, and a party can learn from their gradients alone."""
 
 
-RENAMED = {"patience": "peer_timeout_seconds", "decay": "lr_decay", "rule": "optimizer", "when": "every"}
-"""Settings under the names they had before."""
-
-
 def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-
-
-class Settings(BaseModel):
-    """Frozen values; an unknown key is refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    def subject(cls) -> str:
-        """What an error names after a setting, where the place in the file is not enough."""
-        return ""
-
-    def __init__(self, /, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise SettingsError(_explain(type(self), error.errors())) from None
 
 
 class TrainingSettings(Settings):
@@ -286,9 +260,6 @@ def loss_for(task: Task, loss: LossName | None) -> LossName:
     return loss
 
 
-S = TypeVar("S", bound=Settings)
-
-
 def read_run(path: Path) -> RunSettings:
     """Read and check a run.toml."""
     return read_settings(path, RunSettings)
@@ -297,50 +268,3 @@ def read_run(path: Path) -> RunSettings:
 def run_hash(settings: RunSettings) -> bytes:
     """What all sides must agree on: the settings themselves, not how the file is written."""
     return hashlib.blake2b(settings.model_dump_json().encode(), digest_size=32).digest()
-
-
-def read_settings(path: Path, kind: type[S]) -> S:
-    """Read and check a TOML file."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"there is no file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from None
-    try:
-        return kind(**values)
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
-
-
-def _explain(kind: type[Settings], errors: list[ErrorDetails]) -> str:
-    """One line for a person: which setting, which value, what to write instead."""
-    error = errors[0]
-    where = str(error["loc"][0]) if error["loc"] else ""
-    if error["type"] == "extra_forbidden":
-        if where in RENAMED:
-            return f"setting {where!r} is now called {RENAMED[where]!r}; rename it"
-        near = difflib.get_close_matches(where, kind.model_fields, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"
-        return f"unknown setting {where!r}{kind.subject()}; {hint}"
-    if error["type"] == "missing":
-        return f"setting {where!r}{kind.subject()} is missing"
-    if error["type"] == "value_error":
-        inner = str(error["ctx"]["error"])
-        return f"[{where}] {inner}" if where else inner
-    others = [other for other in errors[1:] if _place(other) == _place(error)]
-    wanted = " or ".join([_wanted(error), *(_wanted(other).removeprefix("input should be ") for other in others)])
-    return f"setting {where!r} is {error['input']!r}: {wanted}"
-
-
-def _place(error: ErrorDetails) -> tuple[int | str, ...]:
-    """Where an error is; the branches of one union (a number or "auto") count as one place."""
-    place = error["loc"]
-    return place[:-1] if len(place) > 1 and isinstance(place[-1], str) else place
-
-
-def _wanted(error: ErrorDetails) -> str:
-    message = error["msg"].partition(", unable to parse")[0]
-    return message[0].lower() + message[1:]

@@ -16,7 +16,8 @@ from fdml.cli.app import COMMANDS
 from fdml.errors import SettingsError
 from fdml.models.registry import kinds
 from fdml.party.settings import PartySettings
-from fdml.settings import RENAMED, RunSettings
+from fdml.settings import RunSettings
+from fdml.settings_file import RENAMED
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

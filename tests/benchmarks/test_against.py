@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks import against
-from benchmarks.against import BAR, alternate, opened, ratios, run
+from benchmarks.against import BAR, alternate, fastest, opened, ratios, run
 from fdml.errors import FdmlError, SettingsError
 
 DRIVER = """
-import json, sys
-print(json.dumps(["work", "only in {name}"]), flush=True)
+import json, os, sys
+from pathlib import Path
+with open("processes", "a") as log:
+    log.write(f"{os.getpid()} ")
+print(json.dumps(["work", f"only in {Path.cwd().name}"]), flush=True)
 for line in sys.stdin:
     with open("asked", "a") as log:
         log.write(line)
-    print({seconds}, flush=True)
+    print(1.5, flush=True)
 """
 
 
@@ -45,15 +48,31 @@ def trees(log):
 
 
 def test_the_trees_take_turns_and_the_one_that_begins_changes(trees, log):
-    seconds = alternate(trees, 2, str)
-    assert seconds == {name: {"old": [2.0, 2.0], "new": [2.1, 2.1]} for name in ("one", "other")}
+    assert fastest(trees, "one") == {"old": 2.0, "new": 2.1}
     firsts = [first for (_, first), _ in zip(log[::2], log[1::2], strict=True)]
-    assert firsts == ["new", "new", "old", "old", "new", "new"]
-    assert all(one[0] == other[0] for one, other in zip(log[::2], log[1::2], strict=True))
+    assert firsts == ["new", "old"] * (len(log) // 4)
+    assert {work for work, _ in log} == {"one"}
 
 
-def test_what_only_one_tree_has_is_not_compared(trees):
-    assert set(alternate(trees, 1, str)) == {"one", "other"}
+def test_the_first_run_does_not_count_and_of_the_others_the_fastest_does(log):
+    times = iter([0.5, 3.0, 2.0, 4.0, 5.0, 6.0])
+    tree = Stopwatch("old", 0.0, log)
+    tree.seconds = lambda _: next(times)
+    assert fastest({"old": tree}, "one") == {"old": 2.0}
+
+
+def test_every_round_has_new_processes_and_what_only_one_tree_has_is_not_compared(tmp_path, monkeypatch):
+    driver = tmp_path / "driver.py"
+    driver.write_text(DRIVER)
+    monkeypatch.setattr(against, "_DRIVER", driver)
+    folders = {name: tmp_path / name for name in ("old", "new")}
+    for folder in folders.values():
+        folder.mkdir()
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    seconds = alternate(folders, cache, (10, 10), 3, str)
+    assert seconds == {"work": {"old": [1.5] * 3, "new": [1.5] * 3}}
+    assert len(set((cache / "old" / "processes").read_text().split())) == 3
 
 
 def test_a_ratio_is_formed_inside_each_round():
@@ -63,12 +82,12 @@ def test_a_ratio_is_formed_inside_each_round():
 
 def test_a_tree_answers_from_a_process_that_is_not_in_its_folder(tmp_path, monkeypatch):
     driver = tmp_path / "driver.py"
-    driver.write_text(DRIVER.format(name="old", seconds=1.5))
+    driver.write_text(DRIVER)
     monkeypatch.setattr(against, "_DRIVER", driver)
     folder = tmp_path / "tree"
     folder.mkdir()
     with opened(folder, tmp_path / "cache", (10, 10)) as tree:
-        assert tree.names == ["work", "only in old"]
+        assert tree.names == ["work", "only in cache"]
         assert tree.seconds("work") == 1.5
     assert (tmp_path / "cache" / "asked").read_text() == "work\n"
     assert list(folder.iterdir()) == [], "the checkout stays as it is"
