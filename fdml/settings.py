@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -46,6 +47,8 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Range = tuple[float, float]
+"""The least and the largest number of a column."""
 
 
 class TrainingSettings(Settings):
@@ -199,6 +202,25 @@ class DataSettings(Settings):
     """What a missing number becomes; a missing category gives no feature."""
     scale: Literal["standard", "none"] = "standard"
     """Numeric columns of tables: to mean 0 and variance 1, or as they are."""
+    ranges: dict[str, Range] = Field(default_factory=dict)
+    """Of numeric columns: they are cut to the range and scaled to -1 at its low end and 1 at its high end, whatever the
+    rows are."""
+    categories: dict[str, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
+    """Of categorical columns: these give a feature each, whatever the rows are; others give none."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, (low, high) in self.ranges.items():
+            if not 0.0 < high - low < math.inf:
+                raise SettingsError(f"data.ranges of column {name!r} is [{low:g}, {high:g}]; give the lower end first")
+        for name, categories in self.categories.items():
+            if len(set(categories)) < len(categories):
+                raise SettingsError(f"data.categories of column {name!r} lists one twice; list each once")
+        for name in self.ranges.keys() & {*self.categories, *self.categorical, *self.hashed}:
+            raise SettingsError(f"column {name!r} has data.ranges, but is categorical by other settings; choose one")
+        for name in self.categories.keys() & {*self.hashed}:
+            raise SettingsError(f"column {name!r} is in data.categories and in data.hashed; choose one")
+        return self
 
 
 class GradientGuardSettings(Settings):

@@ -15,6 +15,7 @@ from fdml.models.bundle_card import BundleCard
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
 from fdml.party.member import AlignmentKeys, Member
+from fdml.party.record_level import check_record_level
 from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
@@ -55,6 +56,7 @@ class PartyFolder(DiskStore):
     def member(self, endpoint: Endpoint) -> Member:
         """This party as its session sees it."""
         settings = self.settings
+        check_record_level(settings.guard, self.run.training, settings.model, settings.data)
         wanted = settings.threads
         return Member(
             run=self.run,

@@ -32,18 +32,23 @@ class FixedPoint:
         """The type of its codes."""
         return np.dtype(f"int{self.bits}")
 
+    @property
+    def step(self) -> float:
+        """The distance between two of its numbers."""
+        return 2.0**-self.fraction_bits
+
     def largest_code(self, parties: int) -> int:
         """Of one of `parties` parties, so that their sum still fits. In 64 bits there is room for 2**11 of them."""
         return 2**52 if self.bits == 64 else (2 ** (self.bits - 1) - 1) // parties
 
     def largest(self, parties: int) -> float:
         """The largest prediction that may travel."""
-        return self.largest_code(parties) * 2.0**-self.fraction_bits
+        return self.largest_code(parties) * self.step
 
 
 INT64 = FixedPoint(64, 32)
 FIXED_POINTS: dict[Bits, FixedPoint] = {64: INT64, 32: FixedPoint(32, 20), 16: FixedPoint(16, 9, saturates=True)}
-_STEP = {grid.dtype: 2.0**-grid.fraction_bits for grid in FIXED_POINTS.values()}
+_STEP = {grid.dtype: grid.step for grid in FIXED_POINTS.values()}
 NARROW = 5
 """Bytes of a code of 64 bits on the wire, where all of a message fit."""
 LARGEST = INT64.largest(1)

@@ -74,7 +74,7 @@ def test_the_same_key_shows_the_same_labels_however_often_and_whatever_was_drawn
     true = labels(3)
     first = randomised(true, 3, 1.0, KEY)
     again = NoiseKey(KEY.secret)
-    again.normals("gradient", 3, 50)
+    again.stream("gradient", 3, 50)
     randomised(labels(2), 2, 1.0, again)
     np.testing.assert_array_equal(randomised(true, 3, 1.0, again), first)
     assert (randomised(true, 3, 1.0, NoiseKey(b"k" * 32)) != first).any()
