@@ -277,6 +277,12 @@ def read_run(path: Path) -> RunSettings:
     return read_settings(path, RunSettings)
 
 
+def training_hash(settings: RunSettings) -> bytes:
+    """Of what is trained and how: all settings, but for where the server is and which keys the members have."""
+    what = settings.model_dump_json(exclude={"server", "members"})
+    return hashlib.blake2b(what.encode(), digest_size=32).digest()
+
+
 def run_hash(settings: RunSettings) -> bytes:
     """What all sides must agree on: the settings themselves, not how the file is written."""
     return hashlib.blake2b(settings.model_dump_json().encode(), digest_size=32).digest()

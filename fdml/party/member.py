@@ -24,7 +24,7 @@ from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.identity import Credentials
-from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash
+from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
 from fdml.storage.disk import Disk
 
 _MASK_BITS = 63
@@ -102,7 +102,7 @@ class Member:
 
     def noise_key(self, shared: SharedRows) -> NoiseKey:
         """The key of this run's noise over these rows: in another run or order of rows the noise is another."""
-        return self.noise.bound(b"noise", run_hash(self.run), shared.digest)
+        return self.noise.bound(b"noise", training_hash(self.run), shared.digest)
 
     def plan(self, classes: int) -> Plan:
         """How this party trains."""
