@@ -63,6 +63,8 @@ class InvariantChecker:
         self._scenario = scenario
         self._parties = scenario.settings.parties
         self._visits = [scenario.schedule.visit(step) for step in range(scenario.schedule.steps)]
+        self._must_be_complete = scenario.settings.privacy.server == "blind" and len(self._parties) > 2
+        """Whether no total may lack a party's part."""
         self._masks = scenario.masks(self._parties[0], 0)
         self._masked: dict[tuple[str, str, int, int], Codes] = {}
         """By purpose, party, number and mask_id: what was put under a mask."""
@@ -275,6 +277,7 @@ class InvariantChecker:
             for party, made in zip(self._parties, total.pushed_at, strict=True):
                 newest = self._newest(party, step)
                 require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
+                require(made >= 0 or not self._must_be_complete, f"step {step} for {to} lacks the part of {party}")
         self._check_content(to, total)
         self._served[to, step] = total
 
