@@ -60,7 +60,7 @@ class PartyFolder(DiskStore):
         if shared is not None and path is not None and read_key_file(path) != shared.key:
             raise AlignmentError(
                 f"the group_key file {str(path)!r} holds another key than the one that the rows of party "
-                f"{self.settings.party!r} were aligned with; put that one back, or start over at every side with --fresh"
+                f"{self.settings.party!r} were aligned with; put that back, or start over with --fresh at every side"
             )
         return shared
 
