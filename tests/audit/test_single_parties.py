@@ -30,7 +30,7 @@ def outcome(recording):
     return result
 
 
-def in_order(recording, *pushes):
+def with_log(recording, *pushes):
     """The same run with a log of these pushes alone, each as party and step."""
     sent = tuple((party, Push(step, Release(np.zeros(1, np.int64)))) for party, step in pushes)
     return replace(recording, repeated=sent)
@@ -65,18 +65,18 @@ def test_what_was_in_a_total_follows_from_the_order_of_the_log():
     """With lookahead 1 a push of step 2 means that the total of step 0 had come."""
     run = stale(BLIND)
     log = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 2), ("c", 0), ("c", 1), ("b", 2), ("c", 2)]
-    assert parts_seen(in_order(run, *log)) == {
+    assert parts_seen(with_log(run, *log)) == {
         ("a", 0): frozenset("b"),
         ("b", 0): frozenset("ac"),
         ("c", 0): frozenset("ab"),
     }
-    assert outcome(in_order(run, *log)).outcome == "FAIL"
+    assert outcome(with_log(run, *log)).outcome == "FAIL"
 
 
 def test_a_push_that_comes_again_says_nothing_new():
     run = stale(BLIND)
     log = [("a", 0), ("b", 0), ("c", 0), ("a", 1), ("b", 1), ("c", 1), ("a", 2)]
-    assert parts_seen(in_order(run, *log, *log)) == parts_seen(in_order(run, *log))
+    assert parts_seen(with_log(run, *log, *log)) == parts_seen(with_log(run, *log))
 
 
 def test_in_a_later_epoch_every_block_has_a_part_of_everyone():
@@ -84,4 +84,4 @@ def test_in_a_later_epoch_every_block_has_a_part_of_everyone():
     blocks = run.schedule.blocks
     log = [(party, step) for step in range(blocks) for party in PARTIES]
     ahead = [("a", blocks), ("a", blocks + 1), ("a", blocks + 2)]
-    assert parts_seen(in_order(run, *log, *ahead))["a", blocks] == frozenset("bc")
+    assert parts_seen(with_log(run, *log, *ahead))["a", blocks] == frozenset("bc")
