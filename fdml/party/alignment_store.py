@@ -34,6 +34,7 @@ class AlignmentStore:
             "facts": self._facts,
             "digest": shared.digest.hex(),
             "key": shared.key.secret.hex(),
+            "pair_keys": {party: key.hex() for party, key in shared.pair_keys.items()},
             "report": asdict(shared.report),
         }
         arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
@@ -73,6 +74,7 @@ def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:
             bytes.fromhex(stored["digest"]),
             GroupKey(bytes.fromhex(stored["key"])),
             AlignmentReport(**report),
+            {party: bytes.fromhex(key) for party, key in stored.get("pair_keys", {}).items()},
         )
     except (ValueError, TypeError, KeyError) as error:
         raise damaged(_NAME, error) from None

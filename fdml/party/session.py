@@ -168,6 +168,7 @@ class PartySession:
             parties=len(self._run.parties),
             masks=member.masks(shared.key),
             blind=self._run.privacy.server == "blind",
+            pairwise=member.pairwise_masks(shared),
             disk=member.disk,
             facts=member.facts(shared),
             account=None if ledger is None else ledger.open_run(self._run, member.guard, schedule, noise),

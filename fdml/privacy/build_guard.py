@@ -14,6 +14,7 @@ from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Account, GradientMechanism, Ledger, Mechanism
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation
 from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import INT64, FixedPoint
@@ -66,11 +67,12 @@ def guard_for(
     parties: int = 1,
     masks: Masks | None = None,
     blind: bool = False,
+    pairwise: PairwiseMasks | None = None,
     disk: Disk | None = None,
     facts: Mapping[str, str] | None = None,
     account: Account | None = None,
 ) -> Guard:
-    """A party's guard; with a disk, what leaves under noise is stored before it leaves.
+    """A party's guard; with a disk, what leaves under noise or pairwise masks is stored before it leaves.
 
     `facts` are what stored releases belong to: those of other facts are refused, never sent again. All is counted in
     the `account`, which outlives the run, before it leaves.
@@ -97,7 +99,8 @@ def guard_for(
         held_out=Perturbation(NO_NOISE, None, grid, parties) if settings.evaluation == "exact" else None,
         masks=masks,
         blind=blind,
-        store=ReleaseStore(disk, facts) if noisy and disk is not None else None,
+        pairwise=pairwise,
+        store=ReleaseStore(disk, facts) if (noisy or pairwise is not None) and disk is not None else None,
     )
 
 
