@@ -8,8 +8,10 @@ from fdml.audit import canaries as wire
 from fdml.audit import dp_claims as claims
 from fdml.audit import feature_reconstruction as features
 from fdml.audit import label_inference as labels
+from fdml.audit import label_lives as lives
 from fdml.audit import mask_checks as masking
 from fdml.audit import membership as serving
+from fdml.audit import single_parties as staleness
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult
 from fdml.errors import SettingsError
@@ -18,11 +20,13 @@ ATTACKS: dict[str, Attack] = dict(
     sorted(
         {
             **labels.attacks,
+            **lives.attacks,
             **features.attacks,
             **masking.attacks,
             **claims.attacks,
             **wire.attacks,
             **serving.attacks,
+            **staleness.attacks,
         }.items(),
         key=lambda each: int(each[0].removeprefix("A")),
     )

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from fdml.align.group_key import read_key_file
 from fdml.align.party_secrets import Secrets
-from fdml.errors import SettingsError
+from fdml.errors import AlignmentError, SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.certificates import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
+from fdml.party.alignment import SharedRows
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
+from fdml.party.label_flips import LabelFlips
+from fdml.party.ledger import PartyLedger
 from fdml.party.member import AlignmentKeys, Member
 from fdml.party.record_level import check_record_level
 from fdml.party.settings import PartySettings, read_party
+from fdml.privacy.accounts import AccountFile
 from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.identity import Identity
 from fdml.settings import RunSettings, read_run, run_hash
 from fdml.storage.disk import FolderDisk
+from fdml.storage.lock import exclusive_lock, shared_turns
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 
 MODEL = "model"
 HISTORY = "history.json"
+LABEL_SECRET = "label-secret"
 
 
 class PartyFolder(DiskStore):
@@ -53,6 +61,16 @@ class PartyFolder(DiskStore):
         credentials = None if plain else own_credentials(self.path / "keys", identity)
         return Endpoint(target, self.run.name, self.settings.party, credentials)
 
+    def shared_rows(self) -> SharedRows | None:
+        """The alignment of an earlier start, if the group_key file is still the one it was made with."""
+        shared, path = super().shared_rows(), self.settings.group_key
+        if shared is not None and path is not None and read_key_file(path) != shared.key:
+            raise AlignmentError(
+                f"the group_key file {str(path)!r} holds another key than the one that the rows of party "
+                f"{self.settings.party!r} were aligned with; put that back, or start over with --fresh at every side"
+            )
+        return shared
+
     def member(self, endpoint: Endpoint) -> Member:
         """This party as its session sees it."""
         settings = self.settings
@@ -63,6 +81,8 @@ class PartyFolder(DiskStore):
             name=settings.party,
             data=self.files,
             noise=stored_key(self.disk),
+            flips=self.flips(),
+            ledger=self.ledger(),
             model=settings.model,
             guard=settings.guard,
             threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
@@ -76,11 +96,29 @@ class PartyFolder(DiskStore):
             plain=endpoint.credentials is None,
         )
 
-    def clear(self, *, alignment_only: bool = False) -> None:
-        """Start over."""
-        super().clear(alignment_only=alignment_only)
-        if not alignment_only:
-            (self.path / HISTORY).unlink(missing_ok=True)
+    def flips(self) -> LabelFlips | None:
+        """How this party's labels are randomised; None where they are not."""
+        if self.settings.party != self.run.label_party or self.run.privacy.labels != "private":
+            return None
+        secret = stored_key(FolderDisk(self.settings.ledger), LABEL_SECRET)
+        rows = "" if self.settings.data.id else self.files.fingerprint
+        return LabelFlips(secret, self.settings.data.label or "", rows)
+
+    def ledger(self) -> PartyLedger:
+        """What all runs have released."""
+        folder = self.settings.ledger
+        accounts = AccountFile(FolderDisk(folder), lambda: shared_turns(folder))
+        data = self.settings.data
+        return PartyLedger(accounts, self.files.fingerprint, data.path.name, data.label or "")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """One process at a time may be this party here."""
+        return exclusive_lock(self.path / "state", f"process of party {self.settings.party!r}")
+
+    def forget(self) -> None:
+        """Start over. The ledger and the label secret stay: what was shown before was shown."""
+        super().forget()
+        (self.path / HISTORY).unlink(missing_ok=True)
 
     def write_statement(self, statement: Statement) -> None:
         """Write the privacy statement for people."""

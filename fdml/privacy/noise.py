@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 _WORD = 8
-_HALF_STEP = 2.0**-53
-"""Keeps uniform numbers off 0 and 1."""
 
 
 class RandomBits:
@@ -41,6 +39,16 @@ class NoiseKey:
 
     secret: bytes = field(repr=False)
 
+    def bound(self, *facts: bytes) -> NoiseKey:
+        """The key for one purpose or context; keys of other facts are unrelated to it, and none tells this one."""
+        framed = b"".join(len(fact).to_bytes(8, "big") + fact for fact in facts)
+        return NoiseKey(hashlib.blake2b(framed, key=self.secret, digest_size=32, person=b"fdml bound key").digest())
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells one key from another; the key does not follow from it."""
+        return hashlib.blake2b(key=self.secret, digest_size=8, person=b"fdml key name").hexdigest()
+
     def bits(self, purpose: str, number: int) -> RandomBits:
         """Bits that are the same for the same purpose and number, else unrelated."""
         return RandomBits(hashlib.blake2b(purpose.encode(), key=self.secret, digest_size=32).digest(), number)
@@ -48,9 +56,3 @@ class NoiseKey:
     def stream(self, purpose: str, number: int, count: int) -> bytes:
         """The first bytes of `bits`."""
         return self.bits(purpose, number).take(count)
-
-    def uniforms(self, purpose: str, number: int, count: int) -> NDArray[np.float64]:
-        """Numbers strictly between 0 and 1, with 52 random bits each."""
-        words = self.bits(purpose, number).words(count)
-        numbers: NDArray[np.float64] = (words >> np.uint64(12)).astype(np.float64)
-        return numbers * 2.0**-52 + _HALF_STEP

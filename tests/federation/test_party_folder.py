@@ -17,6 +17,7 @@ from fdml.party.effects import WriteBundle
 from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.messages import Metrics
 from fdml.settings import run_hash
+from fdml.storage.atomic import write_file
 from tests.federation.folders import write_run
 
 REPORT = AlignmentReport("tokens", {"ann": 60, "bob": 60}, 60, 48, 12, 0.5)
@@ -82,7 +83,7 @@ def test_the_noise_key_is_the_same_at_every_start_and_another_after_starting_ove
 
     first = drawn()
     assert drawn() == first
-    folder_of(home).clear()
+    folder_of(home).forget()
     assert drawn() != first
 
 
@@ -115,6 +116,19 @@ def test_keys_must_be_this_partys_own(home):
 # Saved state
 
 
+def test_another_group_key_file_in_the_middle_of_a_run_is_noticed(home):
+    """Chaos 13: it was never looked at again once the rows were aligned."""
+    party, key = home / "ann" / "party.toml", home / "ann" / "group.key"
+    party.write_text('group_key = "group.key"\n' + party.read_text())
+    write_file(key, KEY.secret.hex().encode())
+    folder_of(home).save_alignment(SHARED)
+    assert folder_of(home).shared_rows().digest == SHARED.digest
+    write_file(key, b"f0" * 32)
+    folder = folder_of(home)
+    with pytest.raises(AlignmentError, match=r"holds another key than the one.*put that back, or start over"):
+        folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
+
+
 def test_an_alignment_is_used_by_every_later_start(home):
     folder_of(home).save_alignment(SHARED)
     found = folder_of(home).shared_rows()
@@ -145,22 +159,11 @@ def test_starting_over_forgets_all_but_the_count_of_starts(home):
     folder.save_alignment(SHARED)
     folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
     (home / "ann" / HISTORY).write_text("{}")
-    folder.clear()
+    folder.forget()
     found = folder.load()
     assert (found.incarnation, found.checkpoint, found.result) == (2, None, None)
     assert folder.shared_rows() is None
     assert not (home / "ann" / HISTORY).exists()
-
-
-def test_starting_the_alignment_over_leaves_the_rest(home):
-    folder = folder_of(home)
-    folder.save_alignment(SHARED)
-    folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
-    (home / "ann" / HISTORY).write_text("{}")
-    folder.clear(alignment_only=True)
-    assert folder.shared_rows() is None
-    assert folder.load().result is not None
-    assert (home / "ann" / HISTORY).exists()
 
 
 # The end

@@ -35,13 +35,5 @@ def test_numbers_of_one_draw_do_not_run_into_those_of_the_next():
     assert KEY.stream("tried", 1, 16) not in {block.tobytes() for block in blocks}
 
 
-def test_uniform_numbers_are_even_and_off_both_ends():
-    found = KEY.uniforms("tried", 0, 50_000)
-    assert found.min() > 0.0
-    assert found.max() < 1.0
-    assert abs(found.mean() - 0.5) < 0.01
-    assert abs(found.var() - 1 / 12) < 0.01
-
-
 def test_the_secret_is_not_shown():
     assert repr(KEY) == "NoiseKey()"
