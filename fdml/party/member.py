@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fdml.align.consent import Decide
 from fdml.align.group_key import GroupKey
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
@@ -44,6 +45,8 @@ class AlignmentKeys:
     """What a party needs to find its shared rows with the others."""
 
     secrets: Secrets
+    consent: Decide
+    """Answers how many rows are shared, before anyone is told which."""
     credentials: Credentials | None = None
     group_key_file: Path | None = None
 
