@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "kill": Benchmark("benchmarks.kill", ("first", "seeds")),
     "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
     "noise": Benchmark("benchmarks.noise", ("seeds", "plot")),
+    "neighbours": Benchmark("benchmarks.neighbours", ("seeds",)),
     "regret": Benchmark("benchmarks.regret", ("seeds", "plot")),
     "network": Benchmark("benchmarks.network", ("rows",)),
     "speed": Benchmark("benchmarks.speed", ("rows",)),

@@ -11,6 +11,7 @@ from fdml.audit import label_inference as labels
 from fdml.audit import label_lives as lives
 from fdml.audit import mask_checks as masking
 from fdml.audit import membership as serving
+from fdml.audit import neighbours as files
 from fdml.audit import single_parties as staleness
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult
@@ -24,6 +25,7 @@ ATTACKS: dict[str, Attack] = dict(
             **features.attacks,
             **masking.attacks,
             **claims.attacks,
+            **files.attacks,
             **wire.attacks,
             **serving.attacks,
             **staleness.attacks,
