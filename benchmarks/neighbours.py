@@ -74,14 +74,14 @@ def run(progress: Progress, seeds: int = 500, size: int = ROWS) -> Report:
     """Train every case `seeds` times on each of two neighbours of `size` rows, prepared as now and as before."""
     made_on, made_of = machine(), commit()
     results, ratios = [], {}
-    for name, told in _told(progress, seeds, size):
+    for name, told in _outcomes(progress, seeds, size):
         facts = {"claimed": told.claimed, "delta": told.delta, "runs": told.runs}
         results.append(row(name, [told.found], UNIT) | facts)
         ratios[f"{name}: found / claimed"] = spread([told.found / told.claimed])
     return Report("neighbours", _question(seeds, size), results, ratios, made_on, made_of)
 
 
-def _told(progress: Progress, seeds: int, size: int) -> Iterator[tuple[str, Telling]]:
+def _outcomes(progress: Progress, seeds: int, size: int) -> Iterator[tuple[str, Telling]]:
     for case in CASES:
         for name, former in ((case.name, False), (f"{case.name}, prepared by all rows", True)):
             progress(name)
