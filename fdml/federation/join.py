@@ -45,7 +45,7 @@ def join(
     sys.setswitchinterval(_SWITCH_SECONDS)
     threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain, server=server)
+    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     if fresh:
         folder.clear()
     listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
@@ -60,7 +60,7 @@ def align(
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain, server=server)
+    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     if fresh:
         folder.clear(alignment_only=True)
     session = PartySession(folder.member(endpoint), SavedState(), time.monotonic)
