@@ -129,7 +129,7 @@ class RunSettings(Settings):
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
-    members: Annotated[dict[str, Fingerprint], Field(default_factory=dict)]
+    members: dict[str, Fingerprint] = Field(default_factory=dict)
     """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
 
     @field_validator("members")

@@ -14,8 +14,8 @@ import typer
 import fdml
 from fdml.errors import FdmlError
 
-COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
-"""Each is a function of the same name in a module of the same name."""
+COMMANDS = ("demo", "compare", "new", "keys", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
+"""Each is a function, or a group of commands, of the same name in a module of the same name."""
 
 
 RENAMED = {"plan": "fdml budget", "bench": "python -m benchmarks"}
@@ -34,7 +34,11 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     )
     wanted = () if "--version" in words[:1] else words[:1] if words and words[0] in COMMANDS else COMMANDS
     for name in wanted:
-        app.command(name)(getattr(importlib.import_module(f"fdml.cli.{name}"), name))
+        command = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
     return app
 
 

@@ -26,11 +26,11 @@ class AuthorityFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._certificate = read_certificate(path / CERTIFICATE)
-        named = identities(self._certificate)
+        self.certificate = read_certificate(path / CERTIFICATE)
+        named = identities(self.certificate)
         if len(named) != 1 or named[0] is None or named[0].role != "authority":
             raise SettingsError(f"{str(path / CERTIFICATE)!r} is not the certificate of a run's authority")
-        self.authority = Authority(named[0].run, read_key(path / KEY), self._certificate)
+        self.authority = Authority(named[0].run, read_key(path / KEY), self.certificate)
 
     @staticmethod
     def make(path: Path, run: str, authority: Authority | None = None) -> AuthorityFolder:
@@ -51,7 +51,7 @@ class AuthorityFolder:
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the authority's key."""
-        return fingerprint(self._certificate)
+        return fingerprint(self.certificate)
 
     def issued(self) -> list[x509.Certificate]:
         """All certificates that were signed, the oldest first."""
@@ -98,7 +98,7 @@ class AuthorityFolder:
     def revoked(self) -> Mapping[int, datetime.datetime]:
         """The serial numbers of all that is revoked, and since when."""
         path = self.path / REVOKED
-        return revocation_dates(path.read_bytes(), self._certificate, path) if path.exists() else {}
+        return revocation_dates(path.read_bytes(), self.certificate, path) if path.exists() else {}
 
     def revoke(self, name: str) -> list[x509.Certificate]:
         """Revoke every certificate that a member has; gives those that were good until now."""

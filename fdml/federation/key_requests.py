@@ -96,7 +96,10 @@ def install(member: MemberKeys, path: Path) -> x509.Certificate:
 def read_signed(path: Path) -> tuple[x509.Certificate, x509.Certificate]:
     """A certificate and the authority's, as `fdml keys sign` writes both into one file."""
     first = read_certificate(path)
-    both = x509.load_pem_x509_certificates(path.read_bytes())
+    try:
+        both = x509.load_pem_x509_certificates(path.read_bytes())
+    except ValueError:
+        both = [first]
     if len(both) != 2 or not is_signed_by(first, both[1]):
         raise SettingsError(
             f"{str(path)!r} does not hold a certificate and the authority that signed it; take the file that "

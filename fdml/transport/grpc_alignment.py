@@ -65,6 +65,7 @@ class GrpcAlignment:
         self._requests: queue.SimpleQueue[AlignmentRequest | None] = queue.SimpleQueue()
         self._server = KnownServer(endpoint, peer_timeout)
         self._channel: grpc.Channel | None = None
+        self._opening = threading.Lock()
         self._closed = threading.Event()
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -137,16 +138,20 @@ class GrpcAlignment:
                     raise no_server(self._endpoint, self._peer_timeout, error_text(error)) from None
                 self._closed.wait(_PAUSE)
             else:
+                self._server.prove()
                 self.bytes_sent += len(request)
                 self.bytes_received += len(reply)
                 return reply
 
     def _line(self) -> grpc.Channel:
         """The channel, opened at the first call, and anew after it was given up."""
-        if self._channel is None:
-            self._channel = self._server.open()
-        self._server.look()
-        return self._channel
+        with self._opening:
+            if self._channel is None and not self._closed.is_set():
+                self._channel = self._server.open()
+            if self._channel is None:
+                raise ValueError("the alignment is over")
+            self._server.look()
+            return self._channel
 
     def _hang_up(self) -> None:
         channel, self._channel = self._channel, None
@@ -155,11 +160,8 @@ class GrpcAlignment:
 
     def _show_life(self) -> None:
         while not self._closed.wait(_ALIVE_SECONDS):
-            channel = self._channel
-            if channel is None:
-                continue
             try:
-                call: Any = channel.unary_unary(ALIVE)
+                call: Any = self._line().unary_unary(ALIVE)
                 call(b"", timeout=_ALIVE_SECONDS, metadata=call_metadata(self._endpoint))
-            except (grpc.RpcError, ValueError):  # a closed channel is a ValueError
+            except (grpc.RpcError, ServerUnreachable, ValueError):  # a closed channel is a ValueError
                 continue

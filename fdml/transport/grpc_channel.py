@@ -228,6 +228,7 @@ class GrpcChannel:
             watchdog.start()
             try:
                 for raw in call:
+                    self._server.prove()
                     self._server.look()
                     received = decode_from_server(raw)
                     with self._changed:

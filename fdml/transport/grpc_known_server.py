@@ -33,7 +33,8 @@ class KnownServer:
         self._endpoint = endpoint
         self._peer_timeout = peer_timeout
         self._certificate: x509.Certificate | None = None
-        self._asked = False
+        self._proven = False
+        """Whether the server has answered on a channel that trusts this certificate alone."""
         self._looked_at = time.monotonic()
         self._watch: CertificateWatch | None = None
         if endpoint.credentials is not None and endpoint.server_key:
@@ -47,7 +48,6 @@ class KnownServer:
         ours = self._endpoint.credentials
         if self._watch is None or ours is None:
             return open_channel(self._endpoint, self._peer_timeout)
-        self._asked = self._certificate is None
         certificate = self._certificate or self._ask()
         self._check(certificate, self._watch)
         self._certificate = certificate
@@ -61,10 +61,17 @@ class KnownServer:
         self._looked_at = time.monotonic()
         self._check(self._certificate, self._watch)
 
+    def prove(self) -> None:
+        """The server has answered, so it has the key of its certificate."""
+        self._proven = True
+
     def forget(self) -> bool:
-        """Ask for the certificate again at the next opening; whether that can help, as it was of an earlier one."""
-        known, self._certificate = self._certificate, None
-        return known is not None and not self._asked
+        """Ask for the certificate again at the next opening. Gives whether that can help: the old one was the server's.
+
+        A server that was started again may have a renewed certificate.
+        """
+        proven, self._proven, self._certificate = self._proven, False, None
+        return proven
 
     def _ask(self) -> x509.Certificate:
         with open_channel(self._endpoint, self._peer_timeout) as channel:
