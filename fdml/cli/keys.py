@@ -32,7 +32,7 @@ _AUTHORITY = Path("authority")
 
 @keys.command()
 def request(member: MemberArgument) -> None:
-    """At a party or the server: make a key and a request for its certificate, to be sent to the authority's keeper."""
+    """At a party or the server: make a key and a request for its certificate, to be sent to whoever keeps the authority."""
     found = member_keys(member)
     _print_request(found, key_requests.request(found))
 
@@ -66,19 +66,19 @@ def sign(
     table of members for run.toml.
     """
     asked = [(path, *read_request(path)) for path in requests]
-    keeper = _authority(authority, asked[0][1].run)
+    signer = _authority(authority, asked[0][1].run)
     for path, identity, key in asked:
-        keeper.check(identity, key)
-        shown, before = fingerprint_of(key), keeper.key_before(identity)
-        remark = "" if before in (None, shown) else f"  ANOTHER KEY than before ({before})"
-        print_line(stderr, f"{path}: {identity.role} {identity.name!r} of run {identity.run!r}\n  {shown}{remark}")
+        signer.check(identity, key)
+        own, before = fingerprint_of(key), signer.key_before(identity)
+        remark = "" if before in (None, own) else f"  ANOTHER KEY than before ({before})"
+        print_line(stderr, f"{path}: {identity.role} {identity.name!r} of run {identity.run!r}\n  {own}{remark}")
     if not yes and not typer.confirm("Does each member read the same fingerprint to you, by phone?", err=True):
         raise SettingsError("nothing was signed; ask for new requests and compare again")
     for path, identity, key in asked:
         written = path.with_name(path.name.removesuffix(".pem").removesuffix(".request") + ".certificate.pem")
-        write_file(written, keeper.sign(identity, key, days), mode=PUBLIC)
+        write_file(written, signer.sign(identity, key, days), mode=PUBLIC)
         print_line(stderr, f"signed for {days} days: send {written} back to {identity.name!r}")
-    echo("\n" + members_table(keeper.members()).rstrip())
+    echo("\n" + members_table(signer.members()).rstrip())
 
 
 @keys.command()
@@ -102,9 +102,9 @@ def revoke(
     Writes the signed list revoked.pem. Copied into the keys folder of the server and of every party, it holds within
     a second, also for a run that goes on.
     """
-    keeper = AuthorityFolder(authority)
+    signer = AuthorityFolder(authority)
     for name in names:
-        count = len(keeper.revoke(name))
+        count = len(signer.revoke(name))
         echo(f"{name}: {count} certificate{'' if count == 1 else 's'} revoked")
     echo(f"put {authority / REVOKED} into the keys folder of the server and of every party")
 
@@ -145,6 +145,6 @@ def _authority(path: Path, run: str) -> AuthorityFolder:
     return made
 
 
-def _print_request(member: MemberKeys, shown: str) -> None:
+def _print_request(member: MemberKeys, own: str) -> None:
     echo(f"send {member.request_path} to whoever keeps the authority of run {member.identity.run!r}; by phone, compare")
-    echo(f"  {shown}")
+    echo(f"  {own}")

@@ -75,10 +75,10 @@ class AuthorityFolder:
                 f"the request names run {identity.run!r}, and this authority is that of run {self.authority.run!r}; "
                 f"name another folder with --authority"
             )
-        revoked, shown = self.revoked(), fingerprint_of(key)
-        if any(each.serial_number in revoked and fingerprint(each) == shown for each in self.issued()):
+        revoked, found = self.revoked(), fingerprint_of(key)
+        if any(each.serial_number in revoked and fingerprint(each) == found for each in self.issued()):
             raise SettingsError(
-                f"a certificate for the key {shown} of {identity.name!r} was revoked; ask for a new key: "
+                f"a certificate for the key {found} of {identity.name!r} was revoked; ask for a new key: "
                 f"`fdml keys renew --new-key`"
             )
 

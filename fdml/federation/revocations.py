@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fdml.errors import SettingsError
 from fdml.events import Listener, Remark
 
-_Stamp = tuple[int, int, int]
+_FileState = tuple[int, int, int]
 
 
 class RevocationFile:
@@ -28,22 +28,22 @@ class RevocationFile:
         self._on_event = on_event
         self._name = name
         self._lock = threading.Lock()
-        self._stamp = self._now()
+        self._state = self._now()
         self._serials = self._read()
 
     def __call__(self) -> frozenset[int]:
         """The serial numbers, as they are known now; any thread may ask."""
         with self._lock:
-            stamp = self._now()
-            if stamp != self._stamp:
-                self._stamp = stamp
+            state = self._now()
+            if state != self._state:
+                self._state = state
                 try:
                     self._serials |= self._read()
                 except SettingsError as error:
                     self._on_event(Remark(self._name, f"{error}; what was revoked before stays revoked"))
             return self._serials
 
-    def _now(self) -> _Stamp | None:
+    def _now(self) -> _FileState | None:
         try:
             found = self._path.stat()
         except OSError:

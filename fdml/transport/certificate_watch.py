@@ -18,13 +18,13 @@ class CertificateWatch:
         self,
         own: Credentials,
         members: Mapping[str, str],
-        say: Callable[[str], None],
+        remark: Callable[[str], None],
         now: Callable[[], datetime.datetime] = utc_now,
     ) -> None:
         self._own = x509.load_pem_x509_certificate(own.certificate)
         self._revoked = own.revoked
         self._members = members
-        self._say = say
+        self._remark = remark
         self._now = now
         self._warned: dict[str, datetime.date] = {}
 
@@ -44,4 +44,4 @@ class CertificateWatch:
         text = end_warning(owner, certificate, now)
         if text is not None and self._warned.get(owner) != now.date():
             self._warned[owner] = now.date()
-            self._say(text)
+            self._remark(text)

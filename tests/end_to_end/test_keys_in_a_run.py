@@ -22,7 +22,7 @@ def keys(cluster, *words):
 
 
 def renew(cluster, settings, name):
-    """Renew a certificate as its owner and the keeper do."""
+    """Renew a certificate as its owner and the signer do."""
     folder = cluster.home / name / "keys"
     keys(cluster, "renew", settings)
     keys(cluster, "sign", folder / f"{name}.request.pem", "--authority", cluster.home / "authority", "--yes")

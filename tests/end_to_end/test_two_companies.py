@@ -17,8 +17,8 @@ from tests.end_to_end.cluster import FDML, Terminal, write_csv
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "two-companies.md"
-MACHINES = ("store", "browser", "server", "keeper")
-ADDRESS = "fdml.example.org:7443"
+MACHINES = ("store", "browser", "server", "signer")
+ADDRESS = "train.example.org:7443"
 _SECONDS = 120.0
 
 
@@ -118,7 +118,7 @@ def sites(tmp_path_factory):
 def test_the_private_key_of_each_side_is_in_its_own_folder_and_nowhere_else(sites):
     """Finding 12: whoever made a run had every private key."""
     keys = sites.private_keys()
-    assert sorted(keys.values()) == sorted(MACHINES), "one each, the keeper's own included"
+    assert sorted(keys.values()) == sorted(MACHINES), "one each, the signer's own included"
     for key, machine in keys.items():
         secret = key.read_bytes().split(b"\n")[1]
         for path in sites.home.rglob("*"):

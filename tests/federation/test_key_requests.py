@@ -27,13 +27,13 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def keeper(tmp_path):
+def signer(tmp_path):
     return AuthorityFolder.make(tmp_path / "authority", "shop")
 
 
-def signed(keeper, member, tmp_path, name="store.certificate.pem"):
+def signed(signer, member, tmp_path, name="store.certificate.pem"):
     """The file that comes back from the authority."""
-    (tmp_path / name).write_bytes(keeper.sign(*read_request(member.request_path)))
+    (tmp_path / name).write_bytes(signer.sign(*read_request(member.request_path)))
     return tmp_path / name
 
 
@@ -62,48 +62,48 @@ def test_a_key_that_is_there_is_never_overwritten(store):
     assert (store.folder / "key.pem").read_bytes() == before
 
 
-def test_what_is_signed_and_installed_is_what_a_run_takes(store, keeper, tmp_path):
+def test_what_is_signed_and_installed_is_what_a_run_takes(store, signer, tmp_path):
     shown = key_requests.request(store)
-    certificate = key_requests.install(store, signed(keeper, store, tmp_path))
+    certificate = key_requests.install(store, signed(signer, store, tmp_path))
     assert fingerprint(certificate) == shown
     others = {"server": "sha256:" + "1" * 64}
-    run = RunSettings(name="shop", parties=("store",), label_party="store", members={**keeper.members(), **others})
+    run = RunSettings(name="shop", parties=("store",), label_party="store", members={**signer.members(), **others})
     own_credentials(store.folder, STORE, run)
-    assert keeper.members() == {"store": shown} == members_of(key_facts(keeper.path))
-    assert private_keys(keeper.path) == [keeper.path / "key.pem"]
+    assert signer.members() == {"store": shown} == members_of(key_facts(signer.path))
+    assert private_keys(signer.path) == [signer.path / "key.pem"]
     assert private_keys(tmp_path / "store") == [store.folder / "key.pem"]
 
 
-def test_a_renewed_certificate_of_the_same_key_has_the_same_fingerprint(store, keeper, tmp_path):
+def test_a_renewed_certificate_of_the_same_key_has_the_same_fingerprint(store, signer, tmp_path):
     shown = key_requests.request(store)
-    first = key_requests.install(store, signed(keeper, store, tmp_path))
+    first = key_requests.install(store, signed(signer, store, tmp_path))
     key = (store.folder / "key.pem").read_bytes()
     assert key_requests.renew(store) == shown
     assert read_credentials(store.folder).certificate == first.public_bytes(serialization.Encoding.PEM)
-    second = key_requests.install(store, signed(keeper, store, tmp_path))
+    second = key_requests.install(store, signed(signer, store, tmp_path))
     assert fingerprint(second) == shown
     assert second.serial_number != first.serial_number
     assert (store.folder / "key.pem").read_bytes() == key
 
 
-def test_a_new_key_takes_the_old_ones_place_when_its_certificate_comes(store, keeper, tmp_path):
+def test_a_new_key_takes_the_old_ones_place_when_its_certificate_comes(store, signer, tmp_path):
     old = key_requests.request(store)
-    before = signed(keeper, store, tmp_path)
+    before = signed(signer, store, tmp_path)
     key_requests.install(store, before)
     new = key_requests.renew(store, new_key=True)
     assert new != old
     assert stat.S_IMODE((store.folder / "next-key.pem").stat().st_mode) == 0o600
     key_requests.install(store, before)
     assert members_of(key_facts(store.folder)) == {"store": old}, "the old key goes on until the new certificate comes"
-    key_requests.install(store, signed(keeper, store, tmp_path, "second.pem"))
-    assert members_of(key_facts(store.folder)) == {"store": new} == keeper.members()
+    key_requests.install(store, signed(signer, store, tmp_path, "second.pem"))
+    assert members_of(key_facts(store.folder)) == {"store": new} == signer.members()
     assert not (store.folder / "next-key.pem").exists()
     read_credentials(store.folder)
 
 
-def test_a_certificate_of_someone_else_or_another_key_is_not_installed(store, keeper, tmp_path):
+def test_a_certificate_of_someone_else_or_another_key_is_not_installed(store, signer, tmp_path):
     key_requests.request(store)
-    path = signed(keeper, store, tmp_path)
+    path = signed(signer, store, tmp_path)
     other = MemberKeys(Identity("shop", "party", "browser"), tmp_path / "browser" / "keys")
     key_requests.request(other)
     with pytest.raises(SettingsError, match="names fdml://shop/party/store, not fdml://shop/party/browser"):
@@ -115,48 +115,48 @@ def test_a_certificate_of_someone_else_or_another_key_is_not_installed(store, ke
     ):
         key_requests.install(again, path)
     only = tmp_path / "only.pem"
-    only.write_bytes(keeper.issued()[0].public_bytes(serialization.Encoding.PEM))
+    only.write_bytes(signer.issued()[0].public_bytes(serialization.Encoding.PEM))
     with pytest.raises(SettingsError, match="does not hold a certificate and the authority"):
         key_requests.install(store, only)
 
 
-def test_an_authority_signs_for_its_own_run_only(keeper, tmp_path):
+def test_an_authority_signs_for_its_own_run_only(signer, tmp_path):
     member = MemberKeys(Identity("other", "party", "store"), tmp_path / "keys")
     key_requests.request(member)
     with pytest.raises(SettingsError, match="names run 'other', and this authority is that of run 'shop'"):
-        keeper.sign(*read_request(member.request_path))
+        signer.sign(*read_request(member.request_path))
 
 
-def test_a_revoked_key_is_not_signed_again_but_a_new_one_is(store, keeper, tmp_path):
+def test_a_revoked_key_is_not_signed_again_but_a_new_one_is(store, signer, tmp_path):
     key_requests.request(store)
-    certificate = key_requests.install(store, signed(keeper, store, tmp_path))
-    assert [each.serial_number for each in keeper.revoke("store")] == [certificate.serial_number]
-    assert keeper.revoke("store") == []
-    assert list(keeper.revoked()) == [certificate.serial_number]
-    assert keeper.members() == {}
+    certificate = key_requests.install(store, signed(signer, store, tmp_path))
+    assert [each.serial_number for each in signer.revoke("store")] == [certificate.serial_number]
+    assert signer.revoke("store") == []
+    assert list(signer.revoked()) == [certificate.serial_number]
+    assert signer.members() == {}
     key_requests.renew(store)
     with pytest.raises(SettingsError, match="was revoked; ask for a new key: `fdml keys renew --new-key`"):
-        signed(keeper, store, tmp_path)
+        signed(signer, store, tmp_path)
     new = key_requests.renew(store, new_key=True)
-    key_requests.install(store, signed(keeper, store, tmp_path))
-    assert keeper.members() == {"store": new}
-    assert list(keeper.revoked()) == [certificate.serial_number]
+    key_requests.install(store, signed(signer, store, tmp_path))
+    assert signer.members() == {"store": new}
+    assert list(signer.revoked()) == [certificate.serial_number]
 
 
-def test_only_who_was_signed_for_can_be_revoked(store, keeper, tmp_path):
+def test_only_who_was_signed_for_can_be_revoked(store, signer, tmp_path):
     key_requests.request(store)
-    signed(keeper, store, tmp_path)
+    signed(signer, store, tmp_path)
     with pytest.raises(SettingsError, match="has signed nothing for 'browser', only for store"):
-        keeper.revoke("browser")
+        signer.revoke("browser")
 
 
-def test_an_authority_is_found_again_and_its_key_is_for_its_owner_only(keeper):
-    again = AuthorityFolder(keeper.path)
+def test_an_authority_is_found_again_and_its_key_is_for_its_owner_only(signer):
+    again = AuthorityFolder(signer.path)
     assert again.authority.run == "shop"
-    assert again.fingerprint == keeper.fingerprint
-    assert stat.S_IMODE((keeper.path / "key.pem").stat().st_mode) == 0o600
+    assert again.fingerprint == signer.fingerprint
+    assert stat.S_IMODE((signer.path / "key.pem").stat().st_mode) == 0o600
     with pytest.raises(SettingsError, match="is there, but is no authority"):
-        AuthorityFolder.make(keeper.path, "shop")
+        AuthorityFolder.make(signer.path, "shop")
 
 
 def odd_request(names, key=None):
