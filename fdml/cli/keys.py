@@ -32,7 +32,7 @@ _AUTHORITY = Path("authority")
 
 @keys.command()
 def request(member: MemberArgument) -> None:
-    """At a party or the server: make a key and a request for its certificate, to be sent to whoever keeps the authority."""
+    """At a party or the server: make a key, and a request for its certificate that goes to whoever signs."""
     found = member_keys(member)
     _print_request(found, key_requests.request(found))
 
