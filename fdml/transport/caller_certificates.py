@@ -40,10 +40,10 @@ class CallerCertificates:
                 Refusal.UNAUTHENTICATED,
             )
 
-    def warn_of_own(self) -> None:
-        """Say if the server's own certificate ends soon."""
+    def look_at_own(self) -> None:
+        """Warn if the server's own certificate ends soon; once it is no longer good, the parties leave."""
         if self._watch is not None:
-            self._watch.warn_of_own()
+            self._watch.why_own_refused()
 
 
 def shown_certificate(context: Any) -> x509.Certificate | None:

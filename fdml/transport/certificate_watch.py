@@ -36,9 +36,11 @@ class CertificateWatch:
             self._warn(repr(name), certificate, now)
         return why
 
-    def warn_of_own(self) -> None:
-        """Say if this side's own certificate ends soon."""
-        self._warn("this side", self._own, self._now())
+    def why_own_refused(self) -> str | None:
+        """What is wrong with this side's own certificate now; None if nothing."""
+        now = self._now()
+        self._warn("this side", self._own, now)
+        return why_refused(self._own, "", members={}, revoked=self._revoked(), now=now)
 
     def _warn(self, owner: str, certificate: x509.Certificate, now: datetime.datetime) -> None:
         text = end_warning(owner, certificate, now)

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from fdml.errors import FdmlError, PeerTimeout, ServerUnreachable
+from fdml.errors import ExchangeError, FdmlError, PeerTimeout, ServerUnreachable
 from fdml.protocol.alignment_calls import (
     FetchAnswer,
     FetchCall,
@@ -55,6 +55,7 @@ class GrpcAlignment:
         answered: Callable[[AlignmentMessage | None], None],
         failed: Callable[[FdmlError], None],
         waiting: Callable[[tuple[str, ...]], None],
+        server: KnownServer | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._run_hash = run_hash
@@ -63,7 +64,7 @@ class GrpcAlignment:
         self._failed = failed
         self._waiting = waiting
         self._requests: queue.SimpleQueue[AlignmentRequest | None] = queue.SimpleQueue()
-        self._server = KnownServer(endpoint, peer_timeout)
+        self._server = server or KnownServer(endpoint, peer_timeout)
         self._channel: grpc.Channel | None = None
         self._opening = threading.Lock()
         self._closed = threading.Event()
@@ -163,5 +164,5 @@ class GrpcAlignment:
             try:
                 call: Any = self._line().unary_unary(ALIVE)
                 call(b"", timeout=_ALIVE_SECONDS, metadata=call_metadata(self._endpoint))
-            except (grpc.RpcError, ServerUnreachable, ValueError):  # a closed channel is a ValueError
+            except (grpc.RpcError, ExchangeError, ValueError):  # a closed channel is a ValueError
                 continue

@@ -155,6 +155,7 @@ class GrpcChannel:
                 answered=self._take_answer,
                 failed=self._fail,
                 waiting=self._emit_waiting,
+                server=self._server,
             )
         return self._alignment
 
@@ -197,10 +198,10 @@ class GrpcChannel:
                 self._note(error, hello)
                 if error.code() is grpc.StatusCode.CANCELLED:
                     hello = min(1.5 * hello, _LONGEST_HELLO)
-            except ServerUnreachable as unknown:
-                self._fail(unknown)
             except MessageRefused as refused:
                 self._fail(ExchangeError(f"the server at {self._endpoint.target} is not one of ours: {refused}"))
+            except ExchangeError as error:
+                self._fail(error)
             if self._error is not None:
                 return
             if delivery.welcomed:

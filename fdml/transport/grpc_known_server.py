@@ -10,7 +10,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fdml.errors import ServerUnreachable
+from fdml.errors import ExchangeError, ServerUnreachable
 from fdml.events import Listener, Remark
 from fdml.protocol.certificates import SERVER
 from fdml.transport.certificate_watch import CertificateWatch
@@ -44,10 +44,11 @@ class KnownServer:
             )
 
     def open(self) -> grpc.Channel:
-        """A channel to the server; raises gRPC's errors, and `ServerUnreachable` if its certificate will not do."""
+        """A channel to the server; raises gRPC's errors, and `ExchangeError` if a certificate will not do."""
         ours = self._endpoint.credentials
         if self._watch is None or ours is None:
             return open_channel(self._endpoint, self._peer_timeout)
+        self._check_own(self._watch)
         certificate = self._certificate or self._ask()
         self._check(certificate, self._watch)
         self._certificate = certificate
@@ -55,10 +56,11 @@ class KnownServer:
         return open_channel(replace(self._endpoint, credentials=replace(ours, authority=pem)), self._peer_timeout)
 
     def look(self) -> None:
-        """Raise if the certificate of the open channel has run out or was revoked meanwhile."""
+        """Raise if a certificate of the open channel has run out or was revoked meanwhile."""
         if self._watch is None or self._certificate is None or time.monotonic() - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = time.monotonic()
+        self._check_own(self._watch)
         self._check(self._certificate, self._watch)
 
     def prove(self) -> None:
@@ -85,8 +87,16 @@ class KnownServer:
                 f"have the same fdml"
             ) from None
 
+    def _check_own(self, watch: CertificateWatch) -> None:
+        """A server that cannot be reached would never say that this side's own certificate is the reason."""
+        why = watch.why_own_refused()
+        if why is not None:
+            raise ExchangeError(
+                f"the certificate of {self._endpoint.party!r} {why}; ask whoever keeps the run's authority for a new "
+                f"one with `fdml keys renew`, then run the same command again"
+            )
+
     def _check(self, certificate: x509.Certificate, watch: CertificateWatch) -> None:
-        watch.warn_of_own()
         why = watch.why_refused(SERVER, certificate)
         if why is not None:
             raise ServerUnreachable(

@@ -203,7 +203,7 @@ class GrpcServer:
 
     def _look_at_certificates(self) -> None:
         """End the streams of parties whose certificates have run out or were revoked since they came."""
-        self._callers.warn_of_own()
+        self._callers.look_at_own()
         for line in self._lines.values():
             try:
                 self._callers.check(line.stream.party, line.certificate)

@@ -87,7 +87,7 @@ def test_it_warns_once_a_day_of_each_and_of_its_own_too():
     watched.now = min(read(BOB).not_valid_after_utc, read(OWN).not_valid_after_utc) - 10 * DAY
     for _ in range(3):
         watched.refused()
-        watched.watch.warn_of_own()
+        assert watched.watch.why_own_refused() is None
     assert [text.split(" ends on ")[0] for text in watched.said] == [
         "the certificate of 'bob'",
         "the certificate of this side",
@@ -95,3 +95,11 @@ def test_it_warns_once_a_day_of_each_and_of_its_own_too():
     watched.now += DAY
     watched.refused()
     assert len(watched.said) == 3
+
+
+def test_its_own_certificate_is_refused_too_once_it_is_no_longer_good():
+    watched = Watched()
+    watched.revoked = frozenset({read(OWN).serial_number})
+    assert watched.watch.why_own_refused() == "is revoked"
+    watched.now = read(OWN).not_valid_after_utc + DAY
+    assert watched.watch.why_own_refused().startswith("ran out on")

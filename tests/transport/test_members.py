@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from fdml import events
-from fdml.errors import MessageRefused, Refusal, ServerUnreachable
+from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable
 from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_messages import KeyOffer, Post
 from fdml.protocol.certificates import fingerprint
@@ -253,6 +253,15 @@ def test_a_party_that_was_revoked_is_told_so(channel):
         ) as refused:
             bob.wait(lambda: False, "for {}")
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
+
+
+def test_a_party_whose_own_certificate_ran_out_says_so_itself(server, channel):
+    """A server that it cannot reach would never tell it."""
+    expired = AUTHORITY.issue("party", "bob", days=-1, key=KNOWN["bob"].key)
+    bob = channel(server, credentials=replace(KNOWN["bob"], certificate=expired.certificate))
+    bob.send(hello(SETTINGS))
+    with pytest.raises(ExchangeError, match=r"the certificate of 'bob' ran out on .* `fdml keys renew`"):
+        bob.wait(lambda: False, "for {}")
 
 
 def test_a_party_is_warned_of_its_own_certificate_and_the_servers(channel):
