@@ -46,12 +46,13 @@ def join(
     threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     folder = PartyFolder(path)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
-    if fresh:
-        folder.clear()
-    listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
-    session = PartySession(folder.member(endpoint), folder.load(), time.monotonic)
-    with _channel(folder, endpoint, listener) as channel:
-        result = run_session(session, channel, folder, listener)
+    with folder.lock():
+        if fresh:
+            folder.forget()
+        listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
+        session = PartySession(folder.member(endpoint), folder.load(), time.monotonic)
+        with _channel(folder, endpoint, listener) as channel:
+            result = run_session(session, channel, folder, listener)
     return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
 
 
@@ -61,15 +62,16 @@ def align(
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
     folder = PartyFolder(path)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
-    if fresh:
-        folder.clear(alignment_only=True)
-    session = PartySession(folder.member(endpoint), SavedState(), time.monotonic)
-    with _channel(folder, endpoint, on_event) as channel:
-        run_alignment(session, channel, folder, on_event)
-    shared = folder.shared_rows()
-    if shared is None:
-        raise AlignmentError("the alignment was not stored; run the same command again")
-    folder.files.rows(shared)
+    with folder.lock():
+        if fresh:
+            folder.forget()
+        session = PartySession(folder.member(endpoint), SavedState(), time.monotonic)
+        with _channel(folder, endpoint, on_event) as channel:
+            run_alignment(session, channel, folder, on_event)
+        shared = folder.shared_rows()
+        if shared is None:
+            raise AlignmentError("the alignment was not stored; run the same command again")
+        folder.files.rows(shared)
     return shared
 
 

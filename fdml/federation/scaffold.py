@@ -63,7 +63,7 @@ id = "user_id"
 kind = {kind}# or {others}
 l2 = 1e-4
 
-# What leaves this party is protected only with a guard; `fdml budget --epsilon 5` says what to write.
+# What leaves this party is protected only with a guard; `fdml budget plan --epsilon 5` says what to write.
 # [guard]
 # clip = 3.0
 # noise = "gaussian"

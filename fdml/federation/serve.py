@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +24,7 @@ from fdml.server.session import ServerSession
 from fdml.settings import read_run, run_hash
 from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
+from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
 
@@ -62,7 +60,7 @@ def serve(
         check_loopback(address)
     identity = Identity(settings.name, "server", SERVER)
     credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
-    with _exclusive_lock(home / "state"):
+    with exclusive_lock(home / "state", "server of this run"):
         disk = FolderDisk(home / "state")
         definition = RunDefinition(settings, run_hash(settings))
         _check_same_run(disk, definition, fresh=fresh)
@@ -98,21 +96,6 @@ def _listen(server: GrpcServer, address: str, credentials: Credentials | None, r
         ) from None
     except OSError as error:
         raise StateCorrupt(f"cannot store the run ({error}); make room, then run the same command again") from None
-
-
-@contextmanager
-def _exclusive_lock(folder: Path) -> Iterator[None]:
-    """Two servers must not write to the same state."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"another server of this run is running: {str(folder)!r} is in use") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:

@@ -27,6 +27,9 @@ class PartySettings(Settings):
     """Where this party reaches the server; None takes the run's address."""
     group_key: Path | None = None
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
+    ledger: Path = Path("ledger")
+    """The folder of what outlives runs: accounts of all releases, and the secret that labels are randomised with.
+    Runs that use the same people's rows should share one."""
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
     data: DataSettings
@@ -45,4 +48,6 @@ def read_party(path: Path) -> PartySettings:
         }
     )
     key = None if settings.group_key is None else home / settings.group_key
-    return settings.model_copy(update={"run": home / settings.run, "data": data, "group_key": key})
+    return settings.model_copy(
+        update={"run": home / settings.run, "data": data, "group_key": key, "ledger": home / settings.ledger}
+    )

@@ -26,7 +26,7 @@ def test_the_version_is_shown_without_loading_a_command():
     assert run.stdout.splitlines() == [f"fdml {fdml.__version__}", "[]"]
 
 
-GROUPS = ("keys",)
+GROUPS = ("keys", "budget")
 SINGLE = [name for name in COMMANDS if name not in GROUPS]
 
 
@@ -85,7 +85,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
     assert "run.toml" in str(ended.value)
 
 
-@pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget"), ("bench", "python -m benchmarks")])
+@pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget plan"), ("bench", "python -m benchmarks")])
 def test_a_renamed_command_names_the_new_one(name, new):
     result = subprocess.run([sys.executable, "-m", "fdml", name], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
