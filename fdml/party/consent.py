@@ -68,8 +68,8 @@ class ConsentDecision:
         if self.ask is None:
             raise self._nobody()
         return self.ask(
-            f"{summary_text(summary, self.run)}. Tell all parties which of their rows are shared? Each then knows which of "
-            f"its own ids all others hold"
+            f"{summary_text(summary, self.run)}. Tell all parties which of their rows are shared? Each then knows "
+            f"which of its own ids all others hold"
         )
 
 

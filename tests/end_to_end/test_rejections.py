@@ -125,7 +125,7 @@ FIRST = {
     ),
     "more rows": (lambda run: [run.hello(9, rows=ROWS + 1)], Refusal.MISMATCH, f"{ROWS + 1} rows"),
     "another protocol": (lambda run: [run.hello(9, protocol=99)], Refusal.MISMATCH, "protocol 99"),
-    "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "started again"),
+    "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "an older process of it"),
     "state that the server never saw": (lambda run: [run.hello(9, done=10**6)], Refusal.MISMATCH, "--fresh"),
 }
 
