@@ -15,6 +15,7 @@ from fdml.federation.party_files import PartyFiles
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.party.alignment import SharedRows
+from fdml.party.consent import Ask, ConsentDecision
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
 from fdml.party.label_flips import LabelFlips
@@ -71,9 +72,13 @@ class PartyFolder(DiskStore):
             )
         return shared
 
-    def member(self, endpoint: Endpoint) -> Member:
-        """This party as its session sees it."""
+    def member(self, endpoint: Endpoint, *, yes: bool = False, ask: Ask | None = None) -> Member:
+        """This party as its session sees it; `yes` and `ask` are how it consents to the shared rows being told."""
         settings = self.settings
+        consent = ConsentDecision(self.disk, self.run, settings.party, settings.align, yes, ask)
+        shared = self.shared_rows()
+        if shared is None:
+            consent.check_possible()
         wanted = settings.threads
         return Member(
             run=self.run,
@@ -85,9 +90,10 @@ class PartyFolder(DiskStore):
             model=settings.model,
             guard=settings.guard,
             threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
-            shared=self.shared_rows(),
+            shared=shared,
             alignment=lambda: AlignmentKeys(
                 Secrets.load_or_make(self.disk, self.run, settings.party, endpoint.credentials),
+                consent,
                 endpoint.credentials,
                 settings.group_key,
             ),

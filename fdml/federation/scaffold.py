@@ -52,6 +52,9 @@ _PARTY = """# Stays at this party.
 party = "{party}"
 run = "../run.toml"
 
+[align]
+max_rows = 10_000            # the most rows another party may bring: consent to telling all which are shared
+
 [data]
 path = "data.csv"            # example rows of UCI Adult; put your own file here
 id = "user_id"

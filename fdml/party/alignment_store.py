@@ -14,6 +14,7 @@ from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.party.consent import forget_consent
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.facts import damaged
@@ -60,6 +61,7 @@ class AlignmentStore:
         """Start over, with new secrets."""
         self._disk.remove(_NAME)
         Secrets.forget(self._disk)
+        forget_consent(self._disk)
 
 
 def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:

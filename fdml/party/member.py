@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fdml.align.consent import Decide
 from fdml.align.group_key import GroupKey
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
@@ -35,6 +37,12 @@ def _random_mask_id() -> int:
     return secrets.randbits(_MASK_BITS) + 1
 
 
+def _fingerprint(pair_keys: Mapping[str, bytes]) -> str:
+    """By which it is noticed that what was stored under masks is under those of other keys."""
+    content = b"".join(pair_keys[party] for party in sorted(pair_keys))
+    return hashlib.blake2b(content, digest_size=16, person=b"fdml pair check").hexdigest()
+
+
 def pairwise_masks_of(run: RunSettings, party: str, shared: SharedRows) -> PairwiseMasks:
     """A party's masks that cancel in the sum of all parties'."""
     total_key = shared.key.derive(f"total mask {run_hash(run).hex()} {shared.digest.hex()}")
@@ -46,6 +54,8 @@ class AlignmentKeys:
     """What a party needs to find its shared rows with the others."""
 
     secrets: Secrets
+    consent: Decide
+    """Answers how many rows are shared, before anyone is told which."""
     credentials: Credentials | None = None
     group_key_file: Path | None = None
 
@@ -105,6 +115,7 @@ class Member:
             "model": self.model.model_dump_json(),
             "guard": self.guard.model_dump_json(exclude={"total_epsilon"}),
             "noise key": self.noise.fingerprint,
+            "keys of pairs": _fingerprint(shared.pair_keys) if self.run.has_pairwise_masks else "",
         }
 
     def noise_key(self, shared: SharedRows) -> NoiseKey:

@@ -18,6 +18,15 @@ def _model(values: object) -> object:
     return model_settings(**values) if isinstance(values, Mapping) else values
 
 
+class AlignSettings(Settings):
+    """What this party consents to before anyone is told which rows are shared."""
+
+    max_rows: PositiveInt | None = None
+    """The most rows, or test rows, that another party may bring; with it set nobody is asked. None has no limit."""
+    min_shared: PositiveInt | None = None
+    """The fewest rows that must be shared; None is any number."""
+
+
 class PartySettings(Settings):
     """One party's own file."""
 
@@ -32,6 +41,7 @@ class PartySettings(Settings):
     Runs that use the same people's rows should share one."""
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
+    align: AlignSettings = AlignSettings()
     data: DataSettings
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
     guard: GuardSettings = GuardSettings()
