@@ -47,15 +47,15 @@ def table_of(figures: Mapping[str, Any]) -> Table:
     for heading in ("releases", "evaluations", "direct", "record level"):
         table.add_column(heading, justify="right")
     for account in figures["accounts"]:
-        table.add_row(f"{account['file']} ({account['data'][:_SHORT]})", "all", "", "", *_text_of_scopes(account))
+        table.add_row(f"{account['file']} ({account['data'][:_SHORT]})", "all", "", "", *_scope_texts(account))
         for run in account["runs"]:
-            table.add_row("", run["run"], str(run["releases"]), str(run["evaluations"]), *_text_of_scopes(run))
+            table.add_row("", run["run"], str(run["releases"]), str(run["evaluations"]), *_scope_texts(run))
     return table
 
 
 def lines_of(figures: Mapping[str, Any]) -> list[str]:
     """What the table comes to, and what it means."""
-    direct, record_level = _text_of_scopes(figures["spent"])
+    direct, record_level = _scope_texts(figures["spent"])
     lines = [
         f"epsilon spent of a row that was in all of these runs, at delta {figures['delta']:g}:",
         f"  direct: {direct} ({DIRECT})",
@@ -101,7 +101,7 @@ def _both_scopes(book: Book, delta: float) -> dict[str, float | None]:
     }
 
 
-def _text_of_scopes(figures: Mapping[str, Any]) -> tuple[str, str]:
+def _scope_texts(figures: Mapping[str, Any]) -> tuple[str, str]:
     return _text(figures["direct"]), _text(figures["record_level"])
 
 
