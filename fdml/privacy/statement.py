@@ -77,8 +77,8 @@ class Statement:
             "",
             "## What stays on disk",
             "",
-            "Until `fdml forget` is run at each side: at the server tokens of ids, sealed labels and all predictions as "
-            "it got them; at this party its group key, noise key, releases and features. The ledger stays for good.",
+            "Until `fdml forget` is run at each side: at the server tokens of ids, sealed labels and all predictions "
+            "as it got them; at this party its group key, noise key, releases and features. The ledger stays for good.",
             "",
         ]
         return "\n".join(lines)
