@@ -30,11 +30,13 @@ class Entry:
     rows: RowCounts | None
     """How many rows it has, if it has rows."""
     by_position: bool
+    size: int
+    """Bytes of the message."""
 
     @classmethod
-    def of(cls, message: AlignmentMessage, digest: bytes) -> Entry:
-        """The entry of a message whose bytes have this digest."""
-        return cls(digest, row_counts(message), _is_by_position(message))
+    def of(cls, message: AlignmentMessage, raw: bytes, digest: bytes) -> Entry:
+        """The entry of a message with these bytes, whose digest is given."""
+        return cls(digest, row_counts(message), _is_by_position(message), len(raw))
 
 
 class BulletinRules:
@@ -106,7 +108,7 @@ class BulletinRules:
         for other in self._slots.parties:
             slot = self.first_stored(self._slots.own_sets(other))
             if slot is not None and other != sender:
-                _check_alike(sender, Entry.of(message, b""), other, self._entries[slot])
+                _check_alike(sender, Entry.of(message, b"", b""), other, self._entries[slot])
             elif slot is not None:
                 raise MessageRefused(
                     f"party {sender!r} posted its rows with ids before and now without, or the other way round; "

@@ -12,9 +12,9 @@ from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachabl
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.identity import Credentials
+from fdml.protocol.limits import CEILING, HELLO, largest_message
 from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
-from fdml.server.limits import CEILING, HELLO, largest_message
-from fdml.settings import TrainingSettings, run_hash
+from fdml.settings import TrainingSettings
 from fdml.transport import grpc_server
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
@@ -264,7 +264,7 @@ def test_a_proxy_for_the_web_is_not_asked_for_the_way_to_this_machine(run, monke
 @contextmanager
 def joining(run, endpoint):
     """The channel of a party that has just said hello and waits for a message."""
-    channel = GrpcChannel(endpoint, run_hash(run.settings), 60.0, ignore_events)
+    channel = GrpcChannel(endpoint, run.settings, 60.0, ignore_events)
     try:
         channel.send(run.hello())
         yield channel
