@@ -13,7 +13,7 @@ import numpy as np
 from fdml.protocol.fixed_point import Codes
 from fdml.settings import Task
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Changes whenever the meaning of a message does."""
 WEIGHT_TYPE = np.dtype("<f8")
 """Of a row's weight on its way."""
