@@ -178,7 +178,8 @@ class ProcessBench:
         )
         for name, port in zip(PARTIES, ports, strict=True):
             (self.home / name / "party.toml").write_text(
-                f'party = "{name}"\nrun = "../run.toml"\nserver = "127.0.0.1:{port}"\n[data]\npath = "data.npz"\n'
+                f'party = "{name}"\nrun = "../run.toml"\nserver = "127.0.0.1:{port}"\n'
+                f'[align]\nmax_rows = {10**9}\n[data]\npath = "data.npz"\n'
             )
 
     def _await_labels(self, cluster: Cluster) -> float:

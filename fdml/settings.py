@@ -234,6 +234,8 @@ class GuardSettings(Settings):
     """Standard deviation of Gaussian noise, scale of Laplace noise; "auto" is the least that `epsilon` allows."""
     epsilon: PositiveFloat | None = None
     """The budget of each row: the release that would overspend it is refused, and training ends."""
+    total_epsilon: PositiveFloat | None = None
+    """What all runs of the ledger together may spend of a row: a run that would exceed it is refused."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     evaluation: Literal["guarded", "exact"] = "guarded"
     """How predictions of held-out rows leave: as all others, or as they are (these rows are then not protected)."""
@@ -242,7 +244,7 @@ class GuardSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.noise == "none":
-            for name in ("sigma", "epsilon"):
+            for name in ("sigma", "epsilon", "total_epsilon"):
                 if getattr(self, name) is not None:
                     raise SettingsError(f'guard.{name} is set but no noise; set guard.noise = "gaussian"')
             return self
@@ -252,6 +254,11 @@ class GuardSettings(Settings):
             raise SettingsError('guard.noise needs guard.sigma: a number, or "auto" with guard.epsilon as the budget')
         if self.sigma == "auto" and self.epsilon is None:
             raise SettingsError('guard.sigma = "auto" needs guard.epsilon, the budget to keep to')
+        if self.total_epsilon is not None and self.evaluation == "exact":
+            raise SettingsError(
+                'guard.evaluation = "exact" releases held-out rows without noise, which no guard.total_epsilon allows; '
+                "leave one of them out"
+            )
         return self
 
 
@@ -292,9 +299,20 @@ def loss_for(task: Task, loss: LossName | None) -> LossName:
     return loss
 
 
+def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:
+    """After every epoch, or at the end: where exchanges are few, so are the releases of held-out rows."""
+    return run.evaluation.every or ("epoch" if run.training.exchanges is None else "end")
+
+
 def read_run(path: Path) -> RunSettings:
     """Read and check a run.toml."""
     return read_settings(path, RunSettings)
+
+
+def training_hash(settings: RunSettings) -> bytes:
+    """Of what is trained and how: all settings, but for where the server is and which keys the members have."""
+    what = settings.model_dump_json(exclude={"server", "members"})
+    return hashlib.blake2b(what.encode(), digest_size=32).digest()
 
 
 def run_hash(settings: RunSettings) -> bytes:

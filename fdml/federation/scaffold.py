@@ -51,6 +51,9 @@ _PARTY = """# Stays at this party.
 party = "{party}"
 run = "../run.toml"
 
+[align]
+max_rows = 10_000            # the most rows another party may bring: consent to telling all which are shared
+
 [data]
 path = "data.csv"            # example rows of UCI Adult; put your own file here
 id = "user_id"
@@ -59,7 +62,7 @@ id = "user_id"
 kind = {kind}# or {others}
 l2 = 1e-4
 
-# What leaves this party is protected only with a guard; `fdml budget --epsilon 5` says what to write.
+# What leaves this party is protected only with a guard; `fdml budget plan --epsilon 5` says what to write.
 # [guard]
 # clip = 3.0
 # noise = "gaussian"

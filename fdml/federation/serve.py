@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from fdml.server.session import ServerSession
 from fdml.settings import RunSettings, read_run, run_hash
 from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
+from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
 
@@ -84,7 +82,7 @@ def _serve(
     on_event: Listener,
 ) -> ServerResult:
     remark, clock = remarks_of("server", on_event), AwakeClock(time.monotonic)
-    with _exclusive_lock(folder):
+    with exclusive_lock(folder, "server of this run"):
         disk = FolderDisk(folder)
         definition = RunDefinition(settings, run_hash(settings), memory_size())
         _check_same_run(disk, definition, fresh=fresh)
@@ -118,21 +116,6 @@ def _listen(server: GrpcServer, address: str, credentials: Credentials | None, r
             f"cannot listen at {address!r}: another process does, or it is no address of this machine; "
             f"end the other one, or choose an address with --listen"
         ) from None
-
-
-@contextmanager
-def _exclusive_lock(folder: Path) -> Iterator[None]:
-    """Two servers must not write to the same state."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"another server of this run is running: {str(folder)!r} is in use") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:

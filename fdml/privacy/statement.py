@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fdml.privacy.guard import HELD_OUT
-from fdml.privacy.ledger import Ledger, Mechanism
+from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
 from fdml.storage.atomic import write_file
 
-_TRANSPORT = "TLS 1.3 with certificates on both sides"
+_TRANSPORT = "TLS with certificates on both sides: 1.3 between two fdml sides, and never below 1.2"
 
 
 @dataclass(frozen=True)

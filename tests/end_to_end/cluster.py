@@ -268,7 +268,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         write_csv(home / party / "data.csv", columns, chance.permutation(rows))
         write_file(home / party / "group.key", b"5a" * 32)
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[data]\npath = "data.csv"\nid = "id"\n'
+            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 100000\n[data]\npath = "data.csv"\nid = "id"\n'
             + ('label = "label"\n' if label else "")
         )
 

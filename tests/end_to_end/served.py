@@ -16,7 +16,7 @@ import numpy as np
 
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
-from fdml.protocol.alignment_messages import RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.identity import Credentials, host_name
@@ -90,6 +90,8 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
             bulletin = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
             for party in settings.parties:
                 bulletin.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
+            for party in settings.parties:
+                bulletin.post(party, "", "", encode_alignment(Consent(True)))
             alignment = AlignmentPhase(bulletin, settings.parties, run_hash(settings), time.monotonic)
             session = ServerSession(state, alignment, settings, time.monotonic)
             server = GrpcServer(session, settings, plain=plain, on_event=ignore_events)

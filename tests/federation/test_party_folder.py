@@ -83,7 +83,7 @@ def test_the_noise_key_is_the_same_at_every_start_and_another_after_starting_ove
 
     first = drawn()
     assert drawn() == first
-    folder_of(home).clear()
+    folder_of(home).forget()
     assert drawn() != first
 
 
@@ -159,22 +159,11 @@ def test_starting_over_forgets_all_but_the_count_of_starts(home):
     folder.save_alignment(SHARED)
     folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
     (home / "ann" / HISTORY).write_text("{}")
-    folder.clear()
+    folder.forget()
     found = folder.load()
     assert (found.incarnation, found.checkpoint, found.result) == (2, None, None)
     assert folder.shared_rows() is None
     assert not (home / "ann" / HISTORY).exists()
-
-
-def test_starting_the_alignment_over_leaves_the_rest(home):
-    folder = folder_of(home)
-    folder.save_alignment(SHARED)
-    folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
-    (home / "ann" / HISTORY).write_text("{}")
-    folder.clear(alignment_only=True)
-    assert folder.shared_rows() is None
-    assert folder.load().result is not None
-    assert (home / "ann" / HISTORY).exists()
 
 
 # The end

@@ -28,7 +28,8 @@ def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Pa
         for file, text in data[party].files.items():
             (folder / file).write_text(text, encoding="utf-8")
         _write_secret(folder / "group.key", _GROUP_KEY.encode())
-        _write_secret(folder / layout.noise_key, hashlib.blake2b(party.encode(), digest_size=32).digest())
+        for secret in (layout.noise_key, layout.label_secret):
+            _write_secret(folder / secret, hashlib.blake2b(party.encode(), digest_size=32).digest())
         own = {
             "party": party,
             "run": "../run.toml",

@@ -5,11 +5,11 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.models.calibration import Calibration
 from fdml.models.metrics import auc
 from fdml.party.checkpoint import Progress
-from fdml.party.evaluation import Evaluation, evaluation_schedule, noise_remark
+from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.privacy.guard import no_protection
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.messages import HeldOutTotal
-from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings
+from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings, evaluation_schedule
 from tests.party.sessions import STORE, SmallRun
 
 SCORES = np.array([-2.0, 0.5, 1.0, -0.25])
