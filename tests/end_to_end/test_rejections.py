@@ -11,15 +11,17 @@ import pytest
 from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
+from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.identity import Credentials
-from fdml.protocol.limits import CEILING, HELLO, largest_message
+from fdml.protocol.key_sets import position_digest
+from fdml.protocol.limits import CEILING, HELLO, PIECE, largest_message
 from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
 from fdml.settings import TrainingSettings
 from fdml.transport import grpc_server
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
 from fdml.transport.grpc_status import ask_status
-from tests.end_to_end.served import ROWS, Honest, RawStream, labels, push, raw_channel, served
+from tests.end_to_end.served import HELD_OUT, ROWS, Honest, RawStream, labels, push, raw_channel, served
 
 STRANGER = Authority("e2e")
 
@@ -217,8 +219,9 @@ def test_the_limit_follows_from_the_run():
 
 
 def test_labels_right_after_hello_are_not_too_large(tmp_path):
-    with served(tmp_path) as run, RawStream(run.target, run.credentials("bob")) as bob:
-        hello, given = run.hello(rows=HELLO, held_out=0), labels(HELLO)
+    rows = RowCounts(HELLO + HELD_OUT)
+    with served(tmp_path, rows=rows) as run, RawStream(run.target, run.credentials("bob")) as bob:
+        hello, given = run.hello(rows=HELLO, alignment_hash=position_digest(rows)), labels(rows.train)
         bob.send(hello).receive(Welcome)
         with RawStream(run.target, run.credentials("ann")) as ann:
             ann.send(hello, given)
@@ -226,10 +229,9 @@ def test_labels_right_after_hello_are_not_too_large(tmp_path):
         assert run.refused() == {}
 
 
-def test_what_is_over_the_ceiling_is_not_even_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(grpc_server, "CEILING", 2**20)
-    with served(tmp_path) as run, RawStream(run.target, run.credentials("bob")) as stream:
-        status, details = stream.send(run.hello(), bytes(2**20 + 1)).end()
+def test_what_is_longer_than_a_piece_is_not_even_read(undisturbed_run):
+    with RawStream(undisturbed_run.target, undisturbed_run.credentials("bob")) as stream:
+        status, details = stream.send(bytes(PIECE + 1)).end()
     assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in details
 
