@@ -19,6 +19,7 @@ COMMANDS = (
     "demo",
     "compare",
     "new",
+    "keys",
     "serve",
     "join",
     "align",

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from fdml.errors import FdmlError, PeerTimeout
+from fdml.errors import ExchangeError, FdmlError, PeerTimeout, ServerUnreachable
 from fdml.protocol.alignment_calls import (
     FetchAnswer,
     FetchCall,
@@ -30,9 +30,9 @@ from fdml.transport.grpc_endpoint import (
     Endpoint,
     call_metadata,
     gave_up,
-    open_channel,
     permanent_error,
 )
+from fdml.transport.grpc_known_server import KnownServer
 from fdml.transport.pieces import Assembly, check_length, pieces
 
 _CALL_SECONDS = 600.0
@@ -57,6 +57,7 @@ class GrpcAlignment:
         answered: Callable[[AlignmentMessage | None], None],
         failed: Callable[[FdmlError], None],
         waiting: Callable[[tuple[str, ...]], None],
+        server: KnownServer | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._run_hash = run_hash
@@ -65,7 +66,9 @@ class GrpcAlignment:
         self._failed = failed
         self._waiting = waiting
         self._requests: queue.SimpleQueue[AlignmentRequest | None] = queue.SimpleQueue()
-        self._channel = open_channel(endpoint, peer_timeout)
+        self._server = server or KnownServer(endpoint, peer_timeout)
+        self._channel: grpc.Channel | None = None
+        self._opening = threading.Lock()
         self._closed = threading.Event()
         self._worked = False
         """Whether the server has ever answered."""
@@ -82,7 +85,7 @@ class GrpcAlignment:
         """End both threads; what is on its way is given up."""
         self._closed.set()
         self._requests.put(None)
-        self._channel.close()
+        self._hang_up()
 
     def _work(self) -> None:
         while (request := self._requests.get()) is not None:
@@ -129,7 +132,10 @@ class GrpcAlignment:
             try:
                 reply = once(request)
             except grpc.RpcError as error:
-                permanent = permanent_error(self._endpoint, error, worked=self._worked)
+                permanent = permanent_error(self._endpoint, error)
+                if isinstance(permanent, ServerUnreachable) and (self._server.forget() or self._worked):
+                    self._hang_up()  # the server may have a new certificate, or the line spoils bytes
+                    permanent = None
                 if permanent is not None:
                     raise permanent from None
                 if time.monotonic() - began > self._peer_timeout:
@@ -137,17 +143,18 @@ class GrpcAlignment:
                 self._closed.wait(_PAUSE)
             else:
                 self._worked = True
+                self._server.prove()
                 self.bytes_sent += len(request)
                 self.bytes_received += len(reply)
                 return reply
 
     def _post_once(self, request: bytes) -> bytes:
-        post: Any = self._channel.stream_unary(POST)
+        post: Any = self._line().stream_unary(POST)
         reply: bytes = post(pieces(request), timeout=_CALL_SECONDS, metadata=call_metadata(self._endpoint))
         return reply
 
     def _fetch_once(self, request: bytes) -> bytes:
-        fetch: Any = self._channel.unary_stream(FETCH)
+        fetch: Any = self._line().unary_stream(FETCH)
         answer = Assembly()
         for piece in fetch(request, timeout=_CALL_SECONDS, metadata=call_metadata(self._endpoint)):
             check_length(answer.size + len(piece), CEILING + CALL, f"the server at {self._endpoint.target}")
@@ -156,10 +163,25 @@ class GrpcAlignment:
                 return whole
         raise invalid("an answer that ended before its last piece")
 
+    def _line(self) -> grpc.Channel:
+        """The channel, opened at the first call, and anew after it was given up."""
+        with self._opening:
+            if self._channel is None and not self._closed.is_set():
+                self._channel = self._server.open()
+            if self._channel is None:
+                raise ValueError("the alignment is over")
+            self._server.look()
+            return self._channel
+
+    def _hang_up(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
     def _show_life(self) -> None:
-        call: Any = self._channel.unary_unary(ALIVE)
         while not self._closed.wait(_ALIVE_SECONDS):
             try:
+                call: Any = self._line().unary_unary(ALIVE)
                 call(b"", timeout=_ALIVE_SECONDS, metadata=call_metadata(self._endpoint))
-            except (grpc.RpcError, ValueError):  # a closed channel is a ValueError
+            except (grpc.RpcError, ExchangeError, ValueError):  # a closed channel is a ValueError
                 continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 
-from fdml.errors import ExchangeError, FdmlError, MessageRefused, PeerTimeout
+from fdml.errors import ExchangeError, FdmlError, MessageRefused, PeerTimeout, ServerUnreachable
 from fdml.events import Listener, Waiting
 from fdml.party.channel import Incoming, ToServer
 from fdml.party.delivery import Delivery
@@ -25,9 +25,9 @@ from fdml.transport.grpc_endpoint import (
     call_metadata,
     error_text,
     no_server,
-    open_channel,
     permanent_error,
 )
+from fdml.transport.grpc_known_server import KnownServer
 from fdml.transport.pieces import Assembly, check_length, pieces
 
 _FIRST_PAUSE = 0.05
@@ -49,6 +49,7 @@ class GrpcChannel:
         self._run = run
         self._peer_timeout = peer_timeout
         self._on_event = on_event
+        self._server = KnownServer(endpoint, peer_timeout, on_event)
         self._changed = threading.Condition()
         self._alignment: GrpcAlignment | None = None
         self._unanswered = 0
@@ -159,6 +160,7 @@ class GrpcChannel:
                 answered=self._take_answer,
                 failed=self._fail,
                 waiting=self._emit_waiting,
+                server=self._server,
             )
         return self._alignment
 
@@ -203,6 +205,8 @@ class GrpcChannel:
                     hello = min(1.5 * hello, _LONGEST_HELLO)
             except MessageRefused as refused:
                 self._fail(ExchangeError(f"the server at {self._endpoint.target} is not one of ours: {refused}"))
+            except ExchangeError as error:
+                self._fail(error)
             if self._error is not None:
                 return
             if delivery.welcomed:
@@ -215,7 +219,7 @@ class GrpcChannel:
 
     def _hold_one_stream(self, delivery: Delivery, hello: float) -> None:
         outgoing: queue.SimpleQueue[FromParty | None] = queue.SimpleQueue()
-        with open_channel(self._endpoint, self._peer_timeout) as channel:
+        with self._server.open() as channel:
             join: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
                 JOIN, request_serializer=None, response_deserializer=None
             )
@@ -239,6 +243,8 @@ class GrpcChannel:
         """Take in what comes, no faster than the party uses it and no longer than the run has use for."""
         assembly, sender = Assembly(), f"the server at {self._endpoint.target}"
         for piece in call:
+            self._server.prove()
+            self._server.look()
             check_length(assembly.size + len(piece), delivery.largest_message, sender)
             raw = assembly.add(piece)
             if raw is None:
@@ -253,8 +259,10 @@ class GrpcChannel:
 
     def _note(self, error: grpc.RpcError, hello: float) -> None:
         """Remember what went wrong, for good if trying again would not help."""
-        permanent = permanent_error(self._endpoint, error, worked=self._worked)
-        if permanent is not None:
+        permanent = permanent_error(self._endpoint, error)
+        if isinstance(permanent, ServerUnreachable) and (self._server.forget() or self._worked):
+            self._trouble = error_text(error)  # the server may have a new certificate, or the line spoils bytes
+        elif permanent is not None:
             self._fail(permanent)
         elif error.code() is grpc.StatusCode.CANCELLED:
             self._trouble = f"it took the call but did not answer within {hello:g} s"

@@ -17,6 +17,7 @@ STATUS = "/fdml.Exchange/Status"
 POST = "/fdml.Exchange/Post"
 FETCH = "/fdml.Exchange/Fetch"
 ALIVE = "/fdml.Exchange/Alive"
+CERTIFICATE = "/fdml.Exchange/Certificate"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
 
@@ -52,6 +53,8 @@ class Endpoint:
     run: str
     party: str
     credentials: Credentials | None
+    server_key: str = ""
+    """The fingerprint of the server's key, from run.toml; without it any server that the authority names will do."""
 
 
 def is_loopback(target: str) -> bool:
@@ -118,17 +121,14 @@ def error_text(error: grpc.RpcError) -> str:
     return shown(error.details() or str(error.code()), _LONGEST_REASON)
 
 
-def permanent_error(address: Endpoint, error: grpc.RpcError, *, worked: bool = False) -> ExchangeError | None:
-    """The error that trying again would not help with; None if it might.
-
-    On a line that has worked before, bytes that are no TLS are a fault on the way, not another server.
-    """
+def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | None:
+    """The error that trying again would not help with; None if it might."""
     details, refusal = error_text(error), REFUSAL_OF.get(error.code())
     if refusal is Refusal.NOT_STORED:
         return None
     if refusal is not None:
         return MessageRefused(details, refusal)
-    if not worked and any(sign in details for sign in _FOREIGN):
+    if any(sign in details for sign in _FOREIGN):
         return ServerUnreachable(
             f"what answers at {address.target} is no server of run {address.run!r}, or has keys of another authority "
             f"({details}); check the address and the keys"

@@ -86,14 +86,6 @@ def test_whoever_shows_no_certificate_of_ours_will_not_do_so_later(details):
     assert str(error).endswith("check the address and the keys")
 
 
-def test_on_a_line_that_had_worked_wrong_bytes_are_no_other_server():
-    """Chaos 4: a broken box on the way; the party tries again within the time-out."""
-    failed = CallFailed(grpc.StatusCode.UNAVAILABLE, "TSI_PROTOCOL_FAILURE: WRONG_VERSION_NUMBER")
-    assert permanent_error(ENDPOINT, failed, worked=True) is None
-    refused = CallFailed(grpc.StatusCode.ABORTED, "started again since")
-    assert isinstance(permanent_error(ENDPOINT, refused, worked=True), MessageRefused)
-
-
 def test_a_server_whose_disk_is_full_is_asked_again_and_then_quoted():
     """Chaos 7: it was "no server" before."""
     failed = CallFailed(grpc.StatusCode.DATA_LOSS, "the server cannot use its disk (No space left on device)")
