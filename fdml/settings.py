@@ -305,8 +305,6 @@ def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
     """Raise unless the members are none, or the server and all parties, each with a key of its own."""
     if not members:
         return
-    if "server" in parties:
-        raise SettingsError("a party is called 'server', as the server itself is in [members]; give it another name")
     wanted = {"server", *parties}
     for name in sorted(wanted - set(members)):
         raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")

@@ -514,5 +514,5 @@ def test_a_table_of_members_that_will_not_do_is_refused(members, text):
 
 
 def test_a_party_called_server_cannot_be_told_from_the_server():
-    with pytest.raises(SettingsError, match="a party is called 'server'"):
+    with pytest.raises(SettingsError, match="party name 'server' is taken"):
         RunSettings(parties=("a", "server"), label_party="a", members=KEYS)

@@ -5,7 +5,7 @@ import pytest
 from fdml.errors import MessageRefused, Refusal
 from fdml.events import Refused
 from fdml.protocol.alignment_calls import FetchCall, PostCall
-from fdml.protocol.alignment_messages import RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import PROTOCOL, Checkpointed, Finished, Gradient, Hello, Labels, Metrics, Release, Welcome
@@ -38,8 +38,9 @@ class AlignedServer(Server):
         self.definition = RunDefinition(self.settings, own, largest_matrix)
         self.digest = position_digest(rows)
         alignment = AlignmentPhase(bulletin, PARTIES, own, self.clock)
-        for party in PARTIES:
-            alignment.post(party, PostCall("", "", encode_alignment(Tokens(by_position=rows)), own))
+        for message in (Tokens(by_position=rows), Consent(True)):
+            for party in PARTIES:
+                alignment.post(party, PostCall("", "", encode_alignment(message), own))
         state = RunState.open(self.definition, self.disk)
         self.session = ServerSession(state, alignment, self.settings, self.clock)
 

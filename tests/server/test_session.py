@@ -324,7 +324,7 @@ FIRST = {
     "another protocol": (lambda server: server.hello(9, protocol=99), Refusal.MISMATCH, "protocol 99"),
     "more rows": (lambda server: server.hello(9, rows=ROWS + 1), Refusal.MISMATCH, "13 rows"),
     "other rows": (lambda server: server.hello(9, alignment_hash=b"x" * 32), Refusal.MISMATCH, "has seen another one"),
-    "an older start": (lambda server: server.hello(0), Refusal.FENCED, "started again"),
+    "an older start": (lambda server: server.hello(0), Refusal.FENCED, "is at its start 0"),
     "state the server never saw": (lambda server: server.hello(9, done=0), Refusal.MISMATCH, "lost its state.*--fresh"),
 }
 

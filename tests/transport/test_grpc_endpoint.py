@@ -64,7 +64,7 @@ def test_no_refusal_looks_like_a_broken_line():
     assert grpc.StatusCode.UNKNOWN not in STATUS_OF.values()
 
 
-@pytest.mark.parametrize("refusal", set(Refusal) - {Refusal.NOT_STORED})
+@pytest.mark.parametrize("refusal", [each for each in Refusal if each is not Refusal.NOT_STORED])
 def test_a_refusal_of_the_server_is_raised_as_it_was(refusal):
     error = permanent_error(ENDPOINT, CallFailed(STATUS_OF[refusal], "party 'bob' has other rows"))
     assert isinstance(error, MessageRefused)

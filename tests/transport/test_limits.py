@@ -1,6 +1,7 @@
 """Findings 9, 10, 11, 16, 29 on real sockets: what anyone can make either side hold, wait for or believe."""
 
 import errno
+import itertools
 import socket
 import ssl
 
@@ -12,7 +13,7 @@ from benchmarks.proxy import Proxy
 from fdml.errors import ExchangeError, MessageRefused, Refusal
 from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_calls import FetchCall, PostCall, encode_fetch, encode_post
-from fdml.protocol.alignment_messages import KeyOffer, Post, RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, KeyOffer, Post, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.identity import host_name
 from fdml.protocol.limits import CALL, PIECE
@@ -110,11 +111,10 @@ def test_a_message_is_refused_before_all_of_it_has_come(plain):
 def test_once_the_rows_are_found_no_post_may_be_longer_than_those_it_has_made():
     """Chaos 3: 512 MiB were taken at any time."""
     with serve(digest=None) as server, raw_channel(server.port) as channel:
-        found = PostCall("", "", encode_alignment(Tokens(by_position=RowCounts(20))), run_hash(settings_of()))
-        for party in ("ann", "bob"):
+        for message, party in itertools.product((Tokens(by_position=RowCounts(20)), Consent(True)), ("ann", "bob")):
+            call = PostCall("", "", encode_alignment(message), run_hash(settings_of()))
             named = ((PARTY_HEADER, party.encode().hex()),)
-            post = channel.stream_unary(POST)
-            post(pieces(encode_post(found)), timeout=SECONDS, metadata=named)
+            channel.stream_unary(POST)(pieces(encode_post(call)), timeout=SECONDS, metadata=named)
         junk = PostCall("", "", bytes(3 * PIECE), run_hash(settings_of()))
         code, details = failure(channel.stream_unary(POST), pieces(encode_post(junk)))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
