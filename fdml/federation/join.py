@@ -22,7 +22,7 @@ from fdml.party.consent import Ask
 from fdml.party.driver import run_alignment, run_session
 from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
-from fdml.settings import evaluation_schedule, run_hash
+from fdml.settings import evaluation_schedule
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
@@ -108,7 +108,7 @@ def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
 @contextmanager
 def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener) -> Iterator[GrpcChannel]:
     timeout = folder.run.training.peer_timeout_seconds
-    channel = GrpcChannel(endpoint, run_hash(folder.run), timeout, on_event)
+    channel = GrpcChannel(endpoint, folder.run, timeout, on_event)
     try:
         yield channel
     finally:
