@@ -109,16 +109,16 @@ class HistoryFile:
 
 
 def _read_rows(path: Path, remark: Callable[[str], None]) -> dict[int, Evaluated]:
-    """The rows of the file; one that is no history is put aside."""
+    """The rows of the file; one that is no history is put renamed."""
     if not path.is_file():
         return {}
     try:
         rows = [Evaluated(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
         return {int(row.epoch): row for row in rows}
     except (ValueError, TypeError) as error:
-        aside = path.with_name(f"{path.name}.damaged")
-        path.replace(aside)
-        remark(f"{str(path)!r} was no history that fdml wrote ({error}); it is now {aside.name!r}, and is begun anew")
+        renamed = path.with_name(f"{path.name}.damaged")
+        path.replace(renamed)
+        remark(f"{str(path)!r} was no history that fdml wrote ({error}); it is now {renamed.name!r}, and is begun anew")
         return {}
 
 
