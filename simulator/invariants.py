@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
+from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
 from fdml.models.model import State
-from fdml.privacy.masks import Purpose
+from fdml.privacy.masks import Masks, Purpose
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
     Ack,
@@ -19,10 +21,10 @@ from fdml.protocol.messages import (
     HeldOutPredictions,
     HeldOutTotal,
     Labels,
-    Metrics,
     Push,
     Release,
     Reply,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -63,7 +65,6 @@ class InvariantChecker:
         self._scenario = scenario
         self._parties = scenario.settings.parties
         self._visits = [scenario.schedule.visit(step) for step in range(scenario.schedule.steps)]
-        self._masks = scenario.masks(self._parties[0], 0)
         self._masked: dict[tuple[str, str, int, int], Codes] = {}
         """By purpose, party, number and mask_id: what was put under a mask."""
         self._pushes: dict[tuple[str, int], Codes] = {}
@@ -109,8 +110,13 @@ class InvariantChecker:
                 require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
             case Checkpointed(step):
                 self._kept[party] = max(self._kept[party], step)
-            case Metrics():
+            case SealedMetrics():
                 self.party.scored(message)
+
+    @cached_property
+    def _masks(self) -> Masks:
+        """To take off whatever mask."""
+        return self._scenario.masks(self.party.key, self._parties[0], 0)
 
     def _bare(self, purpose: Purpose, party: str, number: int, release: Release) -> Codes:
         """What is under the mask; no mask may ever hide two different values."""
@@ -156,7 +162,7 @@ class InvariantChecker:
                     self._stopped[party] = message
             case Welcome(pushed, evaluated):
                 self._welcomed[party] = max(self._welcomed[party], pushed)
-                self._messages.store(party, [Metrics(epoch, 0.0) for epoch in evaluated])
+                self._messages.store(party, [SealedMetrics(epoch) for epoch in evaluated])
             case Ack(count):
                 self._messages.store(party, heard[:count])
 
@@ -201,14 +207,14 @@ class InvariantChecker:
             for step in last.values():
                 made, _ = coordinator.matrix.read(column, self._visits[step])
                 require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
-        for epoch, metrics in state.history.items():
-            known = self.party.metrics[epoch]
-            require(figures(metrics) == figures(known), f"the server has other metrics of epoch {epoch} than were sent")
+        found = {epoch: figures(open_metrics(self.party.key, sealed)) for epoch, sealed in state.history.items()}
+        for epoch, those in found.items():
+            known = figures(self.party.metrics[epoch])
+            require(those == known, f"the server has other metrics of epoch {epoch} than were sent")
         if staleness == 0:
             expected = fault_free_run(self._scenario)
             self._check_models(expected.models, models)
-            same = expected.metrics == {epoch: figures(metrics) for epoch, metrics in state.history.items()}
-            require(same, "the metrics are not those of a run without faults")
+            require(expected.metrics == found, "the metrics are not those of a run without faults")
         else:
             self._check_models(self._replayed(), models)
 
@@ -226,7 +232,7 @@ class InvariantChecker:
                 if isinstance(message, Push):
                     values = message.release.values
                     if message.release.mask_id:
-                        values = self._scenario.masks(party, 1).remove_one("push", party, message.step, 1, values)
+                        values = self._masks.remove_one("push", party, message.step, 1, values)
                     _same(self._pushes, (party, message.step), values, "push of step")
         return states
 

@@ -68,7 +68,7 @@ class HistoryFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._rows = _read_rows(path)
+        self._rows = read_history(path)
 
     @property
     def last(self) -> Evaluated | None:
@@ -86,7 +86,8 @@ class HistoryFile:
             write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
 
 
-def _read_rows(path: Path) -> dict[int, Evaluated]:
+def read_history(path: Path) -> dict[int, Evaluated]:
+    """The figures in a label party's file, by epoch; none where there is no file."""
     if not path.is_file():
         return {}
     try:

@@ -14,6 +14,7 @@ from fdml.party.channel import Incoming
 from fdml.party.effects import Emit, Flush, SaveAlignment, Send, Work, remark
 from fdml.party.member import Member
 from fdml.protocol.alignment_messages import AlignmentMessage, Fetch
+from fdml.settings import run_hash
 
 
 def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation[SharedRows]:
@@ -35,7 +36,8 @@ def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation
         ids=own.counts,
         warning=found.warning,
     )
-    return SharedRows(own.train_rows[found.train], own.test_rows[found.held_out], found.digest, key, report)
+    bound = key.bound_to(run_hash(run), found.digest)
+    return SharedRows(own.train_rows[found.train], own.test_rows[found.held_out], found.digest, bound, report)
 
 
 def align_rows(

@@ -71,4 +71,5 @@ class SharedRows:
     digest: bytes
     """The same at all parties."""
     key: GroupKey
+    """Bound to this run and these rows."""
     report: AlignmentReport

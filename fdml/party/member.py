@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -106,6 +107,11 @@ class Member:
     def masks(self, key: GroupKey) -> Masks:
         """The masks of one start of this party, under an id that no other start has."""
         return Masks(key.derive("masks"), self.run.parties, self.name, self.mask_id())
+
+    def model_mac(self, model_hash: bytes, alignment_hash: bytes) -> bytes:
+        """What the server may compare models by: under this party's secret, so that nobody can try out a guess."""
+        content = run_hash(self.run) + alignment_hash + model_hash
+        return hashlib.blake2b(content, key=self.noise.secret, digest_size=32, person=b"fdml model mac").digest()
 
     def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard) -> Worker:
         """This party's training, before its first step."""

@@ -12,7 +12,7 @@ from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachabl
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.identity import Credentials
-from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
+from fdml.protocol.messages import Checkpointed, Finished, Labels, SealedMetrics, Welcome
 from fdml.server.limits import CEILING, HELLO, largest_message
 from fdml.settings import TrainingSettings, run_hash
 from fdml.transport import grpc_server
@@ -149,7 +149,7 @@ LATER = {
     "a block too long": (lambda run, step: push(step, rows=21), Refusal.INVALID, "shape"),
     "a message over the limit": (lambda run, step: push(step, rows=10_000), Refusal.TOO_LARGE, "the largest has 2144"),
     "labels of someone else": (lambda run, step: labels(), Refusal.NOT_PERMITTED, "only 'ann' may"),
-    "metrics of someone else": (lambda run, step: Metrics(1, 1, 1, 1, 1), Refusal.NOT_PERMITTED, "only 'ann' may"),
+    "metrics of someone else": (lambda run, step: SealedMetrics(1), Refusal.NOT_PERMITTED, "only 'ann' may"),
     "a total it never got": (lambda run, step: Checkpointed(10**6), Refusal.GAP, "was served only"),
     "the end, too early": (lambda run, step: Finished(b"0" * 32), Refusal.GAP, "before the end"),
 }
