@@ -60,7 +60,7 @@ def test_weights_are_float64():
     ("values", "message"),
     [
         ([1.0, -0.5], "weight column 'w' is -0.5 in data row 2; a weight is a finite number, zero or more"),
-        ([1.0, np.inf], "weight column 'w' is inf in data row 2"),
+        ([1.0, np.inf], "weight column 'w' is no finite number, zero or more, in data row 2"),
         ([np.nan, 1.0], "weight column 'w' has no value in data row 1"),
         ([0.0, 0.0], "weight column 'w' is zero in every row; give some row a weight above zero"),
         (["a", "b"], "weight column 'w' holds string; weights are numbers"),

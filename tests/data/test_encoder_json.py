@@ -167,7 +167,7 @@ def changed(given, **values):
         (changed(ENCODER, features=[{"kind": "hashed", "column": "c", "size": 1, "type": "date"}]), "type is 'date'"),
         (changed(ENCODER, features=[{"kind": "number", "column": "c", "fill": 0, "deviation": 0}]), "deviation is 0"),
         (changed(ENCODER, more=1), "the encoder: 'more' is not among encoder, features"),
-        (changed(MatrixEncoder(2, None), width=-1), "the encoder: width is -1"),
+        (changed(MatrixEncoder(2, None), width=-1), "the encoder: width: Input should be"),
         (changed(MatrixEncoder(2, None), fills=[1.0]), "the encoder has 1 fills for 2 features; it is damaged"),
         (changed(MatrixEncoder(2, None), fills=["a", "b"]), "the encoder: fills.0 is 'a'"),
         (changed(MatrixEncoder(2, None), first_number=2), "the encoder: first_number is 2"),

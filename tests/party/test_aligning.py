@@ -99,7 +99,7 @@ def two_runs(tmp_path, monkeypatch):
 
 def test_with_one_key_file_for_two_runs_the_labels_of_one_cannot_be_served_in_the_other(two_runs):
     """Finding 19: equal labels in equal order gave equal bytes, and a lying server could swap them."""
-    one, other = ([each for each in run[STORE].channel.sent if isinstance(each, Labels)][0] for run in two_runs)
+    one, other = (next(each for each in run[STORE].channel.sent if isinstance(each, Labels)) for run in two_runs)
     shared = [run[BROWSER].store.shared_rows() for run in two_runs]
     assert shared[0].train.tolist() == shared[1].train.tolist(), "the same rows in the same order"
     assert len(one.sealed) == len(other.sealed)

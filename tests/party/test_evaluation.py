@@ -126,7 +126,7 @@ def test_over_private_labels_others_are_told_the_epoch():
 def test_a_sum_that_the_parties_cannot_have_made_is_refused(row, sign):
     """Finding 1, a lying blind server: offsets of 1024 * 2^k on 20 rows of a sum told 20 labels by the loss."""
     found, sums = evaluation(), total()
-    sums.values[row] += sign * (INT64.largest_code(2) * 2 + 2**32)
+    sums.values[row] += sign * (INT64.largest_code(2) * 2 + 2**35)
     with pytest.raises(MessageRefused, match=r"of epoch 3 has 1 values that 2 parties cannot have made") as refused:
         found.score(sums, no_protection())
     assert "each sends at most 1.04858e+06" in str(refused.value)
