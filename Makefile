@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check bench proto wheel resolve clean
+.PHONY: demo test quick check bench proto wheel resolve lock clean
 
 demo: .venv/run.done
 	mkdir -p out
@@ -33,13 +33,17 @@ proto: .venv/proto.done
 	.venv/proto/bin/python -W ignore -m grpc_tools.protoc -Ifdml/protocol --python_out=fdml/protocol --pyi_out=fdml/protocol wire.proto
 
 # setuptools puts whatever is left in build/ into the wheel, so that is removed first.
-wheel: .venv/made.done
+wheel: .venv/run.done
 	rm -rf build out/wheel
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir out/wheel .
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir out/wheel .
 
 # The versions pip finds for fdml together with other libraries of its field. Nothing is installed.
 resolve: .venv/made.done
 	$(BIN)/python scripts/resolve.py flwr kserve
+
+# The lock files anew, after a change of constraints.txt or pyproject.toml.
+lock: .venv/made.done
+	$(BIN)/python scripts/lock.py
 
 .venv/made.done:
 	$(PYTHON) -m venv .venv
@@ -50,12 +54,17 @@ resolve: .venv/made.done
 	.venv/proto/bin/python -m pip install --quiet "grpcio-tools==1.65.5" "setuptools<81"
 	touch $@
 
-.venv/run.done: .venv/made.done pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[sklearn,plots]"
+# Every file that pip installs has the hash of the lock file, what builds the package included; torch alone is taken
+# by its version, as its builds differ by machine.
+.venv/run.done: .venv/made.done pyproject.toml locks/run.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement locks/run.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-.venv/dev.done: .venv/made.done pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+.venv/dev.done: .venv/made.done pyproject.toml constraints.txt locks/dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement locks/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@ .venv/run.done
 
 clean:

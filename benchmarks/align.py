@@ -193,8 +193,8 @@ def _take_part(counter: Any, case: Case, party: str, folder: Path) -> _Spent:
     line = _Line(counter, party)
     began = time.process_time()
     secrets = Secrets.load_or_make(FolderDisk(folder), run, party, None)
-    key = converse(agree(run, party, secrets, None), line.answer)
-    found = converse(align(run, party, ids, key, secrets), line.answer)
+    agreement = converse(agree(run, party, secrets, None), line.answer)
+    found = converse(align(run, party, ids, agreement.key, secrets), line.answer)
     return _Spent(time.process_time() - began, _peak(), found.shared, found.digest)
 
 

@@ -108,7 +108,8 @@ class PrivacySettings(Settings):
     label_epsilon: PositiveFloat | Literal["off"] = 2.0
     """Of private labels: each is randomised once before it is used. Off returns gradients that disclose every label."""
     server: Literal["plain", "blind"] = "plain"
-    """A blind server sees and stores predictions only under masks that the parties alone can take off."""
+    """A blind server sees and stores predictions only under masks that the parties alone can take off; at staleness 0
+    not even a party can take off another one's."""
 
 
 class RunSettings(Settings):
@@ -139,6 +140,11 @@ class RunSettings(Settings):
                 'labels = "private" leaves nothing to learn from between exchanges; leave training.exchanges out'
             )
         return self
+
+    @property
+    def has_pairwise_masks(self) -> bool:
+        """Whether predictions are under masks of pairs of parties, which cancel in sums of one step's parts."""
+        return self.privacy.server == "blind" and self.training.staleness == 0 and len(self.parties) > 1
 
 
 class ModelSettings(Settings):

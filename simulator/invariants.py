@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
 from fdml.models.model import State
-from fdml.privacy.masks import Masks, Purpose
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
     Ack,
@@ -22,7 +20,6 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Labels,
     Push,
-    Release,
     Reply,
     SealedMetrics,
     Stop,
@@ -39,6 +36,7 @@ from simulator.party_invariants import PartyChecker, SentMessages, figures, requ
 from simulator.reference import alignment_of, fault_free_run, replay
 from simulator.scenarios import Scenario
 from simulator.server_memory import digest_of, remembers, totals_of
+from simulator.unmasking import Unmasking
 
 
 class CheckedRunState(RunState):
@@ -65,8 +63,9 @@ class InvariantChecker:
         self._scenario = scenario
         self._parties = scenario.settings.parties
         self._visits = [scenario.schedule.visit(step) for step in range(scenario.schedule.steps)]
-        self._masked: dict[tuple[str, str, int, int], Codes] = {}
-        """By purpose, party, number and mask_id: what was put under a mask."""
+        self._must_be_complete = scenario.settings.privacy.server == "blind" and len(self._parties) > 2
+        """Whether no total may lack a party's part."""
+        self._unmasking = Unmasking(scenario)
         self._pushes: dict[tuple[str, int], Codes] = {}
         """Without masks, as all that follows here."""
         self._held_out: dict[tuple[str, int], Codes] = {}
@@ -99,12 +98,12 @@ class InvariantChecker:
         self._messages.post(party, message)
         match message:
             case Push(step, release):
-                _same(self._pushes, (party, step), self._bare("push", party, step, release), "push of step")
+                _same(self._pushes, (party, step), self._unmasking.bare("push", party, step, release), "push of step")
             case HeldOutPredictions(epoch, release):
-                bare = self._bare("held-out", party, epoch, release)
+                bare = self._unmasking.bare("held-out", party, epoch, release)
                 _same(self._held_out, (party, epoch), bare, "held-out predictions of epoch")
             case Gradient(step, release):
-                bare = self._bare("gradient", party, step, release)
+                bare = self._unmasking.bare("gradient", party, step, release)
                 _same(self._gradients, (party, step), bare, "gradient of step")
             case Stop(step):
                 require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
@@ -112,21 +111,6 @@ class InvariantChecker:
                 self._kept[party] = max(self._kept[party], step)
             case SealedMetrics():
                 self.party.scored(message)
-
-    @cached_property
-    def _masks(self) -> Masks:
-        """To take off whatever mask."""
-        return self._scenario.masks(self.party.key, self._parties[0], 0)
-
-    def _bare(self, purpose: Purpose, party: str, number: int, release: Release) -> Codes:
-        """What is under the mask; no mask may ever hide two different values."""
-        values = release.values.reshape(-1)
-        if not release.mask_id:
-            require(self._scenario.settings.privacy.server == "plain", f"{party} let go of a {purpose} without a mask")
-            return values
-        before = self._masked.setdefault((purpose, party, number, release.mask_id), values)
-        require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
-        return self._masks.remove_one(purpose, party, number, release.mask_id, values)
 
     def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
         """The server has acted on a message and would reply this."""
@@ -140,7 +124,7 @@ class InvariantChecker:
                     parts = [self._held_out[party, epoch] for party in self._parties]
                     found = values.reshape(-1)
                     if mask_ids:
-                        found = self._masks.remove("held-out", [epoch] * len(mask_ids), mask_ids, found)
+                        found = self._unmasking.opened("held-out", [epoch] * len(mask_ids), mask_ids, found)
                     require(
                         np.array_equal(np.sum(parts, axis=0), found),
                         f"the sum of held-out predictions of epoch {epoch} is wrong",
@@ -232,7 +216,8 @@ class InvariantChecker:
                 if isinstance(message, Push):
                     values = message.release.values
                     if message.release.mask_id:
-                        values = self._masks.remove_one("push", party, message.step, 1, values)
+                        own = self._scenario.masks(shared.key, party, 1)
+                        values = own.remove_one("push", party, message.step, 1, values)
                     _same(self._pushes, (party, message.step), values, "push of step")
         return states
 
@@ -253,7 +238,7 @@ class InvariantChecker:
         return set(range(1, end // self._scenario.schedule.blocks + 1))
 
     def _take_push(self, party: str, push: Push) -> None:
-        bare = self._bare("push", party, push.step, push.release)
+        bare = self._unmasking.bare("push", party, push.step, push.release)
         _same(self._pushes, (party, push.step), bare, "push of step")
         before = self._taken[party]
         require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
@@ -281,6 +266,7 @@ class InvariantChecker:
             for party, made in zip(self._parties, total.pushed_at, strict=True):
                 newest = self._newest(party, step)
                 require(made == newest, f"step {step} for {to} was made of step {made} of {party} instead of {newest}")
+                require(made >= 0 or not self._must_be_complete, f"step {step} for {to} lacks the part of {party}")
         self._check_content(to, total)
         self._served[to, step] = total
 
@@ -290,7 +276,7 @@ class InvariantChecker:
         if isinstance(answer, Total):
             self._check_sum(to, answer)
             return
-        bare = self._bare("gradient", gradient_party or "", answer.step, answer.release)
+        bare = self._unmasking.bare("gradient", gradient_party or "", answer.step, answer.release)
         require(
             np.array_equal(bare, self._gradients[gradient_party or "", answer.step]),
             f"the gradient of step {answer.step} is wrong",
@@ -311,7 +297,7 @@ class InvariantChecker:
                 expected += self._pushes[party, made]
         found = total.values.reshape(-1)
         if self._scenario.settings.privacy.server == "blind":
-            found = self._masks.remove("push", total.pushed_at, total.mask_ids, found)
+            found = self._unmasking.opened("push", total.pushed_at, total.mask_ids, found)
         require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
 
     def _check_repeated(self, to: str, total: Total | Gradient) -> None:
@@ -324,7 +310,7 @@ class InvariantChecker:
         for column, party in enumerate(self._parties):
             for visit in blocks.values():
                 made, release = coordinator.matrix.read(column, visit)
-                bare = self._bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
+                bare = self._unmasking.bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
                 pushed = (
                     self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.width, np.int64)
                 )

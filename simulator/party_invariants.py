@@ -90,7 +90,7 @@ class PartyChecker:
 
     def scored(self, message: SealedMetrics) -> None:
         """The label party reports an epoch: again after a crash, but never otherwise."""
-        metrics = open_metrics(self.key, message)
+        metrics = open_metrics(self.key, message) if message.sealed else Metrics(message.epoch)
         before = self._metrics.setdefault(metrics.epoch, metrics)
         require(figures(before) == figures(metrics), f"epoch {metrics.epoch} was scored twice, differently")
 

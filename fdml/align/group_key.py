@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fdml.align.conversation import Conversation, fetch, post
-from fdml.align.offers import check_offer
+from fdml.align.offers import check_offer, pair_secret, transcript
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
 from fdml.protocol.alignment_messages import KeyCheck, KeyGrant, KeyOffer
-from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.identity import Credentials
 from fdml.settings import RunSettings, run_hash
 
@@ -82,38 +79,71 @@ def read_key_file(path: Path) -> GroupKey:
     return GroupKey(bytes.fromhex(text))
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """What all parties have in common after agreeing: the group key, and each other's checked offers."""
+
+    key: GroupKey
+    offers: Mapping[str, KeyOffer]
+    """Of all parties, in the run's order."""
+
+
 def agree(
     run: RunSettings,
     party: str,
     secrets: Secrets,
     credentials: Credentials | None,
     key_file: Path | None = None,
-) -> Conversation[GroupKey]:
-    """Agree with all parties on the group key, or take it from a file; then see that all have the same."""
-    if key_file is not None:
-        key = read_key_file(key_file)
+) -> Conversation[Agreement]:
+    """Exchange offers, agree on the group key or take it from a file, and see that all parties have the same."""
+    known = None if key_file is None else read_key_file(key_file)
+    own = replace(secrets.offer, brings_key=known is not None)
+    yield from post(own)
+    offers = {}
+    for other in run.parties:
+        offers[other] = own if other == party else (yield from _offer_of(run, other, credentials))
+    if known is not None:
+        key = known
     elif party == run.parties[0]:
-        key = yield from _grant(run, party, secrets, credentials)
+        key = yield from _grant(run, party, secrets, offers)
     else:
-        key = yield from _receive(run, party, secrets, credentials)
-    yield from _compare(run, party, key)
-    return key
+        key = yield from _receive(run, party, secrets, offers)
+    agreement = Agreement(key, offers)
+    yield from _compare(run, party, agreement)
+    return agreement
 
 
-def _grant(run: RunSettings, party: str, secrets: Secrets, credentials: Credentials | None) -> Conversation[GroupKey]:
-    yield from post(secrets.offer)
+def pair_keys(
+    run: RunSettings, party: str, secrets: Secrets, agreement: Agreement, alignment: bytes
+) -> dict[str, bytes]:
+    """By other party, a key that the two alone have: for this run, these offers, this group key and this alignment.
+
+    The group key takes part so that on unsigned lines, too, who only passes the offers on knows no pair's key.
+    """
+    keys = {}
+    for other in run.parties:
+        if other != party:
+            both = transcript(agreement.offers[name] for name in run.parties if name in (party, other))
+            keys[other] = pair_secret(
+                secrets.private,
+                (other, agreement.offers[other].public),
+                salt=run_hash(run),
+                use=b"fdml pair key 1" + both + alignment,
+                more=agreement.key.secret,
+            )
+    return keys
+
+
+def _grant(run: RunSettings, party: str, secrets: Secrets, offers: Mapping[str, KeyOffer]) -> Conversation[GroupKey]:
     for other in run.parties[1:]:
-        theirs = yield from _offer_of(run, other, credentials)
-        sealing = _pair_key(run, secrets.private, theirs.public, other, (secrets.offer, theirs))
+        sealing = _sealing_key(run, secrets, offers, giver=party, taker=other, other=other)
         yield from post(KeyGrant(ChaCha20Poly1305(sealing).encrypt(_ONCE, secrets.group_key, party.encode())), to=other)
     return GroupKey(secrets.group_key)
 
 
-def _receive(run: RunSettings, party: str, secrets: Secrets, credentials: Credentials | None) -> Conversation[GroupKey]:
-    yield from post(secrets.offer)
+def _receive(run: RunSettings, party: str, secrets: Secrets, offers: Mapping[str, KeyOffer]) -> Conversation[GroupKey]:
     giver = run.parties[0]
-    theirs = yield from _offer_of(run, giver, credentials)
-    sealing = _pair_key(run, secrets.private, theirs.public, giver, (theirs, secrets.offer))
+    sealing = _sealing_key(run, secrets, offers, giver=giver, taker=party, other=giver)
     grant = yield from fetch(KeyGrant, giver)
     try:
         return GroupKey(ChaCha20Poly1305(sealing).decrypt(_ONCE, grant.sealed, giver.encode()))
@@ -131,31 +161,35 @@ def _offer_of(run: RunSettings, party: str, credentials: Credentials | None) -> 
     return offer
 
 
-def _pair_key(run: RunSettings, private: bytes, public: bytes, other: str, offers: tuple[KeyOffer, KeyOffer]) -> bytes:
-    """What two parties share; it depends on both offers, the giver's first, so that neither can be swapped."""
-    try:
-        shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise AlignmentError(f"party {other!r} offers a public key that is none; ask that party") from None
-    transcript = b"".join(hashlib.sha256(encode_alignment(offer)).digest() for offer in offers)
-    return HKDF(hashes.SHA256(), _BYTES, run_hash(run), b"fdml key grant 1" + transcript).derive(shared)
+def _sealing_key(
+    run: RunSettings, secrets: Secrets, offers: Mapping[str, KeyOffer], *, giver: str, taker: str, other: str
+) -> bytes:
+    """What giver and taker share; it depends on both offers, so that neither can be swapped."""
+    return pair_secret(
+        secrets.private,
+        (other, offers[other].public),
+        salt=run_hash(run),
+        use=b"fdml key grant 1" + transcript((offers[giver], offers[taker])),
+    )
 
 
-def _compare(run: RunSettings, party: str, key: GroupKey) -> Conversation[None]:
-    yield from post(KeyCheck(_check_of(key, run, party)))
+def _compare(run: RunSettings, party: str, agreement: Agreement) -> Conversation[None]:
+    yield from post(KeyCheck(_check_of(agreement, run, party)))
     for other in run.parties:
         if other == party:
             continue
         check = yield from fetch(KeyCheck, other)
-        if not hmac.compare_digest(check.digest, _check_of(key, run, other)):
+        if not hmac.compare_digest(check.digest, _check_of(agreement, run, other)):
             raise AlignmentError(
-                f"party {other!r} has another group key than {party!r}, or another run.toml; give both the same "
-                f"group_key file or none, then start over with --fresh at every side"
+                f"party {other!r} has another group key than {party!r}, another run.toml or other offers; give both "
+                f"the same group_key file or none, then start over with --fresh at every side"
             )
 
 
-def _check_of(key: GroupKey, run: RunSettings, party: str) -> bytes:
-    return _keyed(key.derive("check"), run_hash(run) + party.encode())
+def _check_of(agreement: Agreement, run: RunSettings, party: str) -> bytes:
+    """Of the key and of all offers, so that no two parties can be shown different ones."""
+    content = run_hash(run) + transcript(agreement.offers[name] for name in run.parties) + party.encode()
+    return _keyed(agreement.key.derive("check"), content)
 
 
 def _keyed(key: bytes, content: bytes) -> bytes:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+from collections.abc import Iterable
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fdml.errors import AlignmentError, SettingsError
 from fdml.protocol.alignment_messages import KeyOffer
+from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.identity import Credentials, Identity, parse_identity
 from fdml.settings import RunSettings, run_hash
 
 _PURPOSE = b"fdml key offer 1"
+_BYTES = 32
 
 
 def make_offer(private: bytes, run: RunSettings, party: str, credentials: Credentials | None) -> KeyOffer:
@@ -52,6 +57,24 @@ def check_offer(offer: KeyOffer, run: RunSettings, party: str, authority: bytes)
         key.verify(offer.signature, _signed(run, party, offer.public), ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
         raise _refused(party, "offers a key with a wrong signature, or has another run.toml") from None
+
+
+def transcript(offers: Iterable[KeyOffer]) -> bytes:
+    """A hash of each offer, one after the other."""
+    return b"".join(hashlib.sha256(encode_alignment(offer)).digest() for offer in offers)
+
+
+def pair_secret(private: bytes, theirs: tuple[str, bytes], *, salt: bytes, use: bytes, more: bytes = b"") -> bytes:
+    """What this party and another, of this name and public key, alone can compute.
+
+    It depends on all arguments; `more` is a further secret that both have.
+    """
+    name, public = theirs
+    try:
+        shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise AlignmentError(f"party {name!r} offers a public key that is none; ask that party") from None
+    return HKDF(hashes.SHA256(), _BYTES, salt, use).derive(shared + more)
 
 
 def _signed(run: RunSettings, party: str, public: bytes) -> bytes:

@@ -10,6 +10,7 @@ from fdml.audit import feature_reconstruction as features
 from fdml.audit import label_inference as labels
 from fdml.audit import mask_checks as masking
 from fdml.audit import membership as serving
+from fdml.audit import single_parties as staleness
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult
 from fdml.errors import SettingsError
@@ -23,6 +24,7 @@ ATTACKS: dict[str, Attack] = dict(
             **claims.attacks,
             **wire.attacks,
             **serving.attacks,
+            **staleness.attacks,
         }.items(),
         key=lambda each: int(each[0].removeprefix("A")),
     )

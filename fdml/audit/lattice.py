@@ -78,7 +78,7 @@ def _bits_among(basis: Whole) -> Iterator[Whole]:
 
 
 def _solves(bits: Whole, equations: Sequence[Sequence[int]], sums: Sequence[int]) -> bool:
-    chosen = np.flatnonzero(bits)
+    chosen = np.flatnonzero(bits).tolist()
     return all(sum(each[at] for at in chosen) == total for each, total in zip(equations, sums, strict=True))
 
 

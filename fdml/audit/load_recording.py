@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +12,20 @@ from fdml.audit.message_log import MessageLog, any_masks
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.row_set import RowSet
 from fdml.errors import DataError
-from fdml.experiments.in_memory import KEY, run_of
+from fdml.experiments.in_memory import KEY, RowsInMemory, run_of
 from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
+from fdml.party.alignment import SharedRows
+from fdml.party.member import pairwise_masks_of
 from fdml.party.plan import Plan
 from fdml.privacy.build_guard import mechanism_of, seeded_key, stored_key
 from fdml.privacy.noise import NoiseKey
+from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.randomised_response import randomised
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
-from fdml.settings import PrivacySettings, read_run
+from fdml.settings import PrivacySettings, RunSettings, read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 
@@ -33,7 +36,11 @@ def read_recording(run_toml: Path) -> Recording:
     messages = list(_logged(run_toml.parent / "server" / "state"))
     folders = read_party_folders(run_toml, run)
     label_party = folders[run.label_party]
-    log = MessageLog(run, any_masks(label_party.shared.key.derive("masks"), run.parties))
+    log = MessageLog(
+        run,
+        any_masks(label_party.shared.key.derive("masks"), run.parties),
+        _pairwise(run, {name: home.shared for name, home in folders.items()}),
+    )
     for sender, message in messages:
         log.take(sender, message)
     problem = dataset_of(run, folders)
@@ -52,6 +59,13 @@ def read_recording(run_toml: Path) -> Recording:
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
     return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)
+
+
+def _pairwise(run: RunSettings, shared: Mapping[str, SharedRows]) -> dict[str, PairwiseMasks]:
+    """The masks of every party, where the run has pairwise ones."""
+    if not run.has_pairwise_masks:
+        return {}
+    return {name: pairwise_masks_of(run, name, shared[name]) for name in run.parties}
 
 
 def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
@@ -89,7 +103,8 @@ def record_in_process(
     shown = _training_labels(
         run.privacy, sample.labels, plan.classes, lambda: seeded_key(plan.training.seed, plan.label_party)
     )
-    log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties))
+    shared = {name: RowsInMemory(name, sample, held_out, plan.classes).shared(run.parties) for name in run.parties}
+    log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties), _pairwise(run, shared))
     result = train_in_process(plan, sample, held_out=held_out, privacy=run.privacy, in_turns=True, tap=log.take)
     truth = GroundTruth(
         features=sample.parts,

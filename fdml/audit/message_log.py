@@ -11,6 +11,7 @@ from fdml.audit.recording import GroundTruth, Recording
 from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.masks import Masks, Purpose
+from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
 from fdml.protocol.schedule import Schedule
@@ -22,9 +23,11 @@ Values = NDArray[np.float64]
 class MessageLog:
     """Takes every message of a run, then becomes a recording. A push that comes again is kept as it came first."""
 
-    def __init__(self, run: RunSettings, masks: Masks) -> None:
+    def __init__(self, run: RunSettings, masks: Masks, pairwise: Mapping[str, PairwiseMasks] | None = None) -> None:
+        """`pairwise` are the masks of every party, where the run has them."""
         self._run = run
         self._masks = masks
+        self._pairwise = pairwise or {}
         self._pushes: dict[str, dict[int, Push]] = {party: {} for party in run.parties}
         self._held_out: dict[str, dict[int, HeldOutPredictions]] = {party: {} for party in run.parties}
         self._gradients: dict[int, Gradient] = {}
@@ -77,7 +80,9 @@ class MessageLog:
 
     def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient, width: int) -> Values:
         codes, mask_id = message.release.values, message.release.mask_id
-        if mask_id:
+        if mask_id == PAIRWISE_ID:
+            codes = self._pairwise[party].remove_own(purpose, number, mask_id, codes)
+        elif mask_id:
             codes = self._masks.remove_one(purpose, party, number, mask_id, codes)
         return decode(codes).reshape(-1, width)
 

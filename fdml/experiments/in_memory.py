@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,11 +70,12 @@ class RowsInMemory:
     def _held_out_rows(self) -> Rows | None:
         return None if self.held_out is None else self.held_out.parts[self.name]
 
-    def shared(self) -> SharedRows:
-        """All rows, in the order they are in."""
+    def shared(self, parties: Sequence[str] = ()) -> SharedRows:
+        """All rows, in the order they are in. With the names of all `parties` it has keys that it shares with each."""
         rows, held_out = len(self.train), 0 if self.held_out is None else len(self.held_out)
         report = AlignmentReport("tokens", {}, rows + held_out, rows, held_out, 0.0)
-        return SharedRows(np.arange(rows), np.arange(held_out), DIGEST, KEY, report)
+        pairs = {other: KEY.derive(" ".join(sorted((self.name, other)))) for other in parties if other != self.name}
+        return SharedRows(np.arange(rows), np.arange(held_out), DIGEST, KEY, report, pairs)
 
 
 class NothingStored:
@@ -131,7 +132,7 @@ def members_of(
             noise=seeded_key(plan.training.seed, name),
             model=model,
             guard=plan.guard(name),
-            shared=data.shared(),
+            shared=data.shared(run.parties),
             start=start.get(name),
         )
     return members

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fdml.align.group_key import GroupKey, read_key_file
 from fdml.align.party_secrets import Secrets
-from fdml.errors import SettingsError
+from fdml.errors import AlignmentError, SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.certificates import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
+from fdml.party.alignment import SharedRows
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
 from fdml.party.member import AlignmentKeys, Member
@@ -51,6 +53,20 @@ class PartyFolder(DiskStore):
         identity = Identity(self.run.name, "party", self.settings.party)
         credentials = None if plain else own_credentials(self.path / "keys", identity)
         return Endpoint(target, self.run.name, self.settings.party, credentials)
+
+    def shared_rows(self) -> SharedRows | None:
+        """The alignment of an earlier start, if the group_key file is still the one it was made with."""
+        shared, path = super().shared_rows(), self.settings.group_key
+        if shared is not None and path is not None and self._bound(path, shared.digest) != shared.key:
+            raise AlignmentError(
+                f"the group_key file {str(path)!r} holds another key than the one that the rows of party "
+                f"{self.settings.party!r} were aligned with; put that back, or start over with --fresh at every side"
+            )
+        return shared
+
+    def _bound(self, key_file: Path, digest: bytes) -> GroupKey:
+        """The key of a file as an alignment uses it."""
+        return read_key_file(key_file).bound_to(run_hash(self.run), digest)
 
     def member(self, endpoint: Endpoint) -> Member:
         """This party as its session sees it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fdml.align.conversation import Conversation
-from fdml.align.group_key import agree
+from fdml.align.group_key import agree, pair_keys
 from fdml.align.matching import align
 from fdml.errors import AlignmentError, ExchangeError
 from fdml.events import Aligned
@@ -24,8 +24,8 @@ def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation
     began, run = clock(), member.run
     own = member.data.row_ids()
     keys = member.alignment()
-    key = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file)
-    found = yield from align(run, member.name, own.ids, key, keys.secrets)
+    agreement = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file)
+    found = yield from align(run, member.name, own.ids, agreement.key, keys.secrets)
     report = AlignmentReport(
         mode=run.align,
         rows=found.counts,
@@ -36,8 +36,14 @@ def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation
         ids=own.counts,
         warning=found.warning,
     )
-    bound = key.bound_to(run_hash(run), found.digest)
-    return SharedRows(own.train_rows[found.train], own.test_rows[found.held_out], found.digest, bound, report)
+    return SharedRows(
+        own.train_rows[found.train],
+        own.test_rows[found.held_out],
+        found.digest,
+        agreement.key.bound_to(run_hash(run), found.digest),
+        report,
+        pair_keys(run, member.name, keys.secrets, agreement, found.digest),
+    )
 
 
 def align_rows(

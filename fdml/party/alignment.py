@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,3 +73,5 @@ class SharedRows:
     key: GroupKey
     """Bound to this run and these rows."""
     report: AlignmentReport
+    pair_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """By other party: what only it and this party know, for the rows of this alignment."""

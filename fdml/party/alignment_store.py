@@ -33,6 +33,7 @@ class AlignmentStore:
             "facts": self._facts,
             "digest": shared.digest.hex(),
             "key": shared.key.secret.hex(),
+            "pair_keys": {party: key.hex() for party, key in shared.pair_keys.items()},
             "report": asdict(shared.report),
         }
         arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
@@ -60,6 +61,7 @@ class AlignmentStore:
             bytes.fromhex(facts["digest"]),
             GroupKey(bytes.fromhex(facts["key"])),
             AlignmentReport(**report),
+            {party: bytes.fromhex(key) for party, key in facts.get("pair_keys", {}).items()},
         )
 
     def clear(self) -> None:

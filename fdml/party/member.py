@@ -22,6 +22,7 @@ from fdml.privacy.build_guard import dp_sgd_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.protocol.identity import Credentials
 from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash
 from fdml.storage.disk import Disk
@@ -31,6 +32,12 @@ _MASK_BITS = 63
 
 def _random_mask_id() -> int:
     return secrets.randbits(_MASK_BITS) + 1
+
+
+def pairwise_masks_of(run: RunSettings, party: str, shared: SharedRows) -> PairwiseMasks:
+    """A party's masks that cancel in the sum of all parties'."""
+    total_key = shared.key.derive(f"total mask {run_hash(run).hex()} {shared.digest.hex()}")
+    return PairwiseMasks(run.parties, party, pair_keys=shared.pair_keys, total_key=total_key)
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,10 @@ class Member:
         """What the server may compare models by: under this party's secret, so that nobody can try out a guess."""
         content = run_hash(self.run) + alignment_hash + model_hash
         return hashlib.blake2b(content, key=self.noise.secret, digest_size=32, person=b"fdml model mac").digest()
+
+    def pairwise_masks(self, shared: SharedRows) -> PairwiseMasks | None:
+        """The masks of predictions that cancel in their sum; None where they are under the group key, or under none."""
+        return pairwise_masks_of(self.run, self.name, shared) if self.run.has_pairwise_masks else None
 
     def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard) -> Worker:
         """This party's training, before its first step."""

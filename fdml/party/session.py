@@ -164,6 +164,7 @@ class PartySession:
             parties=len(self._run.parties),
             masks=member.masks(shared.key),
             blind=self._run.privacy.server == "blind",
+            pairwise=member.pairwise_masks(shared),
             disk=member.disk,
         )
         self.worker = worker = member.worker(labels, member.data.rows(shared), guard)

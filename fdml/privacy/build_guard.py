@@ -13,6 +13,7 @@ from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation
 from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import INT64, FixedPoint
@@ -64,9 +65,10 @@ def guard_for(
     parties: int = 1,
     masks: Masks | None = None,
     blind: bool = False,
+    pairwise: PairwiseMasks | None = None,
     disk: Disk | None = None,
 ) -> Guard:
-    """A party's guard; with a disk, what leaves under noise is stored before it leaves."""
+    """A party's guard; with a disk, what leaves under noise or pairwise masks is stored before it leaves."""
     mechanism = mechanism_of(settings, schedule)
     noisy = mechanism.noise != "none"
     if noisy and settings.epsilon is not None and not releases_within(mechanism, settings.epsilon, settings.delta):
@@ -88,7 +90,8 @@ def guard_for(
         held_out=Perturbation(NO_NOISE, None, grid, parties) if settings.evaluation == "exact" else None,
         masks=masks,
         blind=blind,
-        store=ReleaseStore(disk) if noisy and disk is not None else None,
+        pairwise=pairwise,
+        store=ReleaseStore(disk) if (noisy or pairwise is not None) and disk is not None else None,
     )
 
 

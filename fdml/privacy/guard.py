@@ -1,7 +1,8 @@
 """What a prediction must pass before it leaves: clip, noise, ledger, mask.
 
 A guard is the only maker of what a channel takes. It counts a release before it
-makes it, and where there is noise it stores the release before it hands it out.
+makes it, and where there is noise, or a mask that must hide one value only, it
+stores the release before it hands it out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.privacy.ledger import Ledger, Mechanism
-from fdml.privacy.masks import Masks, Purpose
+from fdml.privacy.masks import Masks, PredictionMasks, Purpose
+from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation, Predictions
 from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import Codes, decode, encode
@@ -28,7 +30,10 @@ NO_NOISE = Mechanism("none", math.inf, 0.0)
 
 
 class Guard:
-    """One party's guard. Without masks the server can read what leaves; without a store nothing may be random."""
+    """One party's guard. Without masks the server can read what leaves; without a store nothing may be random.
+
+    `masks` are those of gradients, and of predictions where the server is `blind` and there are no `pairwise` ones.
+    """
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class Guard:
         held_out: Perturbation | None = None,
         masks: Masks | None = None,
         blind: bool = False,
+        pairwise: PairwiseMasks | None = None,
         store: ReleaseStore | None = None,
     ) -> None:
         self._perturbation = perturbation
@@ -46,6 +52,8 @@ class Guard:
         self.ledger = ledger
         self._masks = masks
         self._blind = blind
+        self._hiding: PredictionMasks | None = (pairwise or masks) if blind else None
+        """Of predictions."""
         self._store = store
 
     def push(self, step: int, block: int, predictions: Predictions) -> tuple[Push, Codes]:
@@ -127,21 +135,21 @@ class Guard:
                 self.ledger.count_release(HELD_OUT)
 
     def _sealed(self, purpose: Purpose, number: int, codes: Codes, variance: float) -> Release:
-        if not self._blind or self._masks is None:
+        if self._hiding is None:
             return Release(codes, 0, variance)
-        return Release(self._masks.add(purpose, number, codes), self._masks.mask_id, variance)
+        return Release(self._hiding.add(purpose, number, codes), self._hiding.mask_id, variance)
 
     def _own(self, purpose: Purpose, number: int, release: Release) -> Codes:
-        if self._masks is None or not release.mask_id:
+        if self._hiding is None or not release.mask_id:
             return release.values
-        return self._masks.remove_own(purpose, number, release.mask_id, release.values)
+        return self._hiding.remove_own(purpose, number, release.mask_id, release.values)
 
     def _opened(self, purpose: Purpose, values: Codes, numbers: Any, mask_ids: tuple[int, ...]) -> Codes:
         if not self._blind:
             return values
-        if self._masks is None:
+        if self._hiding is None:
             raise MessageRefused("a blind server needs the masks of a run of processes", Refusal.MISMATCH)
-        return self._masks.remove(purpose, numbers, mask_ids, values)
+        return self._hiding.remove(purpose, numbers, mask_ids, values)
 
 
 def no_protection() -> Guard:

@@ -51,6 +51,8 @@ class Statement:
     plain_line: bool
     spent: tuple[Spent, ...]
     exposures: tuple[Exposure, ...]
+    together: str = "the server and a party together"
+    """Who together could see more than the table says."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as values that `json.dump` takes."""
@@ -71,8 +73,8 @@ class Statement:
             ]
         lines += [
             "",
-            "Not covered: parties or a server that lie, the server and a party together where the server is blind, "
-            "timing, and which rows the parties share. docs/privacy.md says more.",
+            f"Not covered: parties or a server that lie, {self.together}, timing, and which rows the parties share. "
+            f"docs/privacy.md says more.",
             "",
         ]
         return "\n".join(lines)
@@ -115,7 +117,7 @@ def state_of(
         "its predictions of every row",
         "under masks that only the parties can take off" if blind else "each party's own, plain",
         often,
-        "masks (AES-CTR under the group key)" if blind else protection,
+        _masks(run) if blind else protection,
         "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
     )
     exposures = [server, _others(run, party, often, protection), *_labels(run, party, schedule)]
@@ -129,7 +131,23 @@ def state_of(
             "A11 canaries",
         )
     )
-    return Statement(run.name, party, plain, spent, tuple(exposures))
+    return Statement(run.name, party, plain, spent, tuple(exposures), _together(run))
+
+
+def _masks(run: RunSettings) -> str:
+    if run.has_pairwise_masks:
+        return "masks (AES-CTR) under keys of each two parties, which cancel in the total; the total's is the group key"
+    return "masks (AES-CTR under the group key)"
+
+
+def _together(run: RunSettings) -> str:
+    if run.privacy.server == "plain":
+        return "the server and a party together"
+    if not run.has_pairwise_masks:
+        return "the server and any party together, which can take off all masks, as the run is not at staleness 0"
+    if len(run.parties) == 2:
+        return "the server and the other party together, which see what that party sees"
+    return "the server and all other parties together (with fewer it learns the sum of the rest)"
 
 
 def _others(run: RunSettings, party: str, often: str, protection: str) -> Exposure:

@@ -23,14 +23,16 @@ SERVER = ""
 
 @dataclass(frozen=True)
 class KeyOffer:
-    """A party's public key for agreeing on the group key, signed with its certificate's key; for all parties.
+    """A party's public key, for what it shares with each other party alone, signed with its certificate's key.
 
-    On plain lines certificate and signature are empty.
+    For all parties. On plain lines certificate and signature are empty.
     """
 
     public: bytes
     certificate: bytes = b""
     signature: bytes = b""
+    brings_key: bool = False
+    """Whether it has the group key from a file, so that none is agreed on."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,27 @@ class BlindedIds:
     test: Keys | None = None
 
 
+@dataclass(frozen=True)
+class RowSummary:
+    """How many rows each party brought, in the run's order, and how many all share: what the parties consent to.
+
+    For all parties. `test_rows` is empty without test files.
+    """
+
+    rows: tuple[int, ...]
+    test_rows: tuple[int, ...]
+    shared: int
+    shared_test: int = 0
+
+
+@dataclass(frozen=True)
+class Consent:
+    """Whether a party lets the shared rows be told, and if not why; for all parties."""
+
+    given: bool
+    reason: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class SharedRowIndex:
     """What the server found, for one party: the places of the shared rows in what this party posted.
@@ -93,7 +116,7 @@ class SharedRowIndex:
     counts: tuple[int, ...]
 
 
-AlignmentMessage = KeyOffer | KeyGrant | KeyCheck | Tokens | BlindedIds | SharedRowIndex
+AlignmentMessage = KeyOffer | KeyGrant | KeyCheck | Tokens | BlindedIds | RowSummary | Consent | SharedRowIndex
 N = TypeVar("N", bound=AlignmentMessage)
 
 KINDS: dict[str, type[AlignmentMessage]] = {
@@ -102,6 +125,8 @@ KINDS: dict[str, type[AlignmentMessage]] = {
     "key_check": KeyCheck,
     "tokens": Tokens,
     "blinded_ids": BlindedIds,
+    "row_summary": RowSummary,
+    "consent": Consent,
     "shared_rows": SharedRowIndex,
 }
 """The kinds by the names under which they travel."""

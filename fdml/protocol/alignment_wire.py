@@ -21,12 +21,14 @@ from fdml.protocol.alignment_messages import (
     TOKEN_BYTES,
     AlignmentMessage,
     BlindedIds,
+    Consent,
     KeyCheck,
     KeyGrant,
     KeyOffer,
     Keys,
     N,
     RowCounts,
+    RowSummary,
     SharedRowIndex,
     Tokens,
 )
@@ -36,6 +38,8 @@ _KEY_BYTES = 32
 _LARGEST_TEXT = 16 * 1024
 """Bytes of a certificate, a signature or a sealed key; the usual ones have under 1,000."""
 _MOST_ROWS = 2**53
+_LONGEST_REASON = 200
+"""Characters of what a party says to the others' operators."""
 _NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -58,6 +62,10 @@ def encode_alignment(message: AlignmentMessage) -> bytes:
             envelope = pb.AlignmentMessage(tokens=pb.Tokens(train=_out(train), test=_maybe_out(test), by_position=rows))
         case BlindedIds(train, test):
             envelope = pb.AlignmentMessage(blinded_ids=pb.BlindedIds(train=_out(train), test=_maybe_out(test)))
+        case RowSummary():
+            envelope = pb.AlignmentMessage(row_summary=pb.RowSummary(**vars(message)))
+        case Consent(given, reason):
+            envelope = pb.AlignmentMessage(consent=pb.Consent(given=given, reason=reason))
         case SharedRowIndex(train, held_out, digest, counts):
             index = pb.SharedRowIndex(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
             envelope = pb.AlignmentMessage(shared_rows=index)
@@ -114,6 +122,7 @@ def _offer_in(content: pb.KeyOffer) -> KeyOffer:
         _exactly(content.public, _KEY_BYTES, "public key"),
         _at_most(content.certificate, "certificate"),
         _at_most(content.signature, "signature"),
+        content.brings_key,
     )
 
 
@@ -146,6 +155,22 @@ def _blinded_in(content: pb.BlindedIds) -> BlindedIds:
     return BlindedIds(train, test)
 
 
+def _summary_in(content: pb.RowSummary) -> RowSummary:
+    summary = RowSummary(tuple(content.rows), tuple(content.test_rows), content.shared, content.shared_test)
+    if max(*summary.rows, *summary.test_rows, summary.shared, summary.shared_test, 0) > _MOST_ROWS:
+        raise invalid(f"a summary of more than {_MOST_ROWS} rows")
+    return summary
+
+
+def _consent_in(content: pb.Consent) -> Consent:
+    reason = content.reason
+    if content.given and reason:
+        raise invalid("a consent with a reason against it")
+    if len(reason) > _LONGEST_REASON or not reason.isprintable():
+        raise invalid(f"a reason of {len(reason)} characters; it has at most {_LONGEST_REASON}, all printable")
+    return Consent(content.given, reason)
+
+
 def _shared_rows_in(content: pb.SharedRowIndex) -> SharedRowIndex:
     digest = _exactly(content.digest, HASH_BYTES, "digest")
     return SharedRowIndex(_positions(content.train), _positions(content.held_out), digest, tuple(content.counts))
@@ -157,5 +182,7 @@ _DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {
     "key_check": lambda content: KeyCheck(_exactly(content.digest, HASH_BYTES, "digest")),
     "tokens": _tokens_in,
     "blinded_ids": _blinded_in,
+    "row_summary": _summary_in,
+    "consent": _consent_in,
     "shared_rows": _shared_rows_in,
 }

@@ -210,7 +210,7 @@ class StatusQuery(_message.Message):
     def __init__(self) -> None: ...
 
 class PartyStatus(_message.Message):
-    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned")
+    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned", "largest_prediction", "stands_out")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     PUSHED_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +224,8 @@ class PartyStatus(_message.Message):
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     ALIGNING_FIELD_NUMBER: _ClassVar[int]
     ALIGNED_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    STANDS_OUT_FIELD_NUMBER: _ClassVar[int]
     name: str
     connected: bool
     pushed: int
@@ -237,7 +239,9 @@ class PartyStatus(_message.Message):
     finished: bool
     aligning: bool
     aligned: bool
-    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ...) -> None: ...
+    largest_prediction: float
+    stands_out: bool
+    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ..., largest_prediction: _Optional[float] = ..., stands_out: bool = ...) -> None: ...
 
 class RunStatus(_message.Message):
     __slots__ = ("run", "steps", "parties", "history", "refused")
@@ -301,14 +305,16 @@ class FetchReply(_message.Message):
     def __init__(self, message: _Optional[bytes] = ..., waits_for: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., refusals: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class KeyOffer(_message.Message):
-    __slots__ = ("public", "certificate", "signature")
+    __slots__ = ("public", "certificate", "signature", "brings_key")
     PUBLIC_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    BRINGS_KEY_FIELD_NUMBER: _ClassVar[int]
     public: bytes
     certificate: bytes
     signature: bytes
-    def __init__(self, public: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    brings_key: bool
+    def __init__(self, public: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., brings_key: bool = ...) -> None: ...
 
 class KeyGrant(_message.Message):
     __slots__ = ("sealed",)
@@ -360,18 +366,42 @@ class SharedRowIndex(_message.Message):
     counts: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class RowSummary(_message.Message):
+    __slots__ = ("rows", "test_rows", "shared", "shared_test")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TEST_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    SHARED_TEST_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    test_rows: _containers.RepeatedScalarFieldContainer[int]
+    shared: int
+    shared_test: int
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ...) -> None: ...
+
+class Consent(_message.Message):
+    __slots__ = ("given", "reason")
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    given: bool
+    reason: str
+    def __init__(self, given: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
 class AlignmentMessage(_message.Message):
-    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows")
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent")
     KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
     KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
     KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     BLINDED_IDS_FIELD_NUMBER: _ClassVar[int]
     SHARED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROW_SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    CONSENT_FIELD_NUMBER: _ClassVar[int]
     key_offer: KeyOffer
     key_grant: KeyGrant
     key_check: KeyCheck
     tokens: Tokens
     blinded_ids: BlindedIds
     shared_rows: SharedRowIndex
-    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ...) -> None: ...
+    row_summary: RowSummary
+    consent: Consent
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ...) -> None: ...

@@ -9,7 +9,6 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_messages import (
     AlignmentMessage,
     BlindedIds,
-    KeyCheck,
     KeyOffer,
     RowCounts,
     SharedRowIndex,
@@ -30,11 +29,14 @@ class Entry:
     rows: RowCounts | None
     """How many rows it has, if it has rows."""
     by_position: bool
+    brings_key: bool = False
+    """Of an offer: whether its party has the group key from a file."""
 
     @classmethod
     def of(cls, message: AlignmentMessage, digest: bytes) -> Entry:
         """The entry of a message whose bytes have this digest."""
-        return cls(digest, row_counts(message), _is_by_position(message))
+        brings_key = isinstance(message, KeyOffer) and message.brings_key
+        return cls(digest, row_counts(message), _is_by_position(message), brings_key)
 
 
 class BulletinRules:
@@ -48,8 +50,8 @@ class BulletinRules:
     def check(self, slot: Slot, message: AlignmentMessage) -> None:
         """Raise `MessageRefused` unless the message may be stored in this slot, which is empty."""
         match message:
-            case KeyOffer() | KeyCheck():
-                self._check_key_source(slot)
+            case KeyOffer(brings_key=brings_key):
+                self._check_key_source(slot.sender, brings_key)
             case Tokens(by_position=None) if self._mode == "ecdh":
                 raise self._other_mode(slot.sender, "tokens")
             case BlindedIds() if self._mode == "tokens":
@@ -76,23 +78,17 @@ class BulletinRules:
             Refusal.MISMATCH,
         )
 
-    def _check_key_source(self, slot: Slot) -> None:
-        """Either all parties have a key file or none: one that has makes no offer before its check."""
-        parties = self._slots.parties
-        agreeing = [party for party in parties if Slot(KeyOffer, party) in self._entries]
-        from_file = [party for party in parties if Slot(KeyCheck, party) in self._entries and party not in agreeing]
-        others: list[str] = []
-        if slot.kind is KeyOffer:
-            others = from_file
-        elif slot.sender not in agreeing:
-            others = agreeing
-        if others:
-            having, lacking = (others[0], slot.sender) if slot.kind is KeyOffer else (slot.sender, others[0])
-            raise MessageRefused(
-                f"party {having!r} came with a group_key file and party {lacking!r} without; "
-                f"set group_key at every party or at none, then {START_OVER}",
-                Refusal.MISMATCH,
-            )
+    def _check_key_source(self, sender: str, brings_key: bool) -> None:
+        """Either all parties have a key file or none."""
+        for other in self._slots.parties:
+            entry = self._entries.get(Slot(KeyOffer, other))
+            if entry is not None and entry.brings_key != brings_key:
+                having, lacking = (sender, other) if brings_key else (other, sender)
+                raise MessageRefused(
+                    f"party {having!r} came with a group_key file and party {lacking!r} without; "
+                    f"set group_key at every party or at none, then {START_OVER}",
+                    Refusal.MISMATCH,
+                )
 
     def _check_own_set(self, sender: str, message: Tokens | BlindedIds) -> None:
         rows = row_counts(message)

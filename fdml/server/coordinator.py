@@ -32,6 +32,9 @@ class Coordinator:
 
     Where labels are private (`gradient_party` is the label party) only that party is served
     totals; the others are served the gradients that it makes of them.
+
+    A blind server of three or more parties serves the total of a block only once every
+    party has pushed that block: a sum of fewer parts would show a party's own ones.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Coordinator:
         """The last step whose gradient has come."""
         self._stops: dict[int, int] = {}
         """By party: the step from which on it pushes nothing."""
-        self._clocks = Clocks(len(parties), staleness)
+        self._clocks = Clocks(len(parties), staleness, schedule.blocks if blind and len(parties) > 2 else 0)
         self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, width, grid)
         self._newer_than_matrix: list[dict[int, Release]] = [{} for _ in parties]
         """Pushes that may not be written to the matrix yet, as some party is still to be served that step."""

@@ -61,8 +61,8 @@ def open_store(run, disk=None):
 def alignment_of(run, party, ids, disk, credentials=None, key_file=None):
     """The whole conversation of a party; ends with the alignment and the group key."""
     secrets = Secrets.load_or_make(disk, run, party, credentials)
-    key = yield from agree(run, party, secrets, credentials, key_file)
-    return (yield from align(run, party, ids, key, secrets)), key
+    agreement = yield from agree(run, party, secrets, credentials, key_file)
+    return (yield from align(run, party, ids, agreement.key, secrets)), agreement.key
 
 
 def align_alone(calls, run, party, ids, disk):

@@ -84,7 +84,7 @@ def test_a_party_alone_has_a_key_too():
     run = RunSettings(parties=("bank",), label_party="bank")
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     conversation = agree(run, "bank", secrets, None)
-    assert converse(conversation, PartyCalls(open_store(run), "bank").answer).secret == secrets.group_key
+    assert converse(conversation, PartyCalls(open_store(run), "bank").answer).key.secret == secrets.group_key
 
 
 def offer_by(party, credentials, run=RUN):
@@ -153,7 +153,7 @@ def test_a_forged_offer_is_refused_with_the_name_of_the_party(forgery):
 def test_a_server_that_swaps_a_public_key_is_found_out(party):
     other = "shop" if party == "bank" else "bank"
     store = open_store(RUN)
-    begin(store, other)
+    begin(store, other, "clinic")
     calls = PartyCalls(store, party)
     answer = tampering(calls, KeyOffer, swapped)
     with pytest.raises(AlignmentError, match=f"posts as party {other!r}"):
@@ -186,6 +186,7 @@ def test_only_a_key_of_the_usual_kind_signs():
 
 def test_a_public_key_that_is_none_names_its_party():
     store = open_store(RUN)
+    post(store, "clinic", secrets_of("clinic").offer)
     post(store, "shop", KeyOffer(bytes(32)))
     with pytest.raises(AlignmentError, match="party 'shop' offers a public key that is none"):
         agreed(store, "bank", secrets_of("bank"))
@@ -197,8 +198,8 @@ def with_another_last_byte(grant):
 
 def test_a_grant_that_was_changed_on_the_way_is_refused():
     store = open_store(RUN)
-    secrets = begin(store, "bank", "shop")
-    with pytest.raises(PeerTimeout, match="'clinic'"):
+    secrets = begin(store, "bank", "shop", "clinic")
+    with pytest.raises(PeerTimeout, match="'shop'"):
         agreed(store, "bank", secrets["bank"], credentials=CREDENTIALS["bank"])
     answer = tampering(PartyCalls(store, "shop"), KeyGrant, with_another_last_byte)
     with pytest.raises(AlignmentError, match="the group key that party 'bank' sealed for 'shop' cannot be opened"):
@@ -216,12 +217,13 @@ def test_a_grant_holds_for_one_pair_of_offers_only():
         agreed(store, "shop", secrets["shop"], answer=answer, credentials=CREDENTIALS["shop"])
 
 
-def test_a_key_file_needs_no_offers(tmp_path):
+def test_a_key_file_needs_no_grant_but_offers_are_made_for_the_keys_of_pairs(tmp_path):
     path = key_file(tmp_path, "ab" * 32 + "\n")
     disk = MemoryDisk()
     found = align_all(RUN, ids_of(TEXTS), open_store(RUN, disk), key_files=dict.fromkeys(PARTIES, path))
     assert {key.secret for _, key in found.values()} == {b"\xab" * 32}
-    assert not any("offer" in name or "grant" in name for name in disk.files)
+    assert not any("grant" in name for name in disk.files)
+    assert sum("offer" in name for name in disk.files) == len(PARTIES)
 
 
 def test_another_key_names_both_parties(tmp_path):
@@ -234,6 +236,8 @@ def test_another_key_names_both_parties(tmp_path):
 def test_a_check_of_another_party_does_not_count_as_ones_own(tmp_path):
     path = key_file(tmp_path, "ab" * 32)
     store, secrets = open_store(RUN), secrets_of("bank")
+    for other in ("shop", "clinic"):
+        post(store, other, replace(secrets_of(other).offer, brings_key=True))
     with pytest.raises(PeerTimeout, match="'shop'"):
         agreed(store, "bank", secrets, key_file=path)
     post(store, "shop", PartyCalls(store, "shop").answer(Fetch(KeyCheck, "bank")))

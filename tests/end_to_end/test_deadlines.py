@@ -147,4 +147,4 @@ def test_a_label_party_that_waits_to_score_the_end_names_who_is_still_training(r
 
 
 def test_a_server_to_which_nobody_comes_ends_and_names_the_missing(runs):
-    assert "no message from any party for 3 s; not finished: ann, bob" in runs["nobody_comes"].result()
+    assert "no message from any party for 3 s; ann, bob have not finished" in runs["nobody_comes"].result()

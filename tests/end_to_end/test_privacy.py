@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from fdml.privacy.pairwise_masks import PAIRWISE_ID
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Labels, Push, SealedMetrics
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
@@ -15,6 +16,7 @@ from tests.end_to_end.cluster import Cluster, running, until
 
 pytestmark = pytest.mark.slow
 LONG = 30
+THREE = ("ann", "bob", "cyd")
 NOISY = '[guard]\nclip = 2.0\nnoise = "gaussian"\nsigma = 4.0\nevaluation = "exact"\n'
 BLIND = '[privacy]\nserver = "blind"\n'
 PRIVATE = '[privacy]\nlabels = "private"\n'
@@ -50,8 +52,8 @@ def whole_run(home, run="", parties=("ann", "bob"), rows=400, training=None, **g
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory):
-    """The model hashes of an unprotected run."""
-    return whole_run(tmp_path_factory.mktemp("calm") / "run").model_hashes()
+    """The model hashes of an unprotected run of three parties."""
+    return whole_run(tmp_path_factory.mktemp("calm") / "run", parties=THREE).model_hashes()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def noisy(tmp_path_factory):
 
 
 def test_a_blind_server_gives_the_same_models_bit_by_bit(tmp_path, calm):
-    cluster = whole_run(tmp_path / "run", BLIND)
+    cluster = whole_run(tmp_path / "run", BLIND, parties=THREE)
     assert cluster.model_hashes() == calm
     pushes = [message.release for _, message in messages(cluster) if isinstance(message, Push | HeldOutPredictions)]
     assert len(pushes) > 100
@@ -70,9 +72,9 @@ def test_a_blind_server_gives_the_same_models_bit_by_bit(tmp_path, calm):
     assert np.abs(codes.astype(np.float64)).mean() > 2.0**61, "a prediction under no mask would be far smaller"
 
 
-@pytest.mark.parametrize("victim", ["server", "ann", "bob"])
+@pytest.mark.parametrize("victim", ["server", "ann", "cyd"])
 def test_a_blind_run_that_was_killed_ends_as_an_open_one_and_uses_no_mask_twice(tmp_path, calm, victim):
-    with running(tmp_path / "run", epochs=LONG) as cluster:
+    with running(tmp_path / "run", THREE, epochs=LONG) as cluster:
         prepare(cluster, BLIND).start()
         cluster.await_step(40)
         cluster[victim].kill()
@@ -85,7 +87,7 @@ def test_a_blind_run_that_was_killed_ends_as_an_open_one_and_uses_no_mask_twice(
                 number = message.step if isinstance(message, Push) else message.epoch
                 place = sender, type(message), number, message.release.mask_id
                 assert used.setdefault(place, message.release.values.tobytes()) == message.release.values.tobytes()
-        assert len({mask_id for _, _, _, mask_id in used}) == (2 if victim == "server" else 3), "each start has its own"
+        assert {mask_id for _, _, _, mask_id in used} == {PAIRWISE_ID}, "masks of pairs depend on no start"
 
 
 def test_what_left_under_noise_leaves_again_as_it_was_after_a_kill(tmp_path, noisy):

@@ -1,5 +1,6 @@
 import os
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from fdml.party.effects import WriteBundle
 from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.messages import Metrics
 from fdml.settings import run_hash
+from fdml.storage.atomic import write_file
 from tests.federation.folders import write_run
 
 REPORT = AlignmentReport("tokens", {"ann": 60, "bob": 60}, 60, 48, 12, 0.5)
@@ -113,6 +115,20 @@ def test_keys_must_be_this_partys_own(home):
 
 
 # Saved state
+
+
+def test_another_group_key_file_in_the_middle_of_a_run_is_noticed(home):
+    """Chaos 13: it was never looked at again once the rows were aligned."""
+    party, key = home / "ann" / "party.toml", home / "ann" / "group.key"
+    party.write_text('group_key = "group.key"\n' + party.read_text())
+    write_file(key, KEY.secret.hex().encode())
+    bound = KEY.bound_to(run_hash(folder_of(home).run), SHARED.digest)
+    folder_of(home).save_alignment(replace(SHARED, key=bound))
+    assert folder_of(home).shared_rows().digest == SHARED.digest
+    write_file(key, b"f0" * 32)
+    folder = folder_of(home)
+    with pytest.raises(AlignmentError, match=r"holds another key than the one.*put that back, or start over"):
+        folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
 
 
 def test_an_alignment_is_used_by_every_later_start(home):

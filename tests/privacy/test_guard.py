@@ -20,6 +20,7 @@ from fdml.privacy.guard import HELD_OUT, NO_NOISE, Guard, group_of, no_protectio
 from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation
 from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import LARGEST, decode, encode
@@ -234,6 +235,59 @@ def test_after_a_restart_the_same_step_leaves_as_the_same_bytes_even_if_the_pred
     np.testing.assert_array_equal(same_codes, codes)
     assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(held_out)
     assert again.ledger.state() == guard.ledger.state()
+
+
+def pairwise(party="store", disk=None):
+    """A guard under masks that depend on no start of the party."""
+    other = PARTIES[1 - PARTIES.index(party)]
+    return Guard(
+        Perturbation(NO_NOISE),
+        Ledger(NO_NOISE, None, DELTA, None),
+        masks=masks(party),
+        blind=True,
+        pairwise=PairwiseMasks(PARTIES, party, pair_keys={other: b"p" * 32}, total_key=b"t" * 32),
+        store=None if disk is None else ReleaseStore(disk),
+    )
+
+
+def test_under_pairwise_masks_a_recomputed_prediction_that_differs_never_leaves():
+    """No two-time pad: the difference of two values under one mask would be known to the server."""
+    disk = MemoryDisk()
+    first, codes = push(pairwise(disk=disk), 4)
+    held_out = pairwise(disk=disk).held_out(1, PREDICTIONS)
+    again = pairwise(disk=disk)
+    again.restore(None, block_of)
+    message, same_codes = push(again, 4, PREDICTIONS + 0.3)
+    assert sent(message) == sent(first)
+    np.testing.assert_array_equal(same_codes, codes)
+    assert sent(again.held_out(1, PREDICTIONS + 0.3)) == sent(held_out)
+    different, _ = push(pairwise(disk=MemoryDisk()), 4, PREDICTIONS + 0.3)
+    leak = decode(different.release.values - first.release.values)
+    np.testing.assert_allclose(leak, 0.3, atol=1e-9, err_msg="this is what storing prevents")
+
+
+def test_a_release_under_pairwise_masks_is_durable_before_it_is_handed_out():
+    with pytest.raises(PowerCut):
+        push(pairwise(disk=MemoryDisk(writes_left=0)), 0)
+
+
+def test_sums_under_pairwise_masks_open_to_the_sum():
+    guards = {party: pairwise(party) for party in PARTIES}
+    pushes = [push(guard, 5) for guard in guards.values()]
+    values = sum(message.release.values for message, _ in pushes)
+    total = Total(5, values, (5, 5), tuple(message.release.mask_id for message, _ in pushes))
+    held_out = [guard.held_out(2, PREDICTIONS).release for guard in guards.values()]
+    held_out_total = HeldOutTotal(2, held_out[0].values + held_out[1].values, tuple(each.mask_id for each in held_out))
+    for guard in guards.values():
+        np.testing.assert_array_equal(guard.open_total(total), pushes[0][1] + pushes[1][1])
+        np.testing.assert_array_equal(guard.open_held_out(held_out_total), 2 * encode(PREDICTIONS))
+
+
+def test_gradients_stay_under_the_group_key_whatever_masks_predictions():
+    """One sender, many receivers: all of them are to read it, and a restart draws another mask."""
+    message = pairwise("store").gradient(3, PREDICTIONS)
+    assert message.release.mask_id == 1
+    np.testing.assert_allclose(pairwise("browser").open_gradient(message, "store"), PREDICTIONS, atol=1e-9)
 
 
 def test_a_budget_that_was_spent_stays_spent_after_a_restart():

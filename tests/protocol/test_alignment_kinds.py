@@ -12,12 +12,14 @@ from fdml.protocol.alignment_messages import (
     SERVER,
     TOKEN_BYTES,
     BlindedIds,
+    Consent,
     Fetch,
     KeyCheck,
     KeyGrant,
     KeyOffer,
     Post,
     RowCounts,
+    RowSummary,
     SharedRowIndex,
     Tokens,
 )
@@ -29,6 +31,8 @@ EXAMPLES = {
     "key_check": KeyCheck(b"c" * HASH_BYTES),
     "tokens": Tokens(np.arange(2 * TOKEN_BYTES, dtype=np.uint8).reshape(2, -1)),
     "blinded_ids": BlindedIds(np.arange(POINT_BYTES, dtype=np.uint8).reshape(1, -1)),
+    "row_summary": RowSummary((30, 40), (3, 4), 20, 2),
+    "consent": Consent(False, "too many rows"),
     "shared_rows": SharedRowIndex(np.array([1, 0]), np.array([2]), b"d" * HASH_BYTES, (3, 4)),
 }
 

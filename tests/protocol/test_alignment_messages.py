@@ -22,11 +22,18 @@ from fdml.protocol.alignment_messages import (
 )
 
 FIELDS = {
-    "KeyOffer": {"public": "bytes", "certificate": "bytes", "signature": "bytes"},
+    "KeyOffer": {"public": "bytes", "certificate": "bytes", "signature": "bytes", "brings_key": "bool"},
     "KeyGrant": {"sealed": "bytes"},
     "KeyCheck": {"digest": "bytes"},
     "Tokens": {"train": "Keys", "test": "Keys | None", "by_position": "RowCounts | None"},
     "BlindedIds": {"train": "Keys", "test": "Keys | None"},
+    "RowSummary": {
+        "rows": "tuple[int, ...]",
+        "test_rows": "tuple[int, ...]",
+        "shared": "int",
+        "shared_test": "int",
+    },
+    "Consent": {"given": "bool", "reason": "str"},
     "SharedRowIndex": {
         "train": "NDArray[np.int64]",
         "held_out": "NDArray[np.int64]",

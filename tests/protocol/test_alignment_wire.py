@@ -9,10 +9,12 @@ from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import (
     KINDS,
     BlindedIds,
+    Consent,
     KeyCheck,
     KeyGrant,
     KeyOffer,
     RowCounts,
+    RowSummary,
     SharedRowIndex,
     Tokens,
 )
@@ -32,6 +34,10 @@ messages = st.one_of(
     st.builds(Tokens, tokens, st.none() | tokens),
     st.builds(Tokens, by_position=st.builds(RowCounts, counts, st.none() | counts)),
     st.builds(BlindedIds, points, st.none() | points),
+    st.builds(KeyOffer, hashes, brings_key=st.booleans()),
+    st.builds(RowSummary, st.lists(counts).map(tuple), st.lists(counts).map(tuple), counts, counts),
+    st.builds(Consent, st.just(True)),
+    st.builds(Consent, st.just(False), st.text("abc xyz'", max_size=200)),
     st.builds(SharedRowIndex, places, places, hashes, st.lists(counts).map(tuple)),
 )
 NO_TOKENS = np.zeros((0, 16), np.uint8)
@@ -123,3 +129,19 @@ def test_what_is_small_may_not_be_large(message):
 
 def test_kinds_have_names_to_travel_under():
     assert {name: kind_of(kind) for name, kind in KINDS.items()} == {name: name for name in KINDS}
+
+
+@pytest.mark.parametrize("reason", ["x" * 201, "two\nlines", "\x1b[31mred"])
+def test_what_a_party_says_against_the_rows_is_short_and_printable(reason):
+    with pytest.raises(MessageRefused, match="at most 200, all printable"):
+        decode_alignment(pb.AlignmentMessage(consent=pb.Consent(reason=reason)).SerializeToString())
+
+
+def test_a_consent_says_nothing_against_itself():
+    with pytest.raises(MessageRefused, match="a consent with a reason against it"):
+        decode_alignment(pb.AlignmentMessage(consent=pb.Consent(given=True, reason="no")).SerializeToString())
+
+
+def test_a_summary_of_more_rows_than_there_can_be_is_refused():
+    with pytest.raises(MessageRefused, match="a summary of more than"):
+        decode_alignment(pb.AlignmentMessage(row_summary=pb.RowSummary(rows=[2**60])).SerializeToString())

@@ -159,6 +159,7 @@ def test_other_bytes_for_a_filled_slot_are_a_conflict_that_says_what_to_do(mode)
 OTHER, DENIED = Refusal.MISMATCH, Refusal.NOT_PERMITTED
 WRONG, EARLY = Refusal.INVALID, Refusal.GAP
 OFFER, CHECK, GRANT = KeyOffer(bytes(32)), KeyCheck(bytes(32)), KeyGrant(b"x")
+WITH_KEY = KeyOffer(bytes(32), brings_key=True)
 ANSWER = SharedRowIndex(np.zeros(1, np.int64), np.zeros(0, np.int64), bytes(32), (1, 1, 1))
 OWN = Tokens(keys(1, 2))
 REFUSED = {
@@ -237,9 +238,8 @@ REFUSED = {
     ),
     "test rows beside none": ("tokens", [(A, OWN, "", "")], B, "", "", Tokens(keys(1), keys(2)), OTHER),
     "no test rows beside some": ("tokens", [(A, Tokens(keys(1), keys(2)), "", "")], B, "", "", OWN, OTHER),
-    "an offer beside a key file": ("tokens", [(A, CHECK, "", "")], B, "", "", OFFER, OTHER),
-    "a key file beside an offer": ("tokens", [(A, OFFER, "", "")], B, "", "", CHECK, OTHER),
-    "an offer after a key file": ("tokens", [(A, CHECK, "", "")], A, "", "", OFFER, OTHER),
+    "no key file beside one": ("tokens", [(A, WITH_KEY, "", "")], B, "", "", OFFER, OTHER),
+    "a key file beside none": ("tokens", [(A, OFFER, "", "")], B, "", "", WITH_KEY, OTHER),
     "too much": ("tokens", [], A, "", "", Tokens(keys(*range(100))), Refusal.TOO_LARGE),
 }
 

@@ -36,3 +36,17 @@ def test_the_gate_opens_at_the_staleness_exactly(pushed, served, staleness, may,
 def test_what_is_settled_was_served_to_all():
     clocks = clocks_at((5, 7, 6), (4, 2, 3), 4)
     assert (clocks.slowest, clocks.served_to_all) == (5, 2)
+
+
+@pytest.mark.parametrize(("pushed", "may", "blockers"), [((3, 2, 3), False, [1]), ((3, 3, 3), True, [])])
+def test_the_first_steps_may_have_to_be_complete(pushed, may, blockers):
+    clocks = Clocks(3, 5, complete_before=4)
+    clocks.pushed, clocks.served = list(pushed), [2, 2, 2]
+    assert clocks.may_serve(0) is may
+    assert clocks.blockers(0) == blockers
+
+
+def test_after_the_first_steps_the_staleness_counts():
+    clocks = Clocks(3, 5, complete_before=3)
+    clocks.pushed, clocks.served = [3, 2, 2], [2, 2, 2]
+    assert clocks.may_serve(0)

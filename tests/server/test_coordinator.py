@@ -864,6 +864,39 @@ def test_a_stale_part_comes_with_the_mask_id_and_noise_it_was_made_with():
     np.testing.assert_array_equal(second.message.values, expected)
 
 
+def test_a_blind_server_of_three_parties_serves_no_total_that_lacks_a_part():
+    """Finding 13: at staleness above 0 a party ahead was served one other party's predictions alone."""
+    schedule = schedule_of(blocks=2, epochs=3, short=False)
+    coordinator = Coordinator(PARTIES, schedule, 1, 3, blind=True)
+    for step in range(2):
+        assert coordinator.handle("store", masked(0, step, schedule)) == []
+        assert coordinator.handle("browser", masked(1, step, schedule)) == []
+    assert coordinator.waits_for("store") == ["guard"]
+    first = coordinator.handle("guard", masked(2, 0, schedule))
+    assert served(first) == [("store", 0), ("browser", 0), ("guard", 0)]
+    assert coordinator.waits_for("browser") == ["guard"]
+    second = coordinator.handle("guard", masked(2, 1, schedule))
+    assert {reply.message.pushed_at for reply in [*first, *second]} == {(0, 0, 0), (1, 1, 1)}
+    (ahead,) = coordinator.handle("store", masked(0, 2, schedule))
+    assert ahead.message.pushed_at[0] == 2
+    assert min(ahead.message.pushed_at) >= 0
+
+
+@SLOW
+@given(crowds(), st.integers(0, 5), st.data())
+def test_under_masks_no_total_of_three_parties_ever_lacks_a_part_and_all_are_served(crowd, staleness, data):
+    parties, schedule = len(crowd.lookaheads), crowd.schedule
+    coordinator = Coordinator(PARTIES[:parties], schedule, 1, staleness, blind=True)
+    while ready := crowd.ready():
+        party = data.draw(st.sampled_from(ready))
+        for reply in coordinator.handle(PARTIES[party], masked(party, crowd.pushed[party], schedule)):
+            crowd.received[PARTIES.index(reply.to)].append(reply.message)
+        crowd.pushed[party] += 1
+    for totals in crowd.received:
+        assert [total.step for total in totals] == list(range(schedule.steps))
+        assert parties < 3 or all(min(total.pushed_at) >= 0 for total in totals)
+
+
 def test_a_push_repeated_under_another_mask_id_leaves_the_first_one_in_place():
     schedule = schedule_of(short=False)
     coordinator = Coordinator(PARTIES[:2], schedule, 1, 0, blind=True)

@@ -1,0 +1,80 @@
+"""Write locks/run.txt and locks/dev.txt: what `make` installs, each file by its SHA-256. `make lock` runs it.
+
+    python scripts/lock.py
+
+Versions come from constraints.txt, hashes from the index that pip uses, for every platform below. torch is left out:
+its builds differ by machine (with or without a GPU), so only its version is fixed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = {"run": "sklearn,plots", "dev": "dev"}
+"""By lock file: the extras it is for."""
+PLATFORMS = {
+    "Linux on x86-64": [f"manylinux_2_{glibc}_x86_64" for glibc in (28, 27, 26, 24, 17)] + ["manylinux2014_x86_64"],
+    "Linux on ARM": [f"manylinux_2_{glibc}_aarch64" for glibc in (28, 27, 26, 24, 17)] + ["manylinux2014_aarch64"],
+    "macOS on ARM": [f"macosx_{system}_0_arm64" for system in (14, 13, 12, 11)],
+}
+PYTHONS = ("3.11", "3.12", "3.13")
+BUILD = "setuptools"
+"""What builds the package itself."""
+_UNLOCKED = "torch"
+_HEAD = "# Written by `make lock` from constraints.txt; torch is installed by its version alone.\n"
+
+
+def needed(extras: str) -> list[str]:
+    """The packages that an installation with these extras has, as name==version."""
+    found = _report(["--constraint", str(ROOT / "constraints.txt"), f"{ROOT}[{extras}]", BUILD])
+    pins = {each["metadata"]["name"]: each["metadata"]["version"] for each in found}
+    return sorted(f"{name}=={version}" for name, version in pins.items() if name not in ("fdml", _UNLOCKED))
+
+
+def hashes(pins: Sequence[str]) -> dict[str, set[str]]:
+    """By name==version: the hashes of the files that pip chooses on each platform."""
+    found: dict[str, set[str]] = {pin: set() for pin in pins}
+    for tags in PLATFORMS.values():
+        for python in PYTHONS:
+            options = ["--no-deps", "--only-binary=:all:", "--target", "unused", "--python-version", python]
+            options += [word for tag in tags for word in ("--platform", tag)]
+            for each in _report([*options, *pins]):
+                pin = f"{each['metadata']['name']}=={each['metadata']['version']}"
+                found[pin].add(each["download_info"]["archive_info"]["hashes"]["sha256"])
+    return found
+
+
+def lock_file(found: dict[str, set[str]], pins: Sequence[str]) -> str:
+    """The text of a lock file with these packages."""
+    lines = [f"{pin} \\\n" + " \\\n".join(f"    --hash=sha256:{each}" for each in sorted(found[pin])) for pin in pins]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+def _report(arguments: Sequence[str]) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="fdml-lock-") as folder:
+        path = Path(folder) / "report.json"
+        options = ["--dry-run", "--ignore-installed", "--quiet", "--disable-pip-version-check", "--report", str(path)]
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, *arguments], check=True)
+        installed: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["install"]
+    return installed
+
+
+def main() -> None:
+    """Write both lock files."""
+    lists = {name: needed(extras) for name, extras in EXTRAS.items()}
+    found = hashes(sorted({pin for pins in lists.values() for pin in pins}))
+    for name, pins in lists.items():
+        path = ROOT / "locks" / f"{name}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(lock_file(found, pins), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
