@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
+from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import agree
 from fdml.align.matching import PartyIds, align
@@ -194,7 +195,7 @@ def _take_part(counter: Any, case: Case, party: str, folder: Path) -> _Spent:
     began = time.process_time()
     secrets = Secrets.load_or_make(FolderDisk(folder), run, party, None)
     agreement = converse(agree(run, party, secrets, None), line.answer)
-    found = converse(align(run, party, ids, agreement.key, secrets), line.answer)
+    found = converse(align(run, party, ids, agreement.key, secrets, consent_to_all), line.answer)
     return _Spent(time.process_time() - began, _peak(), found.shared, found.digest)
 
 

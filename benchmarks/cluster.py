@@ -231,5 +231,6 @@ def write_run(
         else:
             np.savez(home / name / "data.npz", X=part)
         (home / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.npz"\n[model]\n{model}\n'
+            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {10**9}\n'
+            f'[data]\npath = "data.npz"\n[model]\n{model}\n'
         )

@@ -48,7 +48,8 @@ def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **traini
             arrays["y"] = data.labels
         np.savez(home / name / "data.npz", **arrays)
         (home / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.npz"\n[model]\nkind = "{kind}"\nl2 = {L2}\n'
+            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {10**9}\n'
+            f'[data]\npath = "data.npz"\n[model]\nkind = "{kind}"\nl2 = {L2}\n'
         )
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -17,6 +18,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -46,6 +48,8 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+"""The SHA-256 of a member's public key, as `fdml keys show` prints it."""
 
 
 class TrainingSettings(Settings):
@@ -126,10 +130,18 @@ class RunSettings(Settings):
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
+    members: dict[str, Fingerprint] = Field(default_factory=dict)
+    """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
+
+    @field_validator("members")
+    @classmethod
+    def _sorted(cls, members: dict[str, str]) -> dict[str, str]:
+        return dict(sorted(members.items()))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_parties(self.parties, self.label_party)
+        check_members(self.members, self.parties)
         loss = loss_for(self.task, self.loss)
         if self.privacy.labels == "private" and loss not in PRIVATE_LOSSES:
             raise SettingsError(
@@ -226,6 +238,8 @@ class GuardSettings(Settings):
     """Standard deviation of Gaussian noise, scale of Laplace noise; "auto" is the least that `epsilon` allows."""
     epsilon: PositiveFloat | None = None
     """The budget of each row: the release that would overspend it is refused, and training ends."""
+    total_epsilon: PositiveFloat | None = None
+    """What all runs of the ledger together may spend of a row: a run that would exceed it is refused."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     evaluation: Literal["guarded", "exact"] = "guarded"
     """How predictions of held-out rows leave: as all others, or as they are (these rows are then not protected)."""
@@ -234,7 +248,7 @@ class GuardSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.noise == "none":
-            for name in ("sigma", "epsilon"):
+            for name in ("sigma", "epsilon", "total_epsilon"):
                 if getattr(self, name) is not None:
                     raise SettingsError(f'guard.{name} is set but no noise; set guard.noise = "gaussian"')
             return self
@@ -244,6 +258,11 @@ class GuardSettings(Settings):
             raise SettingsError('guard.noise needs guard.sigma: a number, or "auto" with guard.epsilon as the budget')
         if self.sigma == "auto" and self.epsilon is None:
             raise SettingsError('guard.sigma = "auto" needs guard.epsilon, the budget to keep to')
+        if self.total_epsilon is not None and self.evaluation == "exact":
+            raise SettingsError(
+                'guard.evaluation = "exact" releases held-out rows without noise, which no guard.total_epsilon allows; '
+                "leave one of them out"
+            )
         return self
 
 
@@ -256,6 +275,21 @@ def check_parties(parties: tuple[str, ...], label_party: str) -> None:
         raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
 
 
+def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
+    """Raise unless the members are none, or the server and all parties, each with a key of its own."""
+    if not members:
+        return
+    if "server" in parties:
+        raise SettingsError("a party is called 'server', as the server itself is in [members]; give it another name")
+    wanted = {"server", *parties}
+    for name in sorted(wanted - set(members)):
+        raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")
+    for name in sorted(set(members) - wanted):
+        raise SettingsError(f"[members] names {name!r}, which is neither a party nor the server; take the line out")
+    if len(set(members.values())) < len(members):
+        raise SettingsError("two of the [members] have the same key; each makes its own with `fdml keys request`")
+
+
 def loss_for(task: Task, loss: LossName | None) -> LossName:
     """The loss to train with: the one asked for if it fits the task, else the task's own."""
     fitting = LOSSES_OF[task]
@@ -266,9 +300,20 @@ def loss_for(task: Task, loss: LossName | None) -> LossName:
     return loss
 
 
+def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:
+    """After every epoch, or at the end: where exchanges are few, so are the releases of held-out rows."""
+    return run.evaluation.every or ("epoch" if run.training.exchanges is None else "end")
+
+
 def read_run(path: Path) -> RunSettings:
     """Read and check a run.toml."""
     return read_settings(path, RunSettings)
+
+
+def training_hash(settings: RunSettings) -> bytes:
+    """Of what is trained and how: all settings, but for where the server is and which keys the members have."""
+    what = settings.model_dump_json(exclude={"server", "members"})
+    return hashlib.blake2b(what.encode(), digest_size=32).digest()
 
 
 def run_hash(settings: RunSettings) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from fdml.align.consent import consent_to_all
 from fdml.align.group_key import GroupKey
 from fdml.align.matching import PartyIds
 from fdml.align.offers import make_offer
@@ -233,7 +234,7 @@ class Scenario:
             noise=NoiseKey(party.encode() * 32),
             guard=self._guard(party),
             shared=shared,
-            alignment=lambda: AlignmentKeys(self._secrets(party)),
+            alignment=lambda: AlignmentKeys(self._secrets(party), consent_to_all),
             disk=disk,
             build=build_hashing_worker,
             mask_id=lambda: start,

@@ -67,7 +67,7 @@ def test_a_name_that_is_retired_in_one_folder_is_fine_in_another(retired):
 @pytest.mark.parametrize(
     ("text", "instead"),
     [
-        ("run `fdml plan`", "use fdml budget"),
+        ("run `fdml plan`", "use fdml budget plan"),
         ("run `fdml bench speed`", "use python -m benchmarks"),
         ("in fdml/exchange/wire.py", "use the folders of docs/architecture.md"),
         ("see benchmarks/speed.json", "use benchmarks/results/NAME.json"),

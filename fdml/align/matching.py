@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fdml.align.consent import Decide, exchange_consent
 from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.ecdh import blind, pass_round, points_of
 from fdml.align.group_key import GroupKey
@@ -18,7 +19,7 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.align.tokens import id_tokens, sort_keys
 from fdml.data.ids import Ids
 from fdml.errors import AlignmentError
-from fdml.protocol.alignment_messages import SERVER, BlindedIds, Keys, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.alignment_messages import SERVER, BlindedIds, Keys, RowCounts, RowSummary, SharedRowIndex, Tokens
 from fdml.protocol.key_sets import position_digest, shared_digest
 from fdml.settings import RunSettings
 
@@ -81,24 +82,33 @@ class _Posted:
     """From what the digest can be found here; None where only the server knows the shared keys."""
 
 
-def align(run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets) -> Conversation[Alignment]:
-    """Find this party's shared rows, in an order that is the same at all parties."""
+def align(
+    run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets, decide: Decide
+) -> Conversation[Alignment]:
+    """Find this party's shared rows, in an order that is the same at all parties.
+
+    `decide` is asked for this party's consent before anyone is told row numbers.
+    """
     if ids.by_position is not None:
         posted = yield from _post_position(ids.by_position)
     elif run.align == "tokens":
         posted = yield from _post_tokens(run.name, party, ids, key)
     else:
         posted = yield from _post_points(run, party, ids, key, secrets)
+    summary = yield from fetch(RowSummary, SERVER)
+    _check_summary(summary, posted, run, party)
+    counts = dict(zip(run.parties, summary.rows, strict=True))
+    _check_shared(summary.shared, "rows", counts)
+    if posted.test is not None:
+        _check_shared(summary.shared_test, "test rows", counts)
+    yield from exchange_consent(run, party, summary, decide)
     places = yield from fetch(SharedRowIndex, SERVER)
-    _check(places, posted, run)
-    counts = dict(zip(run.parties, places.counts, strict=True))
-    _check_shared(len(places.train), "rows", counts)
+    _check(places, posted, summary)
     train, seed = posted.train[places.train], run.training.seed
     if posted.test is None:
         keep, out = split_rows(len(train), run.evaluation.holdout, seed)
         train, held_out = train[keep], train[out]
     else:
-        _check_shared(len(places.held_out), "test rows", counts)
         held_out = posted.test[places.held_out]
     shared = len(places.train)
     train = train[shuffled_rows(len(train), seed)]
@@ -130,15 +140,35 @@ def _post_points(run: RunSettings, party: str, ids: PartyIds, key: GroupKey, sec
     return _Posted(train_rows, test_rows, None)
 
 
-def _check(places: SharedRowIndex, posted: _Posted, run: RunSettings) -> None:
-    """Refuse an answer of the server that cannot be right."""
+def _check_summary(summary: RowSummary, posted: _Posted, run: RunSettings, party: str) -> None:
+    """Refuse counts of the server that cannot be right."""
+    own, tests = run.parties.index(party), 0 if posted.test is None else len(run.parties)
+    if len(summary.rows) != len(run.parties) or len(summary.test_rows) != tests:
+        raise _no_fit()
+    if summary.rows[own] != len(posted.train) or summary.shared > min(summary.rows):
+        raise _no_fit()
+    if posted.test is not None and (
+        summary.test_rows[own] != len(posted.test) or summary.shared_test > min(summary.test_rows)
+    ):
+        raise _no_fit()
+
+
+def _check(places: SharedRowIndex, posted: _Posted, summary: RowSummary) -> None:
+    """Refuse an answer of the server that cannot be right, or is not what all have consented to."""
     sizes = ((places.train, len(posted.train)), (places.held_out, 0 if posted.test is None else len(posted.test)))
-    sound = len(places.counts) == len(run.parties) and all(_distinct(found, rows) for found, rows in sizes)
-    if not sound or _digest(places, posted) != places.digest:
-        raise AlignmentError(
-            "the server's answer does not fit what this party posted; see that both run the same version of fdml, "
-            "then start over with --fresh at every side"
-        )
+    told = (places.counts, len(places.train), len(places.held_out))
+    sound = told == (summary.rows, summary.shared, summary.shared_test)
+    if not sound or not all(_distinct(found, rows) for found, rows in sizes):
+        raise _no_fit()
+    if _digest(places, posted) != places.digest:
+        raise _no_fit()
+
+
+def _no_fit() -> AlignmentError:
+    return AlignmentError(
+        "the server's answer does not fit what this party posted; see that both run the same version of fdml, "
+        "then start over with --fresh at every side"
+    )
 
 
 def _distinct(found: NDArray[np.int64], rows: int) -> bool:

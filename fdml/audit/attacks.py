@@ -8,6 +8,7 @@ from fdml.audit import canaries as wire
 from fdml.audit import dp_claims as claims
 from fdml.audit import feature_reconstruction as features
 from fdml.audit import label_inference as labels
+from fdml.audit import label_lives as lives
 from fdml.audit import mask_checks as masking
 from fdml.audit import membership as serving
 from fdml.audit import single_parties as staleness
@@ -19,6 +20,7 @@ ATTACKS: dict[str, Attack] = dict(
     sorted(
         {
             **labels.attacks,
+            **lives.attacks,
             **features.attacks,
             **masking.attacks,
             **claims.attacks,

@@ -23,8 +23,8 @@ from fdml.audit.label_inference import pushed_sums, scores_behind
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.privacy.empirical import lower_bound
-from fdml.privacy.guard import HELD_OUT, group_of
-from fdml.privacy.ledger import DIRECT, Ledger, Mechanism, epsilon_of
+from fdml.privacy.guard import group_of
+from fdml.privacy.ledger import DIRECT, HELD_OUT, Ledger, Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.perturb import Perturbation
 from fdml.protocol.fixed_point import decode

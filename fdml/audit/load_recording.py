@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from fdml.align.matching import PartyIds
 from fdml.audit.message_log import MessageLog, any_masks
-from fdml.audit.recording import GroundTruth, Recording
+from fdml.audit.recording import FurtherRun, GroundTruth, Recording
+from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.errors import DataError
 from fdml.experiments.in_memory import KEY, RowsInMemory, run_of
 from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
-from fdml.party.alignment import SharedRows
+from fdml.party.alignment import RowIds, SharedRows
+from fdml.party.label_flips import LabelFlips, shown_labels, training_ids
 from fdml.party.member import pairwise_masks_of
 from fdml.party.plan import Plan
-from fdml.privacy.build_guard import mechanism_of, seeded_key, stored_key
+from fdml.privacy.build_guard import mechanism_of, seeded_key
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
-from fdml.privacy.randomised_response import randomised
+from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.settings import PrivacySettings, RunSettings, read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
+
+Answers = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 def read_recording(run_toml: Path) -> Recording:
@@ -47,11 +54,14 @@ def read_recording(run_toml: Path) -> Recording:
     plan = plan_of(run, folders, problem)
     train, outputs = problem.train, problem.encoding.class_count
     schedule = plan.schedule(len(train))
-    disk = label_party.folder.disk
+    ids = training_ids(label_party.folder.files.row_ids(), label_party.shared.train)
+    flips = label_party.folder.flips() or LabelFlips(NoiseKey(b""))
+    answers = _answers(run.privacy, train.labels, flips, outputs, problem.encoding, ids)
     truth = GroundTruth(
         features=train.parts,
         labels=train.labels,
-        shown_labels=_training_labels(run.privacy, train.labels, outputs, lambda: stored_key(disk)),
+        shown_labels=answers(np.arange(len(train))),
+        further_run=_further_run(answers, len(train)),
         held_out=problem.test.parts,
         held_out_labels=problem.test.labels,
         models={name: load_model(plan, home) for name, home in folders.items()},
@@ -82,13 +92,27 @@ def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
         yield record.sender, decode_from_party(record.message)
 
 
-def _training_labels(
-    privacy: PrivacySettings, labels: NDArray[np.float64], outputs: int, key: Callable[[], NoiseKey]
-) -> NDArray[np.float64]:
-    """What training used: private labels are randomised once, unless that is switched off."""
-    if privacy.labels == "shared" or privacy.label_epsilon == "off":
-        return labels
-    return randomised(labels, max(outputs, 2), privacy.label_epsilon, key())
+def _answers(
+    privacy: PrivacySettings,
+    labels: NDArray[np.float64],
+    flips: LabelFlips,
+    classes: int,
+    encoding: LabelEncoding | None,
+    ids: pa.LargeStringArray,
+) -> Answers:
+    """The labels as training shows them, by the order that a run has the rows in."""
+
+    def answers(order: NDArray[np.int64]) -> NDArray[np.float64]:
+        chosen = partial(ids.take, pa.array(order))
+        return shown_labels(labels[order], privacy, flips, classes=classes, encoding=encoding, ids=chosen)
+
+    return answers
+
+
+def _further_run(answers: Answers, rows: int) -> FurtherRun:
+    """The labels as the label party would show them in one more run, which has the rows in another order."""
+    order = np.random.default_rng(rows).permutation(rows)
+    return FurtherRun(order, answers(order))
 
 
 def record_in_process(
@@ -100,16 +124,18 @@ def record_in_process(
 ) -> Recording:
     """Train all parties of a plan in turns, in this thread, and record all that they send."""
     run = run_of(plan, privacy)
-    shown = _training_labels(
-        run.privacy, sample.labels, plan.classes, lambda: seeded_key(plan.training.seed, plan.label_party)
-    )
+    rows = RowIds(PartyIds(by_position=RowCounts(len(sample), None)), np.arange(len(sample)), np.arange(0))
+    flips = LabelFlips(seeded_key(plan.training.seed, plan.label_party))
+    ids = training_ids(rows, rows.train_rows)
+    answers = _answers(run.privacy, sample.labels, flips, plan.classes, None, ids)
     shared = {name: RowsInMemory(name, sample, held_out, plan.classes).shared(run.parties) for name in run.parties}
     log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties), _pairwise(run, shared))
     result = train_in_process(plan, sample, held_out=held_out, privacy=run.privacy, in_turns=True, tap=log.take)
     truth = GroundTruth(
         features=sample.parts,
         labels=sample.labels,
-        shown_labels=shown,
+        shown_labels=answers(rows.train_rows),
+        further_run=_further_run(answers, len(sample)),
         held_out={} if held_out is None else held_out.parts,
         held_out_labels=np.zeros(0) if held_out is None else held_out.labels,
         models=result.models,

@@ -18,6 +18,16 @@ from fdml.settings import ModelSettings, RunSettings
 
 
 @dataclass(frozen=True)
+class FurtherRun:
+    """One more run over the same rows, as far as it shows labels."""
+
+    order: NDArray[np.int64]
+    """Which of the first run's rows stands where in it."""
+    shown_labels: NDArray[np.float64]
+    """In its own order."""
+
+
+@dataclass(frozen=True)
 class GroundTruth:
     """What only the owners know. Row i is the same person everywhere, in the run's order."""
 
@@ -32,6 +42,8 @@ class GroundTruth:
     """As they were after training."""
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """One per row, mean 1; empty where all are 1."""
+    further_run: FurtherRun | None = None
+    """What the label party would show if it started over; None where that is not known."""
 
 
 @dataclass(frozen=True)

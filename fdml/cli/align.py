@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.cli.options import PlainOption, ServerOption
-from fdml.cli.output import check_writable, echo, resumable, stderr, stdout, write_json
+from fdml.cli.options import PlainOption, ServerOption, YesOption
+from fdml.cli.output import check_writable, echo, person, resumable, stderr, stdout, write_json
 from fdml.federation import join as parties
 from fdml.monitor.terminal import RunTerminal
 from fdml.party.alignment import AlignmentReport
@@ -26,18 +26,23 @@ def align(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
     plain: PlainOption = False,
     server: ServerOption = None,
+    yes: YesOption = False,
     json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
 ) -> None:
     """Find the rows that all parties hold, without showing ids, and put this party's features in their order.
 
-    Needs the server and all other parties; `fdml join` does it too, if it was not done before.
+    Needs the server and all other parties; `fdml join` does it too, if it was not done before. Before anyone is told
+    which rows are shared, every party sees how many rows each brought and how many are shared, and consents: by
+    align.max_rows in party.toml, by --yes, or by answering the question on a terminal.
     """
     check_writable(json)
     settings = read_party(party)
     run = read_run(settings.run)
     with resumable(f"fdml align {party}"):
         listener = RunTerminal(stderr)
-        report = parties.align(party, fresh=fresh, plain=plain, server=server, on_event=listener).report
+        report = parties.align(
+            party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener
+        ).report
     stdout.print(_table(settings.party, report))
     for line in _lines(report):
         echo(line)

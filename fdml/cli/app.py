@@ -14,11 +14,25 @@ import typer
 import fdml
 from fdml.errors import FdmlError
 
-COMMANDS = ("demo", "compare", "new", "serve", "join", "align", "simulate", "status", "budget", "audit", "data")
-"""Each is a function of the same name in a module of the same name."""
+COMMANDS = (
+    "demo",
+    "compare",
+    "new",
+    "keys",
+    "serve",
+    "join",
+    "align",
+    "simulate",
+    "status",
+    "budget",
+    "audit",
+    "forget",
+    "data",
+)
+"""Each is a function, or a group of them, of the same name in a module of the same name."""
 
 
-RENAMED = {"plan": "fdml budget", "bench": "python -m benchmarks"}
+RENAMED = {"plan": "fdml budget plan", "bench": "python -m benchmarks"}
 """Commands under the names they had before."""
 
 
@@ -34,7 +48,11 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     )
     wanted = () if "--version" in words[:1] else words[:1] if words and words[0] in COMMANDS else COMMANDS
     for name in wanted:
-        app.command(name)(getattr(importlib.import_module(f"fdml.cli.{name}"), name))
+        found = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
     return app
 
 

@@ -1,20 +1,25 @@
-"""fdml budget."""
+"""fdml budget plan and fdml budget show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import ROUND_UP, Context
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 
+from fdml.cli.budget_show import figures_of, lines_of, table_of
 from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.errors import SettingsError
+from fdml.party.settings import read_party
+from fdml.privacy.accounts import AccountFile
 from fdml.privacy.calibrate import sigma_for
 from fdml.privacy.ledger import DIRECT, Mechanism, epsilon_of
 from fdml.settings import GuardSettings, Noise, TrainingSettings
+from fdml.storage.disk import FolderDisk
 
 EXCHANGES = (1, 2, 3, 5, 10, 20, 40)
 _EXAMPLE = 5
@@ -24,7 +29,11 @@ _EPOCHS: int = TrainingSettings.model_fields["epochs"].default
 _ROUND_UP = Context(prec=4, rounding=ROUND_UP)
 
 
-def budget(
+budget = typer.Typer(help="Privacy budgets: what noise a budget needs, and what was spent of it.", no_args_is_help=True)
+
+
+@budget.command()
+def plan(
     epsilon: Annotated[float, typer.Option(help="The budget of each row at each party, such as 3.")],
     delta: Annotated[float, typer.Option(help="The chance that epsilon does not hold; well below 1 / rows.")] = _DELTA,
     clip: Annotated[float, typer.Option(help="The largest prediction that leaves.")] = 3.0,
@@ -47,6 +56,22 @@ def budget(
     echo(f"and in every party.toml:\n\n{example['party_toml']}")
     facts = {"epsilon": epsilon, "delta": delta, "clip": clip, "noise": noise, "parties": parties, "scope": DIRECT}
     write_json(json, {**facts, "rows": rows})
+
+
+@budget.command()
+def show(
+    party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
+    json: JsonOption = None,
+) -> None:
+    """Show what all runs of this party's ledger have released and spent, and what is left of its total."""
+    check_writable(json)
+    settings = read_party(party)
+    figures = figures_of(AccountFile(FolderDisk(settings.ledger)).read(), settings)
+    echo(f"ledger {settings.ledger} of party {settings.party!r}: {len(figures['accounts'])} data files")
+    stdout.print(table_of(figures))
+    for line in lines_of(figures):
+        echo(line)
+    write_json(json, figures)
 
 
 def _checked_noise(text: str) -> Noise:

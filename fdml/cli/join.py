@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption
-from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
+from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption, YesOption
+from fdml.cli.output import check_writable, echo, logged, person, resumable, stderr, write_json
 from fdml.federation import join as parties
 from fdml.monitor.terminal import run_terminal
 from fdml.party.settings import read_party
@@ -22,6 +22,7 @@ def join(
     ] = False,
     plain: PlainOption = False,
     server: ServerOption = None,
+    yes: YesOption = False,
     log: LogOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -37,7 +38,7 @@ def join(
         run_terminal(stderr, settings.party, epochs) as terminal,
         logged(terminal, log) as listener,
     ):
-        result = parties.join(party, fresh=fresh, plain=plain, server=server, on_event=listener)
+        result = parties.join(party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener)
     echo(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
         f"model in {result.bundle} (hash {result.model_hash.hex()[:16]})"

@@ -11,6 +11,9 @@ PlainOption = Annotated[bool, typer.Option("--plain", help="No TLS, no certifica
 ServerOption = Annotated[
     str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
 ]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Consent, within party.toml's [align], to all parties being told the shared rows.")
+]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
 LogOption = Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ stderr = _console(stderr=True)
 def echo(line: str) -> None:
     """Print a line of plain text to standard output, however long."""
     print_line(stdout, line)
+
+
+def person() -> Callable[[str], bool] | None:
+    """Puts a question to whoever sits at the terminal; None where nobody does."""
+    if not (sys.stdin.isatty() and stderr.is_terminal):
+        return None
+    return lambda question: typer.confirm(question, err=True)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from fdml.monitor.history import HistoryFile
 from fdml.monitor.listeners import all_of
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import SavedState
+from fdml.party.consent import Ask
 from fdml.party.driver import run_alignment, run_session
 from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
@@ -34,42 +35,55 @@ def join(
     fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
+    yes: bool = False,
+    ask: Ask | None = None,
     on_event: Listener = lambda _: None,
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
-    `server` is where the server is, if not where party.toml or run.toml says.
+    `server` is where the server is, if not where party.toml or run.toml says. `yes`
+    consents to the shared rows being told to all parties, `ask` puts that question to
+    a person; else align.max_rows in party.toml decides.
     Meant for a process of its own: the interpreter is told to switch threads
     often, as the channel's thread would else wait for the training's.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain, server=server)
-    if fresh:
-        folder.clear()
-    listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
-    session = PartySession(folder.member(endpoint), folder.load(), time.monotonic)
-    with _channel(folder, endpoint, listener) as channel:
-        result = run_session(session, channel, folder, listener)
+    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
+    with folder.lock():
+        if fresh:
+            folder.forget()
+        listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
+        session = PartySession(folder.member(endpoint, yes=yes, ask=ask), folder.load(), time.monotonic)
+        with _channel(folder, endpoint, listener) as channel:
+            result = run_session(session, channel, folder, listener)
     return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
 
 
 def align(
-    path: Path, *, fresh: bool = False, plain: bool = False, server: str | None = None, on_event: Listener
+    path: Path,
+    *,
+    fresh: bool = False,
+    plain: bool = False,
+    server: str | None = None,
+    yes: bool = False,
+    ask: Ask | None = None,
+    on_event: Listener,
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain, server=server)
-    if fresh:
-        folder.clear(alignment_only=True)
-    session = PartySession(folder.member(endpoint), SavedState(), time.monotonic)
-    with _channel(folder, endpoint, on_event) as channel:
-        run_alignment(session, channel, folder, on_event)
-    shared = folder.shared_rows()
-    if shared is None:
-        raise AlignmentError("the alignment was not stored; run the same command again")
-    folder.files.rows(shared)
+    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
+    with folder.lock():
+        if fresh:
+            folder.forget()
+        session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
+        with _channel(folder, endpoint, on_event) as channel:
+            run_alignment(session, channel, folder, on_event)
+        shared = folder.shared_rows()
+        if shared is None:
+            raise AlignmentError("the alignment was not stored; run the same command again")
+        folder.files.rows(shared)
     return shared
 
 

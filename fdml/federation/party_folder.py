@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fdml.align.group_key import GroupKey, read_key_file
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
+from fdml.events import Listener
 from fdml.federation.addresses import server_address
-from fdml.federation.certificates import own_credentials
+from fdml.federation.key_files import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.party.alignment import SharedRows
+from fdml.party.consent import Ask, ConsentDecision
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
+from fdml.party.label_flips import LabelFlips
+from fdml.party.ledger import PartyLedger
 from fdml.party.member import AlignmentKeys, Member
 from fdml.party.settings import PartySettings, read_party
+from fdml.privacy.accounts import AccountFile
 from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Identity
 from fdml.settings import RunSettings, read_run, run_hash
 from fdml.storage.disk import FolderDisk
+from fdml.storage.lock import exclusive_lock, shared_turns
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 
 MODEL = "model"
 HISTORY = "history.json"
+LABEL_SECRET = "label-secret"  # noqa: S105 (the name of a file)
 
 
 class PartyFolder(DiskStore):
@@ -45,14 +54,15 @@ class PartyFolder(DiskStore):
         disk = FolderDisk(self.path / "state")
         super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
 
-    def endpoint(self, *, plain: bool, server: str | None = None) -> Endpoint:
-        """Where this party reaches the server, and with which keys."""
+    def endpoint(self, *, plain: bool, server: str | None = None, on_event: Listener = lambda _: None) -> Endpoint:
+        """Where this party reaches the server, and with which keys; `on_event` hears of troubles with them."""
         target = server_address(self.run, self.settings.server, server)
         if plain:
             check_loopback(target)
         identity = Identity(self.run.name, "party", self.settings.party)
-        credentials = None if plain else own_credentials(self.path / "keys", identity)
-        return Endpoint(target, self.run.name, self.settings.party, credentials)
+        credentials = None if plain else own_credentials(self.path / "keys", identity, self.run, on_event)
+        server_key = self.run.members.get(SERVER, "")
+        return Endpoint(target, self.run.name, self.settings.party, credentials, server_key)
 
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start, if the group_key file is still the one it was made with."""
@@ -68,21 +78,28 @@ class PartyFolder(DiskStore):
         """The key of a file as an alignment uses it."""
         return read_key_file(key_file).bound_to(run_hash(self.run), digest)
 
-    def member(self, endpoint: Endpoint) -> Member:
-        """This party as its session sees it."""
+    def member(self, endpoint: Endpoint, *, yes: bool = False, ask: Ask | None = None) -> Member:
+        """This party as its session sees it; `yes` and `ask` are how it consents to the shared rows being told."""
         settings = self.settings
+        consent = ConsentDecision(self.disk, self.run, settings.party, settings.align, yes, ask)
+        shared = self.shared_rows()
+        if shared is None:
+            consent.check_possible()
         wanted = settings.threads
         return Member(
             run=self.run,
             name=settings.party,
             data=self.files,
             noise=stored_key(self.disk),
+            flips=self.flips(),
+            ledger=self.ledger(),
             model=settings.model,
             guard=settings.guard,
             threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
-            shared=self.shared_rows(),
+            shared=shared,
             alignment=lambda: AlignmentKeys(
                 Secrets.load_or_make(self.disk, self.run, settings.party, endpoint.credentials),
+                consent,
                 endpoint.credentials,
                 settings.group_key,
             ),
@@ -90,11 +107,29 @@ class PartyFolder(DiskStore):
             plain=endpoint.credentials is None,
         )
 
-    def clear(self, *, alignment_only: bool = False) -> None:
-        """Start over."""
-        super().clear(alignment_only=alignment_only)
-        if not alignment_only:
-            (self.path / HISTORY).unlink(missing_ok=True)
+    def flips(self) -> LabelFlips | None:
+        """How this party's labels are randomised; None where they are not."""
+        if self.settings.party != self.run.label_party or self.run.privacy.labels != "private":
+            return None
+        secret = stored_key(FolderDisk(self.settings.ledger), LABEL_SECRET)
+        rows = "" if self.settings.data.id else self.files.fingerprint
+        return LabelFlips(secret, self.settings.data.label or "", rows)
+
+    def ledger(self) -> PartyLedger:
+        """What all runs have released."""
+        folder = self.settings.ledger
+        accounts = AccountFile(FolderDisk(folder), lambda: shared_turns(folder))
+        data = self.settings.data
+        return PartyLedger(accounts, self.files.fingerprint, data.path.name, data.label or "")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """One process at a time may be this party here."""
+        return exclusive_lock(self.path / "state", f"process of party {self.settings.party!r}")
+
+    def forget(self) -> None:
+        """Start over. The ledger and the label secret stay: what was shown before was shown."""
+        super().forget()
+        (self.path / HISTORY).unlink(missing_ok=True)
 
     def write_statement(self, statement: Statement) -> None:
         """Write the privacy statement for people."""

@@ -31,6 +31,7 @@ def run_processes(
 ) -> dict[str, Any]:
     """Run server and parties to their end; returns the alignment and, from the label party's file, the history.
 
+    All parties are in one hand here, so they consent to each other's rows (`--yes`).
     What a process prints becomes remarks of its side. Where run.toml leaves the port open (port 0), the server
     takes a free one and the parties are started once it is known.
     """
@@ -42,7 +43,7 @@ def run_processes(
         found = [] if not takes_any_port(settings.server) else _await_port(children, settings, port_file)
         if found is not None:
             for party in settings.parties:
-                children.start(party, "join", str(path.parent / party / "party.toml"), *found, *options)
+                children.start(party, "join", str(path.parent / party / "party.toml"), "--yes", *found, *options)
         while children.are_running():
             time.sleep(_POLL_SECONDS)
         alignment = json.loads(outcome.read_text(encoding="utf-8"))["alignment"]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
 from fdml.federation.addresses import with_port
-from fdml.federation.certificates import own_credentials
+from fdml.federation.key_files import own_credentials
 from fdml.monitor.listeners import remarks_of
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.shuffle import permutation
 from fdml.server.alignment import AlignmentPhase
@@ -25,6 +23,7 @@ from fdml.server.session import ServerSession
 from fdml.settings import read_run, run_hash
 from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
+from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
 
@@ -58,8 +57,9 @@ def serve(
     home, address = path.parent / "server", listen or settings.server
     if plain:
         check_loopback(address)
-    credentials = None if plain else own_credentials(home / "keys", Identity(settings.name, "server", "server"))
-    with _exclusive_lock(home / "state"):
+    identity = Identity(settings.name, "server", SERVER)
+    credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
+    with exclusive_lock(home / "state", "server of this run"):
         disk = FolderDisk(home / "state")
         definition = RunDefinition(settings, run_hash(settings))
         _check_same_run(disk, definition, fresh=fresh)
@@ -95,21 +95,6 @@ def _listen(server: GrpcServer, address: str, credentials: Credentials | None, r
         ) from None
     except OSError as error:
         raise StateCorrupt(f"cannot store the run ({error}); make room, then run the same command again") from None
-
-
-@contextmanager
-def _exclusive_lock(folder: Path) -> Iterator[None]:
-    """Two servers must not write to the same state."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"another server of this run is running: {str(folder)!r} is in use") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:

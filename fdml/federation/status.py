@@ -10,10 +10,11 @@ from fdml.align.group_key import GroupKey
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
-from fdml.federation.certificates import read_credentials
+from fdml.federation.key_files import check_has_members, read_credentials
 from fdml.monitor.status import RunStatus
 from fdml.party.alignment_store import stored_group_key
 from fdml.party.settings import read_party
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import Metrics
 from fdml.settings import RunSettings, read_run
 from fdml.storage.disk import FolderDisk
@@ -49,8 +50,11 @@ def status(path: Path, *, plain: bool, server: str | None = None) -> ReadStatus:
     target = server_address(run, asker.server, server)
     if plain:
         check_loopback(target)
-    credentials = None if plain else read_credentials(asker.folder / "keys")
-    found = ask_status(Endpoint(target, run.name, asker.name, credentials))
+        found = ask_status(Endpoint(target, run.name, asker.name, None))
+    else:
+        check_has_members(run)
+        credentials = read_credentials(asker.folder / "keys")
+        found = ask_status(Endpoint(target, run.name, asker.name, credentials, run.members[SERVER]))
     return ReadStatus(found, _opened(found, _key_of(asker)))
 
 

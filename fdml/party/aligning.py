@@ -25,7 +25,7 @@ def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation
     own = member.data.row_ids()
     keys = member.alignment()
     agreement = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file)
-    found = yield from align(run, member.name, own.ids, agreement.key, keys.secrets)
+    found = yield from align(run, member.name, own.ids, agreement.key, keys.secrets, keys.consent)
     report = AlignmentReport(
         mode=run.align,
         rows=found.counts,

@@ -14,8 +14,10 @@ from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.party.consent import forget_consent
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
+from fdml.storage.facts import damaged
 
 _NAME = "alignment"
 
@@ -44,30 +46,40 @@ class AlignmentStore:
         raw = self._disk.read(_NAME)
         if raw is None:
             return None
-        arrays = unpack_arrays(raw)
-        facts = json.loads(str(arrays["facts"]))
-        if facts["facts"]["run.toml"] != self._facts["run.toml"]:
+        known, shared = _read(raw)
+        if known.get("run.toml") != self._facts["run.toml"]:
             raise StateCorrupt("the saved state belongs to another run.toml; put it back, or start over with --fresh")
-        if facts["facts"]["data"] != self._facts["data"]:
+        if known.get("data") != self._facts["data"]:
             raise AlignmentError(
                 "the data of this party has changed since its rows were aligned: the file of data.path or "
                 "data.test_path, or the [data] settings, are not what they were; put them back, or start over at "
                 "every side with --fresh"
             )
-        report = {**facts["report"], "ids": tuple(map(_id_counts, facts["report"]["ids"]))}
-        return SharedRows(
-            arrays["train"],
-            arrays["held_out"],
-            bytes.fromhex(facts["digest"]),
-            GroupKey(bytes.fromhex(facts["key"])),
-            AlignmentReport(**report),
-            {party: bytes.fromhex(key) for party, key in facts.get("pair_keys", {}).items()},
-        )
+        return shared
 
     def clear(self) -> None:
         """Start over, with new secrets."""
         self._disk.remove(_NAME)
         Secrets.forget(self._disk)
+        forget_consent(self._disk)
+
+
+def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:
+    """What a stored alignment belongs to, and the alignment."""
+    try:
+        arrays = unpack_arrays(raw)
+        stored = json.loads(str(arrays["facts"]))
+        report = {**stored["report"], "ids": tuple(map(_id_counts, stored["report"]["ids"]))}
+        return dict(stored["facts"]), SharedRows(
+            arrays["train"],
+            arrays["held_out"],
+            bytes.fromhex(stored["digest"]),
+            GroupKey(bytes.fromhex(stored["key"])),
+            AlignmentReport(**report),
+            {party: bytes.fromhex(key) for party, key in stored.get("pair_keys", {}).items()},
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise damaged(_NAME, error) from None
 
 
 def _id_counts(known: dict[str, Any]) -> IdCounts:
@@ -86,4 +98,4 @@ def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
     raw = disk.read(_NAME)
     if raw is None:
         raise AlignmentError("this party has not aligned its rows; run `fdml align` first")
-    return unpack_arrays(raw)["train"]
+    return _read(raw)[1].train

@@ -15,6 +15,7 @@ from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party, encode_from_party
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
+from fdml.storage.facts import check_facts, damaged
 from fdml.storage.two_slots import TwoSlots
 
 _CHECKPOINT = "checkpoint"
@@ -73,11 +74,7 @@ class SavedState:
     def check_facts(self, facts: Mapping[str, str]) -> None:
         """Raise unless the checkpoint belongs to these facts."""
         known = {} if self.checkpoint is None else self.checkpoint.facts
-        changed = [key for key, value in facts.items() if known.get(key, value) != value]
-        if changed:
-            raise StateCorrupt(
-                f"the saved state belongs to another {' and '.join(changed)}; put it back, or start over with --fresh"
-            )
+        check_facts(known, facts)
 
 
 class CheckpointStore:
@@ -89,11 +86,10 @@ class CheckpointStore:
 
     def load(self) -> SavedState:
         """Count one more start of this party, durably, and give what earlier ones have saved."""
-        before = self._disk.read(_INCARNATION)
-        number = 1 + (0 if before is None else int(before))
+        number = 1 + self._starts()
         self._disk.replace(_INCARNATION, str(number).encode())
         stored = self._slots.load()
-        return SavedState(number, None if stored is None else _read(stored), self._result())
+        return SavedState(number, None if stored is None else _read(stored), self.result())
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint; durable on return."""
@@ -108,13 +104,28 @@ class CheckpointStore:
         """Start over; the count of starts goes on, so that older processes stay shut out."""
         self._slots.clear()
         self._disk.remove(_RESULT)
+        try:
+            self._starts()
+        except StateCorrupt:  # a server that starts over as well knows no older processes
+            self._disk.remove(_INCARNATION)
 
-    def _result(self) -> FinishedModel | None:
+    def result(self) -> FinishedModel | None:
+        """The result of an earlier start, if one has finished."""
         raw = self._disk.read(_RESULT)
         if raw is None:
             return None
-        known = json.loads(raw)
-        return FinishedModel(known["facts"], bytes.fromhex(known["model"]), bool(known["reported"]))
+        try:
+            known = json.loads(raw)
+            return FinishedModel(dict(known["facts"]), bytes.fromhex(known["model"]), bool(known["reported"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise damaged(_RESULT, error) from None
+
+    def _starts(self) -> int:
+        """How often this party was started before."""
+        before = self._disk.read(_INCARNATION)
+        if before is not None and not before.isdigit():
+            raise damaged(_INCARNATION, f"{len(before)} bytes that are no number")
+        return 0 if before is None else int(before)
 
 
 def _written(checkpoint: Checkpoint) -> bytes:

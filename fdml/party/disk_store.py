@@ -22,16 +22,22 @@ class DiskStore:
         """What earlier starts have saved; counts this start."""
         return self._checkpoints.load()
 
+    def finished_model(self) -> FinishedModel | None:
+        """The result, if an earlier start has finished."""
+        return self._checkpoints.result()
+
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start."""
         return self._alignments.load()
 
-    def clear(self, *, alignment_only: bool = False) -> None:
-        """Start over."""
+    def forget(self) -> None:
+        """Start over: nothing of an earlier run is used again, but for the count of starts.
+
+        The alignment goes last. A crash on the way leaves a state that goes on as it was, or is refused.
+        """
+        self._checkpoints.clear()
+        forget_releases(self.disk)
         self._alignments.clear()
-        if not alignment_only:
-            self._checkpoints.clear()
-            forget_releases(self.disk)
 
     def save_alignment(self, shared: SharedRows) -> None:
         """Keep the alignment for later starts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 
@@ -21,12 +20,7 @@ from fdml.party.member import Member
 from fdml.privacy.guard import Guard
 from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
-from fdml.settings import RunSettings, loss_for
-
-
-def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:
-    """After every epoch, or at the end: where exchanges are few, so are the releases of held-out rows."""
-    return run.evaluation.every or ("epoch" if run.training.exchanges is None else "end")
+from fdml.settings import evaluation_schedule, loss_for
 
 
 class Evaluation:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from fdml.align.sealed_labels import LabelSet, open_labels, seal_labels
+from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import LabelError
 from fdml.party.alignment import SharedRows
+from fdml.party.label_flips import LabelFlips, shown_labels, training_ids
 from fdml.party.member import Member
-from fdml.privacy.randomised_response import randomised
 from fdml.protocol.messages import Labels
 
 LABELS_OFF = (
@@ -27,12 +28,26 @@ def labels_to_send(member: Member, shared: SharedRows, labels: LabelSet) -> Labe
     return Labels(labels.classes)
 
 
-def labels_to_train_on(member: Member, labels: LabelSet) -> LabelSet:
-    """The label party's own labels; private ones are randomised once, unless that is switched off."""
-    epsilon = member.run.privacy.label_epsilon
-    if not member.has_private_labels or epsilon == "off":
-        return labels
-    return replace(labels, train=randomised(labels.train, max(labels.classes, 2), epsilon, member.noise))
+def count_labels(member: Member, labels: LabelSet, encoding: LabelEncoding | None) -> None:
+    """Count, before they leave, what the label party shows of its labels, where that outlives the run."""
+    if member.ledger is not None:
+        flips = member.flips if member.has_private_labels else None
+        member.ledger.show_labels(member.run, flips, labels.classes, encoding)
+
+
+def labels_to_train_on(
+    member: Member, shared: SharedRows, labels: LabelSet, encoding: LabelEncoding | None
+) -> LabelSet:
+    """The label party's own labels; private ones are randomised, unless that is switched off."""
+    shown = shown_labels(
+        labels.train,
+        member.run.privacy,
+        member.flips or LabelFlips(member.noise),
+        classes=labels.classes,
+        encoding=encoding,
+        ids=lambda: training_ids(member.data.row_ids(), shared.train),
+    )
+    return labels if shown is labels.train else replace(labels, train=shown)
 
 
 def labels_received(member: Member, shared: SharedRows, message: Labels) -> LabelSet:

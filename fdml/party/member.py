@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fdml.align.consent import Decide
 from fdml.align.group_key import GroupKey
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
@@ -16,6 +17,8 @@ from fdml.models.model import State
 from fdml.models.registry import model_settings
 from fdml.party.alignment import SharedRows
 from fdml.party.data import PartyData, PartyRows
+from fdml.party.label_flips import LabelFlips
+from fdml.party.ledger import PartyLedger
 from fdml.party.loop import Worker
 from fdml.party.plan import Plan, build_worker
 from fdml.privacy.build_guard import dp_sgd_for
@@ -24,7 +27,7 @@ from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.protocol.identity import Credentials
-from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash
+from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
 from fdml.storage.disk import Disk
 
 _MASK_BITS = 63
@@ -32,6 +35,12 @@ _MASK_BITS = 63
 
 def _random_mask_id() -> int:
     return secrets.randbits(_MASK_BITS) + 1
+
+
+def _fingerprint(pair_keys: Mapping[str, bytes]) -> str:
+    """By which it is noticed that what was stored under masks is under those of other keys."""
+    content = b"".join(pair_keys[party] for party in sorted(pair_keys))
+    return hashlib.blake2b(content, digest_size=16, person=b"fdml pair check").hexdigest()
 
 
 def pairwise_masks_of(run: RunSettings, party: str, shared: SharedRows) -> PairwiseMasks:
@@ -45,6 +54,8 @@ class AlignmentKeys:
     """What a party needs to find its shared rows with the others."""
 
     secrets: Secrets
+    consent: Decide
+    """Answers how many rows are shared, before anyone is told which."""
     credentials: Credentials | None = None
     group_key_file: Path | None = None
 
@@ -57,6 +68,9 @@ class Member:
     name: str
     data: PartyData
     noise: NoiseKey
+    """The secret that this party's noise follows from."""
+    flips: LabelFlips | None = None
+    """How private labels are randomised; None goes by `noise`, where nothing outlives the run."""
     model: ModelSettings = field(default_factory=model_settings)
     guard: GuardSettings = field(default_factory=GuardSettings)
     threads: int = 1
@@ -64,6 +78,8 @@ class Member:
     """The alignment of an earlier start."""
     alignment: Callable[[], AlignmentKeys] | None = None
     """Gives the keys to align with; None where `shared` is given."""
+    ledger: PartyLedger | None = None
+    """Counts over all runs; None where nothing outlives the run."""
     disk: Disk | None = None
     """Where releases with noise are stored before they leave; None where nothing is stored."""
     plain: bool = False
@@ -97,8 +113,14 @@ class Member:
             "run.toml": run_hash(self.run).hex(),
             "data": shared.digest.hex(),
             "model": self.model.model_dump_json(),
-            "guard": self.guard.model_dump_json(),
+            "guard": self.guard.model_dump_json(exclude={"total_epsilon"}),
+            "noise key": self.noise.fingerprint,
+            "keys of pairs": _fingerprint(shared.pair_keys) if self.run.has_pairwise_masks else "",
         }
+
+    def noise_key(self, shared: SharedRows) -> NoiseKey:
+        """The key of this run's noise over these rows: in another run or order of rows the noise is another."""
+        return self.noise.bound(b"noise", training_hash(self.run), shared.digest)
 
     def plan(self, classes: int) -> Plan:
         """How this party trains."""
@@ -124,7 +146,7 @@ class Member:
         """The masks of predictions that cancel in their sum; None where they are under the group key, or under none."""
         return pairwise_masks_of(self.run, self.name, shared) if self.run.has_pairwise_masks else None
 
-    def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard) -> Worker:
+    def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard, noise: NoiseKey) -> Worker:
         """This party's training, before its first step."""
         return self.build(
             self.plan(labels.classes),
@@ -132,7 +154,7 @@ class Member:
             self.name,
             guard,
             held_out=rows.held_out,
-            dp_sgd=dp_sgd_for(self.guard, self.noise),
+            dp_sgd=dp_sgd_for(self.guard, noise),
             threads=self.threads,
             watch_loss=self.is_label_party and len(labels.held_out) > 0,
             gradient_party=self.run.label_party if self.has_private_labels else None,

@@ -35,7 +35,7 @@ from fdml.party.effects import (
     remark,
 )
 from fdml.party.evaluation import Evaluation, noise_remark
-from fdml.party.labelling import LABELS_OFF, labels_received, labels_to_send, labels_to_train_on
+from fdml.party.labelling import LABELS_OFF, count_labels, labels_received, labels_to_send, labels_to_train_on
 from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
@@ -142,10 +142,11 @@ class PartySession:
         member = self._member
         if member.is_label_party:
             labels, self._label_encoding = member.data.labels(shared)
+            count_labels(member, labels, self._label_encoding)
             yield Send(labels_to_send(member, shared, labels))
             if member.has_private_labels and self._run.privacy.label_epsilon == "off":
                 yield remark(member.name, LABELS_OFF)
-            return labels_to_train_on(member, labels)
+            return labels_to_train_on(member, shared, labels, self._label_encoding)
         while self._messages.labels is None:
             yield from self._take_in("for {} to give the labels")
         return labels_received(member, shared, self._messages.labels)
@@ -156,18 +157,22 @@ class PartySession:
         schedule = member.plan(labels.classes).schedule(len(shared.train))
         for text in budget_remarks(member.guard, schedule):
             yield remark(member.name, text)
+        noise = member.noise_key(shared)
+        ledger = member.ledger
         guard = guard_for(
             member.guard,
             schedule,
-            member.noise,
+            noise,
             grid=FIXED_POINTS[self._run.training.value_bits],
             parties=len(self._run.parties),
             masks=member.masks(shared.key),
             blind=self._run.privacy.server == "blind",
             pairwise=member.pairwise_masks(shared),
             disk=member.disk,
+            facts=member.facts(shared),
+            account=None if ledger is None else ledger.open_run(self._run, member.guard, schedule, noise),
         )
-        self.worker = worker = member.worker(labels, member.data.rows(shared), guard)
+        self.worker = worker = member.worker(labels, member.data.rows(shared), guard, noise)
         worker.restore(None if self._checkpoint is None else self._checkpoint.worker)
         yield Emit(events.Joined(member.name, worker.step))
         return worker, guard

@@ -18,6 +18,15 @@ def _model(values: object) -> object:
     return model_settings(**values) if isinstance(values, Mapping) else values
 
 
+class AlignSettings(Settings):
+    """What this party consents to before anyone is told which rows are shared."""
+
+    max_rows: PositiveInt | None = None
+    """The most rows, or test rows, that another party may bring; with it set nobody is asked. None has no limit."""
+    min_shared: PositiveInt | None = None
+    """The fewest rows that must be shared; None is any number."""
+
+
 class PartySettings(Settings):
     """One party's own file."""
 
@@ -27,8 +36,12 @@ class PartySettings(Settings):
     """Where this party reaches the server; None takes the run's address."""
     group_key: Path | None = None
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
+    ledger: Path = Path("ledger")
+    """The folder of what outlives runs: accounts of all releases, and the secret that labels are randomised with.
+    Runs that use the same people's rows should share one."""
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
+    align: AlignSettings = AlignSettings()
     data: DataSettings
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
     guard: GuardSettings = GuardSettings()
@@ -45,4 +58,6 @@ def read_party(path: Path) -> PartySettings:
         }
     )
     key = None if settings.group_key is None else home / settings.group_key
-    return settings.model_copy(update={"run": home / settings.run, "data": data, "group_key": key})
+    return settings.model_copy(
+        update={"run": home / settings.run, "data": data, "group_key": key, "ledger": home / settings.ledger}
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
+from collections.abc import Mapping
 
-from fdml.errors import SettingsError
+from fdml.errors import SettingsError, StateCorrupt
 from fdml.privacy.calibrate import releases_within, sigma_for
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import NO_NOISE, Guard
-from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism
+from fdml.privacy.ledger import Account, GradientMechanism, Ledger, Mechanism
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
@@ -21,7 +22,8 @@ from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings
 from fdml.storage.disk import Disk
 
-_KEY = "noise-key"
+NOISE_KEY = "noise-key"
+"""The file of the secret that a run's noise follows from."""
 _KEY_BYTES = 32
 _TAIL = 6.0
 """So many sigma of noise should travel uncut; cutting more would spoil the sums."""
@@ -67,14 +69,21 @@ def guard_for(
     blind: bool = False,
     pairwise: PairwiseMasks | None = None,
     disk: Disk | None = None,
+    facts: Mapping[str, str] | None = None,
+    account: Account | None = None,
 ) -> Guard:
-    """A party's guard; with a disk, what leaves under noise or pairwise masks is stored before it leaves."""
+    """A party's guard; with a disk, what leaves under noise or pairwise masks is stored before it leaves.
+
+    `facts` are what stored releases belong to: those of other facts are refused, never sent again. All is counted in
+    the `account`, which outlives the run, before it leaves.
+    """
     mechanism = mechanism_of(settings, schedule)
     noisy = mechanism.noise != "none"
     if noisy and settings.epsilon is not None and not releases_within(mechanism, settings.epsilon, settings.delta):
         raise SettingsError(
             f"guard.epsilon {settings.epsilon:g} does not allow a single release with clip {mechanism.clip:g} and "
-            f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see `fdml budget --epsilon {settings.epsilon:g}`'
+            f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see '
+            f"`fdml budget plan --epsilon {settings.epsilon:g}`"
         )
     reach = mechanism.clip + _TAIL * mechanism.sigma
     if noisy and reach > grid.largest(parties):
@@ -86,12 +95,12 @@ def guard_for(
     perturbation = Perturbation(mechanism, key if noisy else None, grid, parties)
     return Guard(
         perturbation,
-        Ledger(mechanism, gradients, settings.delta, settings.epsilon),
+        Ledger(mechanism, gradients, settings.delta, settings.epsilon, account),
         held_out=Perturbation(NO_NOISE, None, grid, parties) if settings.evaluation == "exact" else None,
         masks=masks,
         blind=blind,
         pairwise=pairwise,
-        store=ReleaseStore(disk) if (noisy or pairwise is not None) and disk is not None else None,
+        store=ReleaseStore(disk, facts) if (noisy or pairwise is not None) and disk is not None else None,
     )
 
 
@@ -117,12 +126,17 @@ def budget_remarks(settings: GuardSettings, schedule: Schedule) -> list[str]:
     return remarks
 
 
-def stored_key(disk: Disk) -> NoiseKey:
-    """This party's noise key: drawn once, stored before it is used."""
-    known = disk.read(_KEY)
-    if known is None or len(known) != _KEY_BYTES:
+def stored_key(disk: Disk, name: str = NOISE_KEY) -> NoiseKey:
+    """A secret of this party: drawn once, stored before it is used."""
+    known = disk.read(name)
+    if known is None:
         known = secrets.token_bytes(_KEY_BYTES)
-        disk.replace(_KEY, known)
+        disk.replace(name, known)
+    if len(known) != _KEY_BYTES:
+        raise StateCorrupt(
+            f"the file {name!r} is damaged: it has {len(known)} bytes instead of {_KEY_BYTES}; bring it back from a "
+            f"backup, or remove it and start over with --fresh at every side"
+        )
     return NoiseKey(known)
 
 
@@ -133,5 +147,5 @@ def seeded_key(seed: int, party: str) -> NoiseKey:
 
 def forget_releases(disk: Disk) -> None:
     """Start over with noise that was never used."""
-    disk.remove(_KEY)
+    disk.remove(NOISE_KEY)  # first: releases without their key are refused, a key without its releases is used again
     ReleaseStore.clear(disk)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.privacy.ledger import Ledger, Mechanism
+from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.privacy.masks import Masks, PredictionMasks, Purpose
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation, Predictions
@@ -24,8 +24,6 @@ from fdml.privacy.releases import ReleaseStore
 from fdml.protocol.fixed_point import Codes, decode, encode
 from fdml.protocol.messages import Gradient, HeldOutPredictions, HeldOutTotal, Push, Release, Total
 
-HELD_OUT = "held-out"
-"""The group of rows that only held-out predictions release."""
 NO_NOISE = Mechanism("none", math.inf, 0.0)
 
 
@@ -80,6 +78,8 @@ class Guard:
         before = self.ledger.state() if self._store is not None else {}
         if self._held_out_perturbation is self._perturbation:
             self.ledger.count_release(HELD_OUT)
+        else:
+            self.ledger.count_exact()
         codes = self._held_out_perturbation.protect(predictions, "held-out", epoch)
         message = HeldOutPredictions(
             epoch, self._sealed("held-out", epoch, codes, self._held_out_perturbation.mechanism.variance)
@@ -130,9 +130,9 @@ class Guard:
             self.ledger.restore(counts)
         for message in [] if self._store is None else self._store.uncounted:
             if isinstance(message, Push):
-                self.ledger.count_release(group_of(block_of(message.step)))
+                self.ledger.count_left(group_of(block_of(message.step)))
             elif self._held_out_perturbation is self._perturbation:
-                self.ledger.count_release(HELD_OUT)
+                self.ledger.count_left(HELD_OUT)
 
     def _sealed(self, purpose: Purpose, number: int, codes: Codes, variance: float) -> Release:
         if self._hiding is None:

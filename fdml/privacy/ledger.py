@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from fdml.errors import PrivacyBudgetSpent, SettingsError, StateCorrupt
 from fdml.privacy.epsilon import check_delta, gaussian_epsilon
 from fdml.settings import Noise
 
 DIRECT = "each pushed prediction; not the effect through the weights"
+HELD_OUT = "held-out"
+"""The group of rows that only held-out predictions release."""
 RECORD_LEVEL = "record level: pushed predictions and the effect through the weights"
 
 
@@ -103,6 +105,19 @@ def epsilon_of(mechanism: Mechanism, releases: int, delta: float, gradient_squar
     return pure + gaussian_epsilon(math.sqrt(squared_mu + gradient_squared_mu), delta)
 
 
+class Account(Protocol):
+    """Where a run's counts outlive it; `fdml.privacy.accounts` has the one on disk."""
+
+    def count(
+        self, *, releases: int = 0, held_out: int = 0, exact: int = 0, uses: int = 0, has_left: bool = False
+    ) -> None:
+        """Count at least so much of the run's most released rows; durable on return.
+
+        Raises and counts nothing if a total would be overspent, unless it `has_left` already.
+        """
+        ...
+
+
 class Ledger:
     """Counts releases and uses of rows, and refuses what would overspend.
 
@@ -112,7 +127,12 @@ class Ledger:
     """
 
     def __init__(
-        self, mechanism: Mechanism, gradients: GradientMechanism | None, delta: float, budget: float | None
+        self,
+        mechanism: Mechanism,
+        gradients: GradientMechanism | None,
+        delta: float,
+        budget: float | None,
+        account: Account | None = None,
     ) -> None:
         check_delta(delta)
         if budget is not None:
@@ -121,6 +141,7 @@ class Ledger:
         self.gradients = gradients
         self.delta = delta
         self.budget = budget
+        self._account = account
         self._releases: Counter[str] = Counter()
         self._uses: Counter[str] = Counter()
 
@@ -132,11 +153,24 @@ class Ledger:
     def count_release(self, group: str, releases: int = 1) -> None:
         """Count releases of the group's rows, or raise and count nothing."""
         self._check_budget(group, releases, 0)
+        self._count_for_good(group, self._releases[group] + releases)
         self._releases[group] += releases
+
+    def count_left(self, group: str) -> None:
+        """Count a release that has left before; that is never refused."""
+        self._releases[group] += 1
+        self._count_for_good(group, self._releases[group], has_left=True)
+
+    def count_exact(self) -> None:
+        """Count that held-out rows leave without noise: they have no epsilon, so only the account counts them."""
+        if self._account is not None:
+            self._account.count(exact=1)
 
     def count_use(self, group: str, times: int = 1) -> None:
         """Count uses of the group's rows in gradient steps, or raise and count nothing."""
         self._check_budget(group, 0, times)
+        if self._account is not None:
+            self._account.count(uses=self._uses[group] + times)
         self._uses[group] += times
 
     def can_release(self, group: str, releases: int = 1) -> bool:
@@ -183,6 +217,19 @@ class Ledger:
                     f"set the guard as it was (a run that starts over spends on top of what has left already)"
                 )
         self._releases, self._uses = releases, uses
+        for group, count in releases.items():
+            self._count_for_good(group, count, has_left=True)
+        if self._account is not None:
+            self._account.count(uses=max(uses.values(), default=0), has_left=True)
+
+    def _count_for_good(self, group: str, count: int, *, has_left: bool = False) -> None:
+        """In the account, if there is one, before anything leaves."""
+        if self._account is None:
+            return
+        if group == HELD_OUT:
+            self._account.count(held_out=count, has_left=has_left)
+        else:
+            self._account.count(releases=count, has_left=has_left)
 
     def _noise(self) -> dict[str, Any]:
         gradients = None if self.gradients is None else asdict(self.gradients)
@@ -206,7 +253,7 @@ class Ledger:
         more = _spelled(releases, "release") if releases else _spelled(uses, "use") + " in training"
         raise PrivacyBudgetSpent(
             f"{more} of {group} would spend epsilon {_apart(after, self.budget)} at delta {self.delta:g}; "
-            f"stop here, or agree on more noise or fewer exchanges: `fdml budget` shows how much"
+            f"stop here, or agree on more noise or fewer exchanges: `fdml budget plan` shows how much"
         )
 
 

@@ -25,6 +25,16 @@ class NoiseKey:
 
     secret: bytes = field(repr=False)
 
+    def bound(self, *facts: bytes) -> NoiseKey:
+        """The key for one purpose or context; keys of other facts are unrelated to it, and none tells this one."""
+        framed = b"".join(len(fact).to_bytes(8, "big") + fact for fact in facts)
+        return NoiseKey(hashlib.blake2b(framed, key=self.secret, digest_size=32, person=b"fdml bound key").digest())
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells one key from another; the key does not follow from it."""
+        return hashlib.blake2b(key=self.secret, digest_size=8, person=b"fdml key name").hexdigest()
+
     def stream(self, purpose: str, number: int, count: int) -> bytes:
         """So many bytes; the same for the same purpose and number, else unrelated."""
         key = hashlib.blake2b(purpose.encode(), key=self.secret, digest_size=32).digest()

@@ -10,6 +10,7 @@ from fdml.errors import StateCorrupt
 from fdml.protocol.messages import HeldOutPredictions, Push, Release
 from fdml.protocol.wire import decode_from_party, encode_from_party
 from fdml.storage.disk import Disk
+from fdml.storage.facts import check_facts
 from fdml.storage.journal import Journal
 
 _NAME = "releases"
@@ -18,9 +19,14 @@ Name = tuple[str, int]
 
 
 class ReleaseStore:
-    """The releases of a run, and how often each group of rows was released before them; durable when `add` returns."""
+    """The releases of a run, and how often each group of rows was released before them; durable when `add` returns.
 
-    def __init__(self, disk: Disk) -> None:
+    They belong to one run over one order of rows: `facts` says which. A store of other facts is refused, as its
+    releases would be sent for other rows.
+    """
+
+    def __init__(self, disk: Disk, facts: Mapping[str, str] | None = None) -> None:
+        self._facts = dict(facts or {})
         self._journal = Journal(disk, _NAME)
         self._counts: dict[str, Any] | None = None
         """The ledger's state with the first `_counted` releases of those that are kept; None at the start."""
@@ -29,6 +35,7 @@ class ReleaseStore:
         for number, record in enumerate(self._journal.replay()):
             if number == 0:
                 first = json.loads(record)
+                check_facts(first["facts"], self._facts, "store of releases")
                 self._counts, self._counted = first["counts"], first["counted"]
             else:
                 self._remember(decode_from_party(record))
@@ -66,7 +73,7 @@ class ReleaseStore:
             self._known = {name_of(each): each for each in kept}
 
     def _head(self) -> bytes:
-        return json.dumps({"counts": self._counts, "counted": self._counted}).encode()
+        return json.dumps({"facts": self._facts, "counts": self._counts, "counted": self._counted}).encode()
 
     @staticmethod
     def clear(disk: Disk) -> None:

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fdml.privacy.guard import HELD_OUT
-from fdml.privacy.ledger import Ledger, Mechanism
+from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
 from fdml.storage.atomic import write_file

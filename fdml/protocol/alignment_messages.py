@@ -17,6 +17,8 @@ Keys = NDArray[np.uint8]
 HASH_BYTES = 32
 TOKEN_BYTES = 16
 POINT_BYTES = 32
+LONGEST_REASON = 200
+"""Characters of what a party says to the others' operators."""
 SERVER = ""
 """The server's name as sender. As addressee: the message type decides who may read it."""
 

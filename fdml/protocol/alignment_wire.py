@@ -17,6 +17,7 @@ from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import (
     HASH_BYTES,
     KINDS,
+    LONGEST_REASON,
     POINT_BYTES,
     TOKEN_BYTES,
     AlignmentMessage,
@@ -38,8 +39,6 @@ _KEY_BYTES = 32
 _LARGEST_TEXT = 16 * 1024
 """Bytes of a certificate, a signature or a sealed key; the usual ones have under 1,000."""
 _MOST_ROWS = 2**53
-_LONGEST_REASON = 200
-"""Characters of what a party says to the others' operators."""
 _NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -166,8 +165,8 @@ def _consent_in(content: pb.Consent) -> Consent:
     reason = content.reason
     if content.given and reason:
         raise invalid("a consent with a reason against it")
-    if len(reason) > _LONGEST_REASON or not reason.isprintable():
-        raise invalid(f"a reason of {len(reason)} characters; it has at most {_LONGEST_REASON}, all printable")
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise invalid(f"a reason of {len(reason)} characters; it has at most {LONGEST_REASON}, all printable")
     return Consent(content.given, reason)
 
 

@@ -18,6 +18,7 @@ from fdml.protocol.alignment_messages import (
     AlignmentMessage,
     BlindedIds,
     RowCounts,
+    RowSummary,
     SharedRowIndex,
     Tokens,
 )
@@ -76,6 +77,8 @@ class BulletinStore:
         if known is None:
             self._rules.check(slot, message)
             self._store(slot, raw, message)
+        elif known.digest != _hash(raw) and self._rules.may_replace(slot):
+            self._store(slot, raw, message)
         elif known.digest != _hash(raw):
             raise MessageRefused(
                 f"party {sender!r} posted {slot} before and now another: its ids, key or run.toml have "
@@ -85,15 +88,22 @@ class BulletinStore:
         self._find_shared_rows()
 
     def fetch(self, reader: str, kind: str, sender: str, about: str = "") -> bytes | None:
-        """A message for this reader as it was posted; None if it has not come yet."""
+        """A message for this reader as it was posted; None if it has not come yet.
+
+        The shared rows are told to nobody before all parties have consented.
+        """
         slot = self._slots.for_reader(reader, kind, sender, about)
+        if slot.kind is SharedRowIndex and self._without_consent():
+            return None
         return self._read(slot) if slot in self._entries else None
 
     def waits_for(self, reader: str, kind: str, sender: str, about: str = "") -> list[str]:
         """Whose work is missing for what the reader waits for, in the order of the run; empty once it is there."""
         wanted, parties = KINDS.get(kind), self._slots.parties
-        if wanted is SharedRowIndex:
+        if wanted in (SharedRowIndex, RowSummary):
             missing = {self._next_at(owner) for owner in parties if self._final_set(owner) is None}
+            if not missing and wanted is SharedRowIndex:
+                return self._without_consent()
             return [party for party in parties if party in missing]
         if wanted is BlindedIds and about in parties:
             slot = self._slots.for_reader(reader, kind, sender, about)
@@ -141,13 +151,25 @@ class BulletinStore:
         """Match the rows as soon as all sets are there, unless that has been done."""
         sets = [self._final_set(party) for party in self._slots.parties]
         answers = self._slots.answers
-        if None in sets or all(answer in self._entries for answer in answers):
+        if None in sets or self._slots.summary in self._entries:
             return
         messages = [decode_alignment(self._read(slot) or b"") for slot in sets if slot is not None]
         found = match_rows([each for each in messages if isinstance(each, Tokens | BlindedIds)])
         for answer, places in zip(answers, found, strict=True):
             if answer not in self._entries:
                 self._store(answer, encode_alignment(places), places)
+        summary = self._summary(found[0])
+        self._store(self._slots.summary, encode_alignment(summary), summary)
+
+    def _summary(self, found: SharedRowIndex) -> RowSummary:
+        """How many rows each party brought and how many all share."""
+        own = [rows for party in self._slots.parties if (rows := self._rules.own_rows(party)) is not None]
+        test = tuple(rows.test for rows in own if rows.test is not None)
+        return RowSummary(tuple(rows.train for rows in own), test, len(found.train), len(found.held_out))
+
+    def _without_consent(self) -> list[str]:
+        """The parties that have not consented to the shared rows being told."""
+        return [party for party in self._slots.parties if not self._rules.has_consented(party)]
 
     def _store(self, slot: Slot, raw: bytes, message: AlignmentMessage) -> None:
         bound = self._binding + raw

@@ -9,6 +9,7 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_messages import (
     AlignmentMessage,
     BlindedIds,
+    Consent,
     KeyOffer,
     RowCounts,
     SharedRowIndex,
@@ -31,12 +32,15 @@ class Entry:
     by_position: bool
     brings_key: bool = False
     """Of an offer: whether its party has the group key from a file."""
+    consents: bool = False
+    """Of a consent: whether it is given."""
 
     @classmethod
     def of(cls, message: AlignmentMessage, digest: bytes) -> Entry:
         """The entry of a message whose bytes have this digest."""
         brings_key = isinstance(message, KeyOffer) and message.brings_key
-        return cls(digest, row_counts(message), _is_by_position(message), brings_key)
+        consents = isinstance(message, Consent) and message.given
+        return cls(digest, row_counts(message), _is_by_position(message), brings_key, consents)
 
 
 class BulletinRules:
@@ -52,6 +56,8 @@ class BulletinRules:
         match message:
             case KeyOffer(brings_key=brings_key):
                 self._check_key_source(slot.sender, brings_key)
+            case Consent():
+                self._check_summed_up(slot.sender)
             case Tokens(by_position=None) if self._mode == "ecdh":
                 raise self._other_mode(slot.sender, "tokens")
             case BlindedIds() if self._mode == "tokens":
@@ -71,6 +77,19 @@ class BulletinRules:
         """How many rows a party has; None before it has posted them."""
         slot = self.first_stored(self._slots.own_sets(party))
         return None if slot is None else self._entries[slot].rows
+
+    def has_consented(self, party: str) -> bool:
+        """Whether a party lets the shared rows be told."""
+        entry = self._entries.get(Slot(Consent, party))
+        return entry is not None and entry.consents
+
+    def may_replace(self, slot: Slot) -> bool:
+        """Whether a stored message may be replaced: only a consent that was refused, if it is given after all."""
+        return slot.kind is Consent and not self.has_consented(slot.sender)
+
+    def _check_summed_up(self, sender: str) -> None:
+        if self._slots.summary not in self._entries:
+            raise MessageRefused(f"party {sender!r} consents before it is known how many rows are shared", Refusal.GAP)
 
     def _other_mode(self, sender: str, mode: Align) -> MessageRefused:
         return MessageRefused(

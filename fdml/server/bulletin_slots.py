@@ -11,15 +11,19 @@ from fdml.protocol.alignment_messages import (
     SERVER,
     AlignmentMessage,
     BlindedIds,
+    Consent,
     KeyCheck,
     KeyGrant,
     KeyOffer,
+    RowSummary,
     SharedRowIndex,
     Tokens,
 )
 from fdml.protocol.alignment_wire import kind_of
 
 _PREFIX = "bulletin"
+_FOR_ALL = (KeyOffer, KeyCheck, RowSummary, Consent)
+"""Kinds that every party may read."""
 
 
 class Slot(NamedTuple):
@@ -46,8 +50,13 @@ class BulletinSlots:
         self.parties = tuple(parties)
         self.answers = [Slot(SharedRowIndex, SERVER, party) for party in self.parties]
         """What the server has found, for each party."""
+        self.summary = Slot(RowSummary, SERVER)
+        """How many rows that is, for all parties."""
+        self.consents = [Slot(Consent, party) for party in self.parties]
         self.all = [
             *(Slot(kind, party) for kind in (KeyOffer, KeyCheck, Tokens) for party in self.parties),
+            self.summary,
+            *self.consents,
             *(Slot(KeyGrant, self.parties[0], party) for party in self.parties[1:]),
             *self.answers,
             *(slot for owner in self.parties for slot in self.ring(owner)),
@@ -84,7 +93,7 @@ class BulletinSlots:
         for name in (slot.to, slot.about):
             if name and name not in self.parties:
                 raise MessageRefused(f"party {slot.sender!r} named {name!r}, no party of this run", Refusal.INVALID)
-        if slot.kind is SharedRowIndex or (slot.kind is KeyGrant and slot.sender != self.parties[0]):
+        if slot.kind in (SharedRowIndex, RowSummary) or (slot.kind is KeyGrant and slot.sender != self.parties[0]):
             raise MessageRefused(f"party {slot.sender!r} may not post {slot}", Refusal.NOT_PERMITTED)
         if slot not in self._known:
             raise MessageRefused(
@@ -97,7 +106,7 @@ class BulletinSlots:
         if kind not in KINDS:
             raise MessageRefused(f"{kind!r} is no kind of message; there are {', '.join(KINDS)}", Refusal.INVALID)
         wanted = KINDS[kind]
-        to = SERVER if wanted in (KeyOffer, KeyCheck, Tokens) else reader
+        to = SERVER if wanted in (*_FOR_ALL, Tokens) else reader
         slot = Slot(wanted, sender, to, about)
         if slot not in self._known or wanted is Tokens:
             raise MessageRefused(

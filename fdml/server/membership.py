@@ -45,8 +45,10 @@ class Membership:
         check_same_run(party, hello.protocol, hello.run_hash, self._run_hash)
         if hello.incarnation < max(1, self.incarnation(party)):
             raise MessageRefused(
-                f"party {party!r} was started again since (start {self.incarnation(party)}, this is "
-                f"{hello.incarnation}); end this older process",
+                f"party {party!r} is at its start {hello.incarnation}, the server knows its start "
+                f"{self.incarnation(party)}: this is an older process of it, or its state was lost or comes from a "
+                f"backup. End it if another one runs; bring the newest state back, or start over with --fresh at "
+                f"every side",
                 Refusal.FENCED,
             )
         if hello.rows < 1:

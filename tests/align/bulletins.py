@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import agree
 from fdml.align.matching import align
@@ -58,11 +59,11 @@ def open_store(run, disk=None):
     return BulletinStore.open(run.parties, run.align, MemoryDisk() if disk is None else disk)
 
 
-def alignment_of(run, party, ids, disk, credentials=None, key_file=None):
+def alignment_of(run, party, ids, disk, credentials=None, key_file=None, decide=consent_to_all):
     """The whole conversation of a party; ends with the alignment and the group key."""
     secrets = Secrets.load_or_make(disk, run, party, credentials)
     agreement = yield from agree(run, party, secrets, credentials, key_file)
-    return (yield from align(run, party, ids, agreement.key, secrets)), agreement.key
+    return (yield from align(run, party, ids, agreement.key, secrets, decide)), agreement.key
 
 
 def align_alone(calls, run, party, ids, disk):

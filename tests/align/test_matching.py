@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import GroupKey
 from fdml.align.matching import PartyIds, align
@@ -14,7 +15,7 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.data.ids import IdCounts, Ids
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal
 from fdml.privacy.disclosures import DISCLOSURES
-from fdml.protocol.alignment_messages import Fetch, RowCounts, SharedRowIndex
+from fdml.protocol.alignment_messages import Fetch, RowCounts, RowSummary, SharedRowIndex
 from fdml.settings import RunSettings
 from tests.align.bulletins import Killed, PartyCalls, align_all, align_alone, open_store
 from tests.storage.memory_disk import MemoryDisk, PowerCut
@@ -150,7 +151,7 @@ def test_a_duplicate_id_is_refused_before_anything_is_posted(mode):
     run = run_of(mode, PARTIES[:1])
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     with pytest.raises(AlignmentError, match="party 'bank' has 2 rows with a duplicate id"):
-        next(align(run, "bank", PartyIds(texts(["a", "b", "a", "a"])), KEY, secrets))
+        next(align(run, "bank", PartyIds(texts(["a", "b", "a", "a"])), KEY, secrets, consent_to_all))
 
 
 def test_ids_come_from_the_files():
@@ -181,9 +182,11 @@ def test_an_answer_that_cannot_be_is_not_believed(train, held_out, digest, count
     run = run_of("tokens", PARTIES[:1])
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     found = SharedRowIndex(np.array(train), np.array(held_out, np.int64), digest, counts)
-    conversation = align(run, "bank", PartyIds(texts(TEXTS["bank"])), KEY, secrets)
+    rows = len(TEXTS["bank"])
+    answers = {RowSummary: RowSummary((rows,), (), 2), SharedRowIndex: found}
+    conversation = align(run, "bank", PartyIds(texts(TEXTS["bank"])), KEY, secrets, consent_to_all)
     with pytest.raises(AlignmentError, match="server's answer does not fit"):
-        converse(conversation, lambda request: found if isinstance(request, Fetch) else None)
+        converse(conversation, lambda request: answers[request.kind] if isinstance(request, Fetch) else None)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -265,7 +268,7 @@ def test_what_is_posted_does_not_depend_on_the_order_of_the_file(mode):
         secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
         fixed = Secrets(secrets.private, secrets.offer, secrets.group_key, bytes(range(32)))
         calls = PartyCalls(open_store(run), "bank")
-        converse(align(run, "bank", PartyIds(texts(values)), KEY, fixed), calls.answer)
+        converse(align(run, "bank", PartyIds(texts(values)), KEY, fixed, consent_to_all), calls.answer)
         posts.append([raw for _, _, _, raw in calls.posted])
     assert posts[0] == posts[1]
 
@@ -284,7 +287,10 @@ def test_a_party_waits_for_all_who_have_not_posted_their_rows():
     run = run_of("tokens")
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     with pytest.raises(PeerTimeout, match="'bank' waits for 'shop', 'clinic'"):
-        converse(align(run, "bank", ids_of(TEXTS)["bank"], KEY, secrets), PartyCalls(open_store(run), "bank").answer)
+        converse(
+            align(run, "bank", ids_of(TEXTS)["bank"], KEY, secrets, consent_to_all),
+            PartyCalls(open_store(run), "bank").answer,
+        )
 
 
 def test_every_mode_has_its_disclosures():

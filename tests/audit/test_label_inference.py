@@ -13,8 +13,7 @@ from fdml.audit.recording import GroundTruth, Recording
 from fdml.data.rows import as_rows, to_dense
 from fdml.models.losses import LOSSES
 from fdml.models.objective import objective_for
-from fdml.privacy.noise import NoiseKey
-from fdml.privacy.randomised_response import chance_of_truth, randomised
+from fdml.privacy.randomised_response import DRAW_BYTES, chance_of_truth, draws_of, randomised
 from fdml.protocol.fixed_point import decode, encode
 from fdml.protocol.schedule import schedule_for
 from fdml.settings import RunSettings
@@ -34,6 +33,10 @@ class Formula:
         return self._function(to_dense(rows)[start:stop].astype(np.float64))
 
 
+def draws(seed):
+    return draws_of(np.random.default_rng(seed).integers(0, 256, (ROWS, DRAW_BYTES), np.uint8))
+
+
 def record(classes=2, epsilon=2.0, seed=1, *, drawn_with=None, anew=False, labels="private", sparse=False, noise=0.0):
     """A run as its gradients tell of it.
 
@@ -50,7 +53,7 @@ def record(classes=2, epsilon=2.0, seed=1, *, drawn_with=None, anew=False, label
     true = (chances.cumsum(axis=1) < chance.uniform(size=(ROWS, 1))).sum(axis=1).astype(float)
     used = epsilon if drawn_with is None else drawn_with
     shown = [
-        true if used == "off" else randomised(true, classes, used, NoiseKey(bytes([seed, epoch * anew] * 16)))
+        true if used == "off" else randomised(true, classes, used, draws([seed, epoch * anew]))
         for epoch in range(EPOCHS)
     ]
     schedule = schedule_for(ROWS, 50, 8, 1, EPOCHS, seed)

@@ -26,7 +26,23 @@ def test_the_version_is_shown_without_loading_a_command():
     assert run.stdout.splitlines() == [f"fdml {fdml.__version__}", "[]"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+GROUPS = ("keys", "budget")
+SINGLE = [name for name in COMMANDS if name not in GROUPS]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_command_of_a_group_has_a_help_text_and_a_help_for_every_argument(group):
+    found = getattr(importlib.import_module(f"fdml.cli.{group}"), group)
+    listed = succeed(group, "--help")
+    for command in (each.callback for each in found.registered_commands):
+        assert command.__name__ in listed
+        assert inspect.getdoc(command)
+        succeed(group, command.__name__, "--help")
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            assert parameter.annotation.__metadata__[0].help, parameter.name
+
+
+@pytest.mark.parametrize("name", SINGLE)
 def test_every_command_has_a_help_text_and_a_help_for_every_argument(name):
     command = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
     assert inspect.getdoc(command)
@@ -36,7 +52,7 @@ def test_every_command_has_a_help_text_and_a_help_for_every_argument(name):
     assert inspect.getdoc(command).split(".")[0][:30] in text
 
 
-FIGURES = [name for name in COMMANDS if name not in ("new", "data")]
+FIGURES = [name for name in SINGLE if name not in ("new", "data")]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -69,7 +85,7 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
     assert "run.toml" in str(ended.value)
 
 
-@pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget"), ("bench", "python -m benchmarks")])
+@pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget plan"), ("bench", "python -m benchmarks")])
 def test_a_renamed_command_names_the_new_one(name, new):
     result = subprocess.run([sys.executable, "-m", "fdml", name], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2

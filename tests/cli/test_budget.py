@@ -15,17 +15,17 @@ from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.settings import GuardSettings, TrainingSettings
 
 app = typer.Typer(callback=lambda: None)
-app.command("budget")(budget)
+app.add_typer(budget, name="budget")
 
 
 def planned(*words):
-    run = CliRunner().invoke(app, ["budget", *map(str, words)])
+    run = CliRunner().invoke(app, ["budget", "plan", *map(str, words)])
     assert run.exit_code == 0, run.output
     return run.stdout
 
 
 def refused(*words):
-    run = CliRunner().invoke(app, ["budget", *map(str, words)])
+    run = CliRunner().invoke(app, ["budget", "plan", *map(str, words)])
     assert run.exit_code == 1
     assert isinstance(run.exception, SettingsError)
     return str(run.exception)
@@ -127,5 +127,5 @@ def test_wrong_options_are_named(words, message):
 
 
 def test_a_plan_needs_a_budget():
-    assert CliRunner().invoke(app, ["budget"]).exit_code == 2
-    assert CliRunner().invoke(app, ["budget", "--epsilon", "3", "--parties", "0"]).exit_code == 2
+    assert CliRunner().invoke(app, ["budget", "plan"]).exit_code == 2
+    assert CliRunner().invoke(app, ["budget", "plan", "--epsilon", "3", "--parties", "0"]).exit_code == 2

@@ -115,6 +115,16 @@ def test_a_party_needs_the_address_where_run_toml_leaves_the_port_open(home, com
     assert "give the one that `fdml serve` prints with --server HOST:PORT" in text
 
 
+@pytest.mark.parametrize("command", ["join", "align"])
+def test_without_consent_nothing_begins_and_the_ways_out_are_named(home, command):
+    """Finding 15; there is no terminal here, so nobody can be asked."""
+    party = home / "bob" / "party.toml"
+    party.write_text(party.read_text().replace("[align]\nmax_rows", "[align]\nmin_shared"))
+    text = fail(SettingsError, command, party, "--plain", "--server", "127.0.0.1:1")
+    assert "set align.max_rows in party.toml" in text
+    assert "add --yes" in text
+
+
 @pytest.mark.parametrize("option", ["--log", "--json"])
 @pytest.mark.parametrize(("command", "file"), [("join", "bob/party.toml"), ("serve", "run.toml")])
 def test_files_that_cannot_be_written_are_named_at_once(home, command, file, option):

@@ -20,7 +20,16 @@ def party_folder(path, rows, *, weighted=False, test_rows=0):
     path.mkdir(parents=True, exist_ok=True)
     (path / "run.toml").write_text(RUN)
     _write_table(path / "train.csv", 0, rows, weighted)
-    lines = ['party = "ann"', 'run = "run.toml"', "[data]", 'path = "train.csv"', 'id = "id"', 'label = "label"']
+    lines = [
+        'party = "ann"',
+        'run = "run.toml"',
+        "[align]",
+        "max_rows = 1000",
+        "[data]",
+        'path = "train.csv"',
+        'id = "id"',
+        'label = "label"',
+    ]
     if weighted:
         lines.append('weight = "weight"')
     if test_rows:

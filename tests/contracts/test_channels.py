@@ -8,7 +8,18 @@ import pytest
 
 from fdml.align.split import split_rows
 from fdml.errors import InvariantBroken, MessageRefused, PeerTimeout, Refusal
-from fdml.protocol.alignment_messages import SERVER, Fetch, KeyCheck, KeyOffer, Post, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.alignment_messages import (
+    SERVER,
+    Consent,
+    Fetch,
+    KeyCheck,
+    KeyOffer,
+    Post,
+    RowCounts,
+    RowSummary,
+    SharedRowIndex,
+    Tokens,
+)
 from fdml.protocol.messages import (
     Ack,
     Checkpointed,
@@ -88,6 +99,10 @@ class Run:
     def align(self):
         for channel in self.channels.values():
             channel.send(Post(Tokens(by_position=RowCounts(ALL_ROWS))))
+            channel.send(Fetch(RowSummary, SERVER))
+        for party, channel in self.channels.items():
+            self.until(party, RowSummary)
+            channel.send(Post(Consent(True)))
             channel.send(Fetch(SharedRowIndex, SERVER))
         return {party: self.until(party, SharedRowIndex)[0] for party in PARTIES}
 
@@ -249,7 +264,7 @@ def test_acknowledgements_and_waits_are_not_given(begin):
     run.stored()
     run.push("bob", 0)
     run.until("ann", Total)
-    assert {type(message) for message in run.given["ann"]} <= {SharedRowIndex, Welcome, Total}
+    assert {type(message) for message in run.given["ann"]} <= {RowSummary, SharedRowIndex, Welcome, Total}
     assert not {Ack, Waiting} & {type(message) for message in run.given["bob"]}
 
 

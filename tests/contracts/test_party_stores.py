@@ -139,21 +139,11 @@ def test_starting_over_forgets_all_but_the_number_of_starts(home):
     store.save_alignment(shared_rows())
     store.save_checkpoint(checkpoint())
     store.save_result(FinishedModel(FACTS, b"m" * 32, reported=True))
-    store.clear()
+    store.forget()
     again = home.start()
     assert again.shared_rows() is None
     saved = again.load()
     assert (saved.incarnation, saved.checkpoint, saved.result) == (2, None, None)
-
-
-def test_aligning_over_again_leaves_checkpoints_and_result(home):
-    store = home.start()
-    store.save_alignment(shared_rows())
-    store.save_checkpoint(checkpoint())
-    store.clear(alignment_only=True)
-    again = home.start()
-    assert again.shared_rows() is None
-    assert again.load().checkpoint.step == 4
 
 
 def test_state_of_other_settings_is_not_gone_on_with():

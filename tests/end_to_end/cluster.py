@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.ports import reserved_port
 from fdml.cli.app import app_for, main
 from fdml.errors import ServerUnreachable
-from fdml.federation.certificates import read_credentials
+from fdml.federation.key_files import read_credentials
 from fdml.federation.scaffold import write_keys
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.storage.atomic import write_file
@@ -268,7 +268,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         write_csv(home / party / "data.csv", columns, chance.permutation(rows))
         write_file(home / party / "group.key", b"5a" * 32)
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[data]\npath = "data.csv"\nid = "id"\n'
+            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 100000\n[data]\npath = "data.csv"\nid = "id"\n'
             + ('label = "label"\n' if label else "")
         )
 

@@ -68,7 +68,7 @@ def _write_files(home):
         ("cyd", "parquet", '["nr", "first"]', ""),
     ):
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\n[data]\npath = "data.{ending}"\nid = {columns}\n{more}'
+            f'party = "{party}"\nrun = "../run.toml"\n[align]\nmax_rows = 100000\n[data]\npath = "data.{ending}"\nid = {columns}\n{more}'
         )
     return held
 

@@ -23,11 +23,12 @@ PRIVATE = '[privacy]\nlabels = "private"\n'
 
 
 def prepare(cluster: Cluster, run: str = "", **guards: str) -> Cluster:
-    """Add to run.toml and to parties' own files; noise keys are given, so that two runs draw the same noise."""
+    """Add to run.toml and to parties' own files; secrets are given, so that two runs draw the same noise and flips."""
     path = cluster.home / "run.toml"
     path.write_text(path.read_text() + run)
     for party in cluster.parties:
         FolderDisk(cluster.home / party / "state").replace("noise-key", party.encode().ljust(32, b"."))
+        FolderDisk(cluster.home / party / "ledger").replace("label-secret", party.encode().ljust(32, b"."))
         own = cluster.home / party / "party.toml"
         own.write_text(own.read_text() + guards.get(party, ""))
     return cluster

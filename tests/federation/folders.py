@@ -38,7 +38,7 @@ def write_run(home, *, parties=("ann", "bob"), training="", group_key=""):
         label = 'label = "label"\n' if party == "ann" else ""
         (home / party / "party.toml").write_text(
             f'party = "{party}"\nrun = "../run.toml"\nthreads = 1\n{shared_key}'
-            f'[data]\npath = "data.csv"\nid = "id"\n{label}'
+            f'[align]\nmax_rows = {ROWS}\n[data]\npath = "data.csv"\nid = "id"\n{label}'
         )
     return home / "run.toml"
 

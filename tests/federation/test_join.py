@@ -1,13 +1,14 @@
 """Whole runs over gRPC on loopback, with the server and the parties as threads of this process."""
 
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import AlignmentError, PeerTimeout, SettingsError
-from fdml.events import Aligned, EpochDone, Evaluated, Finished, Joined, Remark
+from fdml.events import Aligned, EpochDone, Evaluated, Finished, Joined, Remark, Waiting
 from fdml.federation.join import align, join
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.models.bundle import Bundle
@@ -105,6 +106,43 @@ def test_a_party_writes_its_history_and_its_privacy_statement(finished):
     for party in ("ann", "bob"):
         assert f"party '{party}'" in (home / party / "privacy.md").read_text()
         assert "`--plain`" in (home / party / "privacy.md").read_text()
+
+
+def test_a_refused_consent_is_told_to_all_sides_by_name_and_can_be_given_later(tmp_path):
+    """Finding 15, over the network: `max_rows` of one party ends the alignment of both."""
+    home = tmp_path / "run"
+    write_run(home)
+    ann = home / "ann" / "party.toml"
+    ann.write_text(ann.read_text().replace(f"max_rows = {ROWS}", f"max_rows = {ROWS - 1}"))
+    with serving(home / "run.toml") as server:
+        errors = []
+
+        def refused(party):
+            with pytest.raises(AlignmentError) as error:
+                joined(home, party, server)()
+            errors.append(str(error.value))
+
+        together(*(lambda party=party: refused(party) for party in ("ann", "bob")))
+        assert len(errors) == 2
+        assert all("party 'ann' does not consent" in text and "align.max_rows of 'ann' is" in text for text in errors)
+        ann.write_text(ann.read_text().replace(f"max_rows = {ROWS - 1}", f"max_rows = {ROWS}"))
+        first = PartyFolder(ann)
+        assert first.shared_rows() is None
+        goes_first = threading.Event()
+
+        def second():
+            goes_first.wait(60)
+            return joined(home, "bob", server)()
+
+        def note(event):
+            if isinstance(event, Waiting) and event.waits_for == ("bob",):
+                goes_first.set()
+
+        together(
+            lambda: join(ann, plain=True, server=server.address, on_event=note),
+            second,
+        )
+    assert server.error is None
 
 
 def test_a_party_that_had_finished_needs_no_server(finished):

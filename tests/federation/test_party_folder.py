@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cryptography import x509
 
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import AlignmentError, SettingsError, StateCorrupt
 from fdml.experiments.in_memory import KEY
-from fdml.federation.certificates import Authority, write_credentials
+from fdml.federation.certificates import Authority
+from fdml.federation.key_files import members_table, write_credentials
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.models.bundle import Bundle
 from fdml.models.calibration import Calibration
@@ -16,6 +18,7 @@ from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import FinishedModel
 from fdml.party.effects import WriteBundle
 from fdml.privacy.statement import Spent, Statement
+from fdml.protocol.certificates import fingerprint
 from fdml.protocol.messages import Metrics
 from fdml.settings import run_hash
 from fdml.storage.atomic import write_file
@@ -84,7 +87,7 @@ def test_the_noise_key_is_the_same_at_every_start_and_another_after_starting_ove
 
     first = drawn()
     assert drawn() == first
-    folder_of(home).clear()
+    folder_of(home).forget()
     assert drawn() != first
 
 
@@ -109,8 +112,16 @@ def test_keys_must_be_this_partys_own(home):
     write_credentials(home / "ann" / "keys", authority.issue("party", "bob"))
     with pytest.raises(SettingsError, match=r"names fdml://small/party/bob, not fdml://small/party/ann"):
         folder_of(home).endpoint(plain=False, server="h:1")
-    write_credentials(home / "ann" / "keys", authority.issue("party", "ann"))
+    ann = authority.issue("party", "ann")
+    write_credentials(home / "ann" / "keys", ann)
+    with pytest.raises(SettingsError, match=r"`fdml keys members` .* prints the \[members\] table"):
+        folder_of(home).endpoint(plain=False, server="h:1")
+    others = {"bob": "sha256:" + "1" * 64, "server": "sha256:" + "2" * 64}
+    members = {**others, "ann": fingerprint(x509.load_pem_x509_certificate(ann.certificate))}
+    run_toml = home / "run.toml"
+    run_toml.write_text(run_toml.read_text() + members_table(members))
     found = folder_of(home).endpoint(plain=False, server="h:1")
+    assert found.server_key == "sha256:" + "2" * 64
     assert (found.target, found.party, found.credentials is None) == ("h:1", "ann", False)
 
 
@@ -161,22 +172,11 @@ def test_starting_over_forgets_all_but_the_count_of_starts(home):
     folder.save_alignment(SHARED)
     folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
     (home / "ann" / HISTORY).write_text("{}")
-    folder.clear()
+    folder.forget()
     found = folder.load()
     assert (found.incarnation, found.checkpoint, found.result) == (2, None, None)
     assert folder.shared_rows() is None
     assert not (home / "ann" / HISTORY).exists()
-
-
-def test_starting_the_alignment_over_leaves_the_rest(home):
-    folder = folder_of(home)
-    folder.save_alignment(SHARED)
-    folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
-    (home / "ann" / HISTORY).write_text("{}")
-    folder.clear(alignment_only=True)
-    assert folder.shared_rows() is None
-    assert folder.load().result is not None
-    assert (home / "ann" / HISTORY).exists()
 
 
 # The end

@@ -4,7 +4,7 @@ import pytest
 from fdml.align.group_key import GroupKey
 from fdml.align.sealed_metrics import seal_metrics
 from fdml.errors import AlignmentError, ServerUnreachable, SettingsError
-from fdml.federation.certificates import write_credentials
+from fdml.federation.key_files import members_table, write_credentials
 from fdml.federation.status import status
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.alignment_store import AlignmentStore
@@ -18,9 +18,10 @@ KEY = GroupKey(bytes(range(32)))
 FOUND = [Metrics(1, 0.5, 0.75, 0.625, 0.875), Metrics(2, 1.0, 0.5, 0.25, 0.9375)]
 
 
-def write_run(folder, address):
+def write_run(folder, address, members=None):
     path = folder / "run.toml"
-    path.write_text(f'name = "e2e"\nserver = "{address}"\nparties = ["ann", "bob"]\nlabel_party = "ann"\n')
+    text = f'name = "e2e"\nserver = "{address}"\nparties = ["ann", "bob"]\nlabel_party = "ann"\n'
+    path.write_text(text + (members_table(members) if members else ""))
     return path
 
 
@@ -57,9 +58,8 @@ def evaluated(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["server", "ann", "bob"])
 def test_the_keys_of_any_side_will_do(secure, tmp_path, name):
-    role = "server" if name == "server" else "party"
-    write_credentials(tmp_path / name / "keys", secure.authority.issue(role, name))
-    found = status(write_run(tmp_path, secure.target), plain=False).status
+    write_credentials(tmp_path / name / "keys", secure.credentials(name))
+    found = status(write_run(tmp_path, secure.target, secure.settings.members), plain=False).status
     assert found.run == "e2e"
     assert [party.name for party in found.parties] == ["ann", "bob"]
     assert {party.state for party in found.parties} == {"aligned, not joined yet"}
@@ -67,7 +67,7 @@ def test_the_keys_of_any_side_will_do(secure, tmp_path, name):
 
 def test_the_server_is_where_the_option_says(secure, tmp_path):
     write_credentials(tmp_path / "ann" / "keys", secure.credentials("ann"))
-    path = write_run(tmp_path, "127.0.0.1:0")
+    path = write_run(tmp_path, "127.0.0.1:0", secure.settings.members)
     assert status(path, plain=False, server=secure.target).status.run == "e2e"
     with pytest.raises(SettingsError, match="leaves the port open"):
         status(path, plain=False)
@@ -77,8 +77,18 @@ def test_the_server_is_where_the_option_says(secure, tmp_path):
 def test_the_server_is_where_party_toml_says(secure, tmp_path, by):
     write_credentials(tmp_path / "bob" / "keys", secure.credentials("bob"))
     own = write_party(tmp_path, "bob", secure.target)
-    run = write_run(tmp_path, "127.0.0.1:1")
+    run = write_run(tmp_path, "127.0.0.1:1", secure.settings.members)
     assert status(run if by == "run.toml" else own, plain=False).status.run == "e2e"
+
+
+def test_another_server_that_the_authority_names_is_not_asked(secure, tmp_path):
+    """Finding 12: whoever keeps the authority could stand in for the server."""
+    write_credentials(tmp_path / "ann" / "keys", secure.credentials("ann"))
+    members = {**secure.settings.members, "server": "sha256:" + "0" * 64}
+    with pytest.raises(ServerUnreachable, match=r"the certificate of the server at .* has another key"):
+        status(write_run(tmp_path, secure.target, members), plain=False)
+    with pytest.raises(SettingsError, match=r"`fdml keys members` .* prints the \[members\] table"):
+        status(write_run(tmp_path, secure.target), plain=False)
 
 
 def test_without_keys_there_is_nobody_to_ask_as(secure, tmp_path):
@@ -104,7 +114,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
 
 def test_a_party_opens_the_metrics_with_the_key_of_its_alignment(evaluated, tmp_path):
     """Finding 1: they are sealed under way and at the server, and for the other parties to read."""
-    write_run(tmp_path, evaluated.target)
+    write_run(tmp_path, evaluated.target, evaluated.settings.members)
     write_credentials(tmp_path / "bob" / "keys", evaluated.credentials("bob"))
     own = write_party(tmp_path, "bob")
     write_alignment(tmp_path / "bob", evaluated, KEY)
@@ -115,15 +125,14 @@ def test_a_party_opens_the_metrics_with_the_key_of_its_alignment(evaluated, tmp_
 @pytest.mark.parametrize("name", ["server", "bob"])
 def test_the_server_and_a_party_that_has_not_aligned_see_the_epochs_alone(evaluated, tmp_path, name):
     """Finding 1: exact figures told the server the labels of the held-out rows."""
-    role = "server" if name == "server" else "party"
-    write_credentials(tmp_path / name / "keys", evaluated.authority.issue(role, name))
-    found = status(write_run(tmp_path, evaluated.target), plain=False)
+    write_credentials(tmp_path / name / "keys", evaluated.credentials(name))
+    found = status(write_run(tmp_path, evaluated.target, evaluated.settings.members), plain=False)
     assert found.metrics == (Metrics(1), Metrics(2))
     assert [each.epoch for each in found.status.history] == [1, 2]
 
 
 def test_a_key_of_another_alignment_is_named(evaluated, tmp_path):
-    write_run(tmp_path, evaluated.target)
+    write_run(tmp_path, evaluated.target, evaluated.settings.members)
     write_credentials(tmp_path / "bob" / "keys", evaluated.credentials("bob"))
     write_alignment(tmp_path / "bob", evaluated, GroupKey(bytes(32)))
     with pytest.raises(AlignmentError, match="the sealed metrics of epoch 1 of 60 bytes cannot be opened"):

@@ -23,7 +23,9 @@ class FileLayout:
     history: str = "history.json"
     """At the label party: a list with an entry per epoch."""
     noise_key: str = "state/noise-key"
-    """32 bytes; written before the start, so that noise and randomised labels can be repeated."""
+    """32 bytes; written before the start, so that noise can be repeated."""
+    label_secret: str = "ledger/label-secret"
+    """32 bytes; the same for randomised labels."""
     arrays: Mapping[str, str] = field(default_factory=lambda: {"counters": "clock"})
     """Arrays that had another name when the golden results were made; a hash covers the name."""
     named: Callable[[Settings], Settings] = _as_they_are

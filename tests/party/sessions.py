@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fdml.align.consent import consent_to_all
 from fdml.align.matching import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
@@ -102,7 +103,7 @@ class SmallRun:
             noise=NoiseKey(party.encode()[:1] * 32),
             model=model_settings(precision="double"),
             guard=self.guards.get(party, GuardSettings()),
-            alignment=lambda: AlignmentKeys(secrets),
+            alignment=lambda: AlignmentKeys(secrets, consent_to_all),
             shared=shared,
             disk=disk,
             mask_id=lambda: 1 + len(party),

@@ -8,11 +8,11 @@ from fdml.errors import MessageRefused
 from fdml.models.calibration import Calibration
 from fdml.models.metrics import auc
 from fdml.party.checkpoint import Progress
-from fdml.party.evaluation import Evaluation, evaluation_schedule, noise_remark
+from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.privacy.guard import no_protection
 from fdml.protocol.fixed_point import INT64, encode
 from fdml.protocol.messages import HeldOutTotal, SealedMetrics
-from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings
+from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
 from tests.party.sessions import STORE, SmallRun
 
 SCORES = np.array([-2.0, 0.5, 1.0, -0.25])

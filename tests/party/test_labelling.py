@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,8 +48,9 @@ def test_another_party_trains_with_nothing_in_place_of_private_labels(shared):
     assert set(found.train_weights) == set(found.held_out_weights) == {1.0}
 
 
-def test_private_labels_are_randomised_once_and_the_same_way_at_every_start():
-    first, second = (labels_to_train_on(PRIVATE.member(STORE), labels(400)) for _ in range(2))
+def test_private_labels_are_randomised_once_and_the_same_way_at_every_start(shared):
+    many = replace(shared, train=np.arange(400))
+    first, second = (labels_to_train_on(PRIVATE.member(STORE), many, labels(400), None) for _ in range(2))
     np.testing.assert_array_equal(first.train, second.train)
     flipped = np.mean(first.train != labels(400).train)
     assert 0.25 < flipped < 0.5, "at epsilon 0.5 a share of 1 / (1 + e^0.5) = 0.38"
@@ -55,9 +58,9 @@ def test_private_labels_are_randomised_once_and_the_same_way_at_every_start():
 
 
 @pytest.mark.parametrize("privacy", [PrivacySettings(), PrivacySettings(labels="private", label_epsilon="off")])
-def test_labels_are_trained_on_as_they_are_where_they_are_shared_or_randomising_is_off(privacy):
+def test_labels_are_trained_on_as_they_are_where_they_are_shared_or_randomising_is_off(privacy, shared):
     own = labels()
-    assert labels_to_train_on(SmallRun(privacy=privacy).member(STORE), own) is own
+    assert labels_to_train_on(SmallRun(privacy=privacy).member(STORE), shared, own, None) is own
 
 
 def test_weights_would_disclose_private_labels(shared):

@@ -18,8 +18,8 @@ from fdml.privacy.build_guard import (
     stored_key,
 )
 from fdml.privacy.epsilon import gaussian_epsilon
-from fdml.privacy.guard import HELD_OUT, group_of
-from fdml.privacy.ledger import DIRECT, RECORD_LEVEL, Mechanism, epsilon_of
+from fdml.privacy.guard import group_of
+from fdml.privacy.ledger import DIRECT, HELD_OUT, RECORD_LEVEL, Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.fixed_point import encode
@@ -113,7 +113,7 @@ def test_a_budget_that_allows_no_release_is_refused_before_training():
     with pytest.raises(
         SettingsError,
         match=r"guard\.epsilon 0\.5 does not allow a single release with clip 2 and sigma 1; "
-        r'set guard\.sigma = "auto", or see `fdml budget --epsilon 0\.5`',
+        r'set guard\.sigma = "auto", or see `fdml budget plan --epsilon 0\.5`',
     ):
         guard_for(guard_settings(sigma=1.0, epsilon=0.5), BLOCKWISE, KEY)
     guard_for(guard_settings(sigma=1.0, epsilon=None), BLOCKWISE, KEY)

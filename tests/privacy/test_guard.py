@@ -16,8 +16,8 @@ from mypy import api as mypy
 
 import fdml
 from fdml.errors import MessageRefused, PrivacyBudgetSpent, Refusal, SettingsError, TrainingDiverged
-from fdml.privacy.guard import HELD_OUT, NO_NOISE, Guard, group_of, no_protection
-from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
+from fdml.privacy.guard import NO_NOISE, Guard, group_of, no_protection
+from fdml.privacy.ledger import HELD_OUT, GradientMechanism, Ledger, Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
@@ -615,6 +615,8 @@ def test_no_file_changes_a_message_that_carries_predictions():
         ("party/driver.py", "shared.report"),
         ("party/labelling.py", "labels"),
         ("party/plan.py", "rows"),
+        ("privacy/accounts.py", "before"),
+        ("privacy/accounts.py", "book"),
     }
 
 

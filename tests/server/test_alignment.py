@@ -2,7 +2,7 @@ import pytest
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_calls import FetchAnswer, FetchCall, PostCall
-from fdml.protocol.alignment_messages import KeyOffer, RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, KeyOffer, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.key_sets import position_digest
 from fdml.server.alignment import AlignmentPhase
@@ -97,11 +97,12 @@ def test_a_wait_is_known_until_it_ends_or_the_party_is_gone(phase, clock):
     assert phase.waits_of(SECOND) == []
 
 
-def test_the_digest_is_there_once_all_parties_have_posted_their_rows(phase):
+def test_the_digest_is_there_once_all_parties_have_posted_their_rows_and_consented(phase):
     rows = RowCounts(12)
-    for party in PARTIES:
-        assert phase.digest is None
-        phase.post(party, post_call(message=encode_alignment(Tokens(by_position=rows))))
+    for message in (Tokens(by_position=rows), Consent(True)):
+        for party in PARTIES:
+            assert phase.digest is None
+            phase.post(party, post_call(message=encode_alignment(message)))
     assert phase.digest == position_digest(rows)
 
 

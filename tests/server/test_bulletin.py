@@ -4,7 +4,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
-from fdml.protocol.alignment_messages import BlindedIds, KeyCheck, KeyGrant, KeyOffer, RowCounts, SharedRowIndex, Tokens
+from fdml.protocol.alignment_messages import (
+    BlindedIds,
+    Consent,
+    KeyCheck,
+    KeyGrant,
+    KeyOffer,
+    RowCounts,
+    RowSummary,
+    SharedRowIndex,
+    Tokens,
+)
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.server.bulletin import BulletinStore
 from fdml.storage.disk import FolderDisk
@@ -45,9 +55,9 @@ def script(mode):
             (A, BlindedIds(points(104, 103, 101)), "", B),
             (B, BlindedIds(points(103, 109)), "", C),
         ]
-    return [
-        (sender, to, about, encode_alignment(message)) for sender, message, to, about in offers + grants + checks + sets
-    ]
+    consents = [(party, Consent(True), "", "") for party in PARTIES]
+    posted = offers + grants + checks + sets + consents
+    return [(sender, to, about, encode_alignment(message)) for sender, message, to, about in posted]
 
 
 FOUND = {
@@ -76,6 +86,10 @@ def places_of(store, party):
     return None if raw is None else decode_alignment(raw)
 
 
+def summary_of(store):
+    return decode_alignment(store.fetch(A, "row_summary", ""))
+
+
 def check_result(mode, store):
     train, held_out, counts, shared = FOUND[mode]
     found = {party: places_of(store, party) for party in PARTIES}
@@ -90,10 +104,12 @@ def check_result(mode, store):
 @pytest.mark.parametrize("mode", MODES)
 def test_once_all_sets_are_there_every_party_finds_its_rows(mode):
     disk = MemoryDisk()
-    store = filled(mode, disk, upto=-1)
+    store = filled(mode, disk, upto=-4)
     assert places_of(store, A) is None
     assert store.shared is None
-    store.post(*script(mode)[-1])
+    for posting in script(mode)[-4:]:
+        assert places_of(store, A) is None
+        store.post(*posting)
     check_result(mode, store)
 
 
@@ -147,6 +163,8 @@ def test_other_bytes_for_a_filled_slot_are_a_conflict_that_says_what_to_do(mode)
                 other = KeyCheck(bytes([99]) * 32)
             case Tokens():
                 other = Tokens(keys(1, 3), keys(4))
+            case Consent():
+                other = Consent(False, "not after all")
             case _:
                 other = BlindedIds(points(77, 78))
         with pytest.raises(MessageRefused, match="fdml align --fresh") as raised:
@@ -240,6 +258,8 @@ REFUSED = {
     "no test rows beside some": ("tokens", [(A, Tokens(keys(1), keys(2)), "", "")], B, "", "", OWN, OTHER),
     "no key file beside one": ("tokens", [(A, WITH_KEY, "", "")], B, "", "", OFFER, OTHER),
     "a key file beside none": ("tokens", [(A, OFFER, "", "")], B, "", "", WITH_KEY, OTHER),
+    "a consent before the counts": ("tokens", [(A, OWN, "", "")], A, "", "", Consent(True), EARLY),
+    "a summary of a party": ("tokens", [], A, "", "", RowSummary((1,), (), 1), DENIED),
     "too much": ("tokens", [], A, "", "", Tokens(keys(*range(100))), Refusal.TOO_LARGE),
 }
 
@@ -401,6 +421,8 @@ def test_with_tokens_one_waits_for_those_who_have_not_posted():
     assert store.waits_for(B, "key_grant", A) == [A]
     assert store.waits_for(B, "key_grant", "z") == []
     assert filled("tokens").waits_for(A, "shared_rows", "") == []
+    assert filled("tokens", upto=-3).waits_for(A, "row_summary", "") == []
+    assert filled("tokens", upto=-2).waits_for(A, "shared_rows", "") == [B, C], "they have not consented"
 
 
 def test_in_a_ring_one_waits_for_the_party_that_has_to_act_next():
@@ -420,6 +442,9 @@ def test_parties_without_ids_are_matched_in_either_mode(mode):
     for party in PARTIES:
         assert party in store.waits_for(A, "shared_rows", "")
         store.post(party, "", "", encode_alignment(Tokens(by_position=RowCounts(3, 2))))
+    assert summary_of(store) == RowSummary((3, 3, 3), (2, 2, 2), 3, 2)
+    for party in PARTIES:
+        store.post(party, "", "", encode_alignment(Consent(True)))
     assert places_of(store, B).train.tolist() == [0, 1, 2]
     assert places_of(store, B).held_out.tolist() == [0, 1]
     assert store.shared == RowCounts(3, 2)
@@ -430,7 +455,49 @@ def test_one_party_shares_all_with_itself(mode):
     store = BulletinStore.open((A,), mode, MemoryDisk())
     own, about = (Tokens(keys(1, 2)), "") if mode == "tokens" else (BlindedIds(points(1, 2)), A)
     store.post(A, "", about, encode_alignment(own))
+    store.post(A, "", "", encode_alignment(Consent(True)))
     assert places_of(store, A).train.tolist() == [0, 1]
+
+
+# Consent
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_row_number_is_told_before_all_have_consented(mode):
+    """Finding 15: the server told every party its shared rows as soon as all ids had come."""
+    disk = MemoryDisk()
+    store = filled(mode, disk, upto=-3)
+    *_, counts, shared = FOUND[mode]
+    assert summary_of(store).rows == counts
+    assert (summary_of(store).shared, summary_of(store).shared_test) == (shared.train, shared.test)
+    for posting in script(mode)[-3:]:
+        again = BulletinStore.open(PARTIES, mode, disk)
+        assert [places_of(again, party) for party in PARTIES] == [None] * 3
+        assert again.digest is None
+        store.post(*posting)
+    check_result(mode, BulletinStore.open(PARTIES, mode, disk))
+
+
+def test_one_refusal_keeps_the_rows_from_all_and_is_read_by_all():
+    store = filled("tokens", upto=-1)
+    store.post(C, "", "", encode_alignment(Consent(False, "too many rows")))
+    assert [places_of(store, party) for party in PARTIES] == [None] * 3
+    assert store.waits_for(A, "shared_rows", "") == [C]
+    for party in PARTIES:
+        assert decode_alignment(store.fetch(party, "consent", C)) == Consent(False, "too many rows")
+
+
+def test_a_refusal_may_become_a_consent_but_a_consent_stays():
+    disk = MemoryDisk()
+    store = filled("tokens", disk, upto=-1)
+    for reason in ("too many rows", "too few shared"):
+        store.post(C, "", "", encode_alignment(Consent(False, reason)))
+    store.post(C, "", "", encode_alignment(Consent(True)))
+    check_result("tokens", store)
+    with pytest.raises(MessageRefused) as raised:
+        store.post(C, "", "", encode_alignment(Consent(False, "on second thoughts")))
+    assert raised.value.refusal is Refusal.CONFLICT
+    check_result("tokens", BulletinStore.open(PARTIES, "tokens", disk))
 
 
 def refusal_of(store, posting):

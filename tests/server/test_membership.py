@@ -45,7 +45,7 @@ REFUSED = {
         r"party 'guard' has other rows than 'store' \(alignment cdcdcdcdcdcd against 202122232425\); check the ids",
     ),
     "no rows": ({"rows": 0}, Refusal.INVALID, r"party 'guard' has no rows to train on; check its files"),
-    "incarnation 0": ({"incarnation": 0}, Refusal.FENCED, r"this is 0"),
+    "incarnation 0": ({"incarnation": 0}, Refusal.FENCED, r"is at its start 0"),
 }
 
 
@@ -89,7 +89,7 @@ def test_a_refused_first_party_says_nothing():
 def test_an_older_start_is_shut_out(register):
     for old in (1, 2):
         with pytest.raises(
-            MessageRefused, match=rf"'store' was started again since \(start 3, this is {old}\); end this older"
+            MessageRefused, match=rf"'store' is at its start {old}, the server knows its start 3: .* its state was lost"
         ) as refused:
             register.admit("store", hello(old))
         assert refused.value.refusal is Refusal.FENCED
@@ -114,7 +114,7 @@ def test_a_restored_register_is_the_same(register):
     other.restore(json.loads(json.dumps(register.facts())))
     assert other.facts() == register.facts()
     assert other.alignment == register.alignment
-    with pytest.raises(MessageRefused, match="started again since"):
+    with pytest.raises(MessageRefused, match="the server knows its start"):
         other.admit("store", hello(2))
     empty = Membership(RUN_HASH)
     empty.restore(json.loads(json.dumps(Membership(RUN_HASH).facts())))

@@ -8,11 +8,13 @@ import pytest
 from fdml.errors import MessageRefused, PeerTimeout, Refusal, ServerUnreachable
 from fdml.protocol.alignment_messages import (
     SERVER,
+    Consent,
     Fetch,
     KeyCheck,
     KeyOffer,
     Post,
     RowCounts,
+    RowSummary,
     SharedRowIndex,
     Tokens,
 )
@@ -88,7 +90,11 @@ def test_a_fetch_waits_until_the_message_is_posted(quick):
 def test_large_sets_travel_whole():
     with served() as server, calls_to(server.port, "ann") as ann, calls_to(server.port, "bob") as bob:
         for calls in (ann, bob):
-            calls.request(Post(Tokens(by_position=RowCounts(200_000))), Fetch(SharedRowIndex, SERVER))
+            calls.request(Post(Tokens(by_position=RowCounts(200_000))), Fetch(RowSummary, SERVER))
+        for calls in (ann, bob):
+            assert calls.answer() is None
+            assert calls.answer() == RowSummary((200_000, 200_000), (), 200_000)
+            calls.request(Post(Consent(True)), Fetch(SharedRowIndex, SERVER))
         for calls in (ann, bob):
             assert calls.answer() is None
             assert len(calls.answer().train) == 200_000

@@ -29,6 +29,9 @@ _PARTY = """# Stays at this party.
 party = "{party}"
 run = "../run.toml"
 
+[align]
+max_rows = 100_000_000       # the most rows another party may bring: consent to telling all which are shared
+
 [data]
 path = "train.npz"           # its array `ids` has two columns, user_id and app_id: no data.id is needed
 test_path = "test.npz"

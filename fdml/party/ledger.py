@@ -1,0 +1,58 @@
+"""A party's part in its ledger: what this run will release, counted with all other runs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from fdml.data.label_encoding import LabelEncoding
+from fdml.party.label_flips import LabelFlips
+from fdml.privacy.accounts import AccountFile, Counts, LifeAccount, RunAccount, ShownLabels
+from fdml.privacy.build_guard import gradients_of, mechanism_of, row_uses
+from fdml.privacy.calibrate import releases_within
+from fdml.privacy.noise import NoiseKey
+from fdml.protocol.schedule import Schedule
+from fdml.settings import GuardSettings, RunSettings, evaluation_schedule
+
+
+@dataclass(frozen=True)
+class PartyLedger:
+    """The ledger of one party, and which of its files this run reads."""
+
+    accounts: AccountFile
+    data: str
+    """A hash of the party's files and of how they are read."""
+    file: str
+    """The name of the training file."""
+    column: str = ""
+    """Of the labels, at the label party."""
+
+    def open_run(self, run: RunSettings, guard: GuardSettings, schedule: Schedule, noise: NoiseKey) -> LifeAccount:
+        """The account of this run's life, or an error if the run as planned would exceed the party's total.
+
+        A life is one noise key: a restart goes on in the same account, and starting over opens another.
+        """
+        mechanism = mechanism_of(guard, schedule)
+        gradients = None if guard.training is None else gradients_of(guard)
+        account = RunAccount(run.name, self.data, self.file, mechanism, gradients)
+        life = LifeAccount(
+            self.accounts, noise.bound(b"life").fingerprint, account, total=guard.total_epsilon, delta=guard.delta
+        )
+        releases = schedule.epochs
+        if guard.epsilon is not None and gradients is None:
+            releases = min(releases, releases_within(mechanism, guard.epsilon, guard.delta))
+        evaluations = schedule.epochs if evaluation_schedule(run) == "epoch" else 1
+        life.check_plan(Counts(releases, min(releases, evaluations), 0, 0 if gradients is None else row_uses(schedule)))
+        return life
+
+    def show_labels(
+        self, run: RunSettings, flips: LabelFlips | None, classes: int, encoding: LabelEncoding | None
+    ) -> None:
+        """Count what the other parties are about to learn of the labels: answers, or without flips all of them."""
+        epsilon = run.privacy.label_epsilon
+        if flips is None or epsilon == "off":
+            self.accounts.show_labels(f"as they are: {self.column}", ShownLabels(self.column, None, classes), run.name)
+            return
+        asked = f"{flips.secret.fingerprint} {flips.question(epsilon, max(classes, 2), encoding)}"
+        name = hashlib.blake2b(asked.encode(), digest_size=8).hexdigest()
+        self.accounts.show_labels(name, ShownLabels(self.column, epsilon, classes), run.name)

@@ -1,0 +1,115 @@
+"""The end of a run's life (finding 20): secrets, tokens and logs go; model, statement and ledger stay."""
+
+import sys
+
+import pytest
+
+from fdml.errors import SettingsError
+from fdml.federation.forget import end_of_life
+from fdml.federation.join import join
+from fdml.federation.party_folder import MODEL, PartyFolder
+from fdml.monitor.listeners import ignore_events
+from fdml.storage.lock import exclusive_lock
+from tests.cli.commands import call, fail, succeed
+from tests.federation.folders import serving, together, write_run
+
+BOTH = ("ann", "bob")
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A whole run."""
+    before = sys.getswitchinterval()
+    write_run(tmp_path)
+    with serving(tmp_path / "run.toml") as server:
+        together(
+            *(
+                lambda party=party: join(
+                    tmp_path / party / "party.toml", plain=True, server=server.address, on_event=ignore_events
+                )
+                for party in BOTH
+            )
+        )
+    assert server.error is None
+    yield tmp_path
+    sys.setswitchinterval(before)
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def secrets_of(home):
+    """The group key, and what the server stored of ids."""
+    shared = PartyFolder(home / "ann" / "party.toml").shared_rows()
+    return [shared.key.secret, shared.key.secret.hex().encode()]
+
+
+def all_bytes(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_finding_20_nothing_secret_is_left_at_any_side_and_what_is_of_use_stays(finished):
+    keys = secrets_of(finished)
+    assert any(key in all_bytes(finished) for key in keys)
+    for path in ("ann/party.toml", "bob/party.toml", "run.toml"):
+        text = succeed("forget", finished / path, "--yes")
+        assert "removed; what stays:" in text
+    assert not any(key in all_bytes(finished) for key in keys)
+    for party in BOTH:
+        assert left_in(finished / party / "state") == ["lock"]
+        assert left_in(finished / party) == sorted(
+            ["data.csv", "ledger", MODEL, "party.toml", "privacy.json", "privacy.md", "state"]
+            + ["history.json"] * (party == "ann")
+        )
+        assert PartyFolder(finished / party / "party.toml").ledger().accounts.read().runs
+    assert left_in(finished / "server" / "state") == ["lock"]
+
+
+def test_what_goes_is_listed_by_what_it_is(finished):
+    found = end_of_life(finished / "ann" / "party.toml")
+    assert found.finished
+    assert "alignment: which rows are shared, and the group key" in found.removes
+    assert "align-secrets: key-agreement key, group key and blinding secret" in found.removes
+    server = end_of_life(finished / "run.toml")
+    assert any(line.startswith("journal: ") for line in server.removes)
+    assert any(line.startswith("bulletin: ") for line in server.removes), server.removes
+
+
+def test_a_folder_in_use_is_left_alone(finished):
+    for path, state in (("ann/party.toml", "ann/state"), ("run.toml", "server/state")):
+        with exclusive_lock(finished / state, "process"):
+            before = left_in(finished / state)
+            assert "is in use" in fail(SettingsError, "forget", finished / path, "--yes")
+            assert left_in(finished / state) == before
+
+
+def test_a_run_that_is_not_over_is_forgotten_only_if_it_is_given_up(tmp_path):
+    write_run(tmp_path)
+    folder = PartyFolder(tmp_path / "ann" / "party.toml")
+    folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
+    path = tmp_path / "ann" / "party.toml"
+    assert "has not finished" in fail(SettingsError, "forget", path, "--yes")
+    assert (tmp_path / "ann" / "state" / "noise-key").exists()
+    succeed("forget", path, "--yes", "--unfinished")
+    assert not (tmp_path / "ann" / "state" / "noise-key").exists()
+
+
+def test_it_asks_first(finished):
+    path = finished / "bob" / "party.toml"
+    result = call("forget", path)
+    assert result.exit_code == 1
+    assert "Remove them for good?" in result.output
+    assert (finished / "bob" / "state" / "alignment").exists()
+
+
+def test_a_side_that_has_forgotten_has_nothing_more_to_forget(finished):
+    path = finished / "bob" / "party.toml"
+    succeed("forget", path, "--yes")
+    assert "nothing is left to remove" in succeed("forget", path, "--yes")
+
+
+def test_what_is_no_settings_file_is_named(tmp_path):
+    assert "is no party.toml or run.toml" in fail(SettingsError, "forget", tmp_path / "nothing.toml")
+    write_run(tmp_path)
+    assert "there is no state of a server" in fail(SettingsError, "forget", tmp_path / "run.toml")
