@@ -22,7 +22,6 @@ from fdml.party.consent import Ask
 from fdml.party.driver import run_alignment, run_session
 from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
-from fdml.settings import run_hash
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
 
@@ -90,7 +89,7 @@ def align(
 @contextmanager
 def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener) -> Iterator[GrpcChannel]:
     timeout = folder.run.training.peer_timeout_seconds
-    channel = GrpcChannel(endpoint, run_hash(folder.run), timeout, on_event)
+    channel = GrpcChannel(endpoint, folder.run, timeout, on_event)
     try:
         yield channel
     finally:

@@ -13,7 +13,7 @@ from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
 from fdml.storage.atomic import write_file
 
-_TRANSPORT = "TLS 1.3 with certificates on both sides"
+_TRANSPORT = "TLS with certificates on both sides: 1.3 between two fdml sides, and never below 1.2"
 
 
 @dataclass(frozen=True)
