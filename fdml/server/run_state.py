@@ -147,7 +147,7 @@ class RunState:
                 return True
             case HeldOutPredictions(epoch):
                 return held_out is not None and held_out.has_part(sender, epoch)
-            case Metrics(epoch):
+            case SealedMetrics(epoch):
                 waiting = held_out is not None and held_out.has_total(epoch)
                 return self.history.get(epoch) == message and not waiting
             case Finished():
