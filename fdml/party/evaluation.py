@@ -11,6 +11,7 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.align.sealed_metrics import seal_metrics
 from fdml.data.row_set import RowSet
 from fdml.errors import MessageRefused, Refusal
+from fdml.events import Evaluated
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.losses import Floats
 from fdml.models.metrics import mean_loss, metric
@@ -30,6 +31,7 @@ class Evaluation:
         self._key = key
         self._stays_home = member.has_private_labels
         self._run = member.run
+        self._party = member.name
         self._rows = RowSet({}, labels.held_out, labels.held_out_weights)
         self._loss = loss_for(self._run.task, self._run.loss)
         self._objective = objective_for(self._loss, labels.classes)
@@ -42,6 +44,8 @@ class Evaluation:
         self.pending: dict[int, tuple[float, float]] = dict(progress.pending)
         """By epoch: training seconds and mean training loss."""
         self.last: Metrics | None = None
+        self.history: dict[int, Evaluated] = {each.epoch: each for each in progress.history}
+        """By epoch, what was found so far, also by earlier starts."""
         self.calibration: Calibration = IDENTITY
         """How the joint score is to be read at the end."""
 
@@ -56,6 +60,7 @@ class Evaluation:
         told = self._figures(score)
         own = told if self.calibration is IDENTITY else self._figures(self.calibration.apply(score))
         self.last = Metrics(total.epoch, seconds, train_loss, *own)
+        self.history[total.epoch] = Evaluated(self._party, total.epoch, seconds, train_loss, *own)
         if self._stays_home:
             return self.last, SealedMetrics(total.epoch)
         return self.last, seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, *told))
