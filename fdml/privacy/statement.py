@@ -75,6 +75,11 @@ class Statement:
             f"Not covered: parties or a server that lie, {self.together}, timing, and which rows the parties share. "
             f"docs/privacy.md says more.",
             "",
+            "## What stays on disk",
+            "",
+            "Until `fdml forget` is run at each side: at the server tokens of ids, sealed labels and all predictions "
+            "as it got them; at this party its group key, noise key, releases and features. The ledger stays for good.",
+            "",
         ]
         return "\n".join(lines)
 
