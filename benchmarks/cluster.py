@@ -84,6 +84,13 @@ class Cluster:
         process.start()
         self._members[name] = process
 
+    def pid(self, name: str) -> int:
+        """The number of a process that was started."""
+        found = self._members[name].pid
+        if found is None:
+            raise FdmlError(f"{name} in {self._home} has not been started")
+        return found
+
     def kill(self, name: str) -> bool:
         """End a process as a power cut would; says whether it still ran."""
         process = self._members[name]
