@@ -45,7 +45,7 @@ class VirtualDisk:
             raise Crashed
         self.files[name] = content
 
-    def append(self, name: str, content: bytes) -> None:
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:  # noqa: ARG002 (processes die, no power is cut)
         """Write at a file's end."""
         dies = self._dies()
         arrived = self._arrived(content, tear=True) if dies else content

@@ -32,6 +32,9 @@ def status(
     stdout.print(_table(found))
     for last in found.history[-1:]:
         echo(f"epoch {last.epoch}: {figures_text(last.test_loss, last.test_metric)}")
+    for party in found.parties:
+        if party.stands_out:
+            echo(f"party {party.name} stands out: its predictions reach {party.largest_prediction or 0.0:.3g}; ask it")
     if found.refused:
         echo("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
     write_json(json, asdict(found))

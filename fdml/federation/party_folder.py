@@ -33,7 +33,7 @@ from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 
 MODEL = "model"
 HISTORY = "history.json"
-LABEL_SECRET = "label-secret"
+LABEL_SECRET = "label-secret"  # noqa: S105 (the name of a file)
 
 
 class PartyFolder(DiskStore):

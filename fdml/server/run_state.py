@@ -15,7 +15,7 @@ import numpy as np
 
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.messages import (
     Checkpointed,
     Finished,
@@ -244,7 +244,7 @@ class RunState:
         blind = settings.privacy.server == "blind"
         gradient_party = settings.label_party if settings.privacy.labels == "private" else None
         self._labels = labels
-        grid = FIXED_POINTS[chosen.value_bits]
+        grid = grid_of(chosen.value_bits, chosen.max_prediction)
         self.coordinator = Coordinator(
             self._parties,
             schedule,

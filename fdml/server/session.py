@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.identity import parse_identity
-from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Metrics, Reply, Waiting
+from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Metrics, Push, Reply, Waiting
 from fdml.protocol.wire import decode_from_party
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.limits import HELLO, largest_message
@@ -179,6 +179,9 @@ class ServerSession:
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
             answers += self._addressed(replies)
+            if isinstance(message, Push) and self.state.coordinator is not None:
+                found = self.status.sizes.note(stream.party, message, self.state.coordinator.schedule)
+                effects += [Emit(event) for event in found]
             if isinstance(message, _WITH_EVENT):
                 effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
