@@ -34,7 +34,7 @@ from fdml.experiments.dataset import JointDataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import AlignedFolder, dataset_of, load_model, plan_of, read_party_folders
-from fdml.federation.scaffold import write_keys
+from fdml.federation.scaffold import write_keys, write_members
 from fdml.models.metrics import auc
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.plots import draw_comparison
@@ -214,6 +214,7 @@ def run_processes(home: Path, kind: str) -> Joint:
     for name in ("server", *PARTIES):
         shutil.rmtree(home / name / "state", ignore_errors=True)
     write_settings(home, kind, "127.0.0.1:0")
+    write_members(home)
     with running(home, PARTIES, _SECONDS) as cluster:
         memory = cluster.finish_watched()
     state = finished_state(home)

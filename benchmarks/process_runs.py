@@ -26,6 +26,7 @@ from fdml.errors import FdmlError, PeerTimeout
 from fdml.events import EpochDone, Event
 from fdml.federation.join import join
 from fdml.federation.party_folder import HISTORY, MODEL
+from fdml.federation.scaffold import write_members
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Labels
@@ -176,6 +177,7 @@ class ProcessBench:
         (self.home / "run.toml").write_text(
             f'name = "bench"\nserver = "127.0.0.1:0"\nparties = {list(PARTIES)!r}\nlabel_party = "p0"\n{setting.text}'
         )
+        write_members(self.home)
         for name, port in zip(PARTIES, ports, strict=True):
             (self.home / name / "party.toml").write_text(
                 f'party = "{name}"\nrun = "../run.toml"\nserver = "127.0.0.1:{port}"\n'

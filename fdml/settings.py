@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -17,6 +18,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -46,6 +48,8 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+"""The SHA-256 of a member's public key, as `fdml keys show` prints it."""
 
 
 class TrainingSettings(Settings):
@@ -129,10 +133,18 @@ class RunSettings(Settings):
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
+    members: dict[str, Fingerprint] = Field(default_factory=dict)
+    """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
+
+    @field_validator("members")
+    @classmethod
+    def _sorted(cls, members: dict[str, str]) -> dict[str, str]:
+        return dict(sorted(members.items()))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_parties(self.parties, self.label_party)
+        check_members(self.members, self.parties)
         loss = loss_for(self.task, self.loss)
         if self.privacy.labels == "private" and loss not in PRIVATE_LOSSES:
             raise SettingsError(
@@ -264,6 +276,21 @@ def check_parties(parties: tuple[str, ...], label_party: str) -> None:
         raise SettingsError(f"party {twice[0]!r} is listed twice; give every party its own name")
     if label_party not in parties:
         raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
+
+
+def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
+    """Raise unless the members are none, or the server and all parties, each with a key of its own."""
+    if not members:
+        return
+    if "server" in parties:
+        raise SettingsError("a party is called 'server', as the server itself is in [members]; give it another name")
+    wanted = {"server", *parties}
+    for name in sorted(wanted - set(members)):
+        raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")
+    for name in sorted(set(members) - wanted):
+        raise SettingsError(f"[members] names {name!r}, which is neither a party nor the server; take the line out")
+    if len(set(members.values())) < len(members):
+        raise SettingsError("two of the [members] have the same key; each makes its own with `fdml keys request`")
 
 
 def loss_for(task: Task, loss: LossName | None) -> LossName:

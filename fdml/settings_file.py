@@ -36,16 +36,21 @@ class Settings(BaseModel):
 S = TypeVar("S", bound=Settings)
 
 
-def read_settings(path: Path, kind: type[S]) -> S:
-    """Read and check a TOML file."""
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"there is no file {str(path)!r}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
+
+
+def read_settings(path: Path, kind: type[S]) -> S:
+    """Read and check a TOML file."""
+    values = read_table(path)
     try:
         return kind(**values)
     except SettingsError as error:

@@ -439,3 +439,40 @@ def test_all_sides_must_agree_on_what_is_private(changes):
 
 def test_how_a_party_guards_itself_is_its_own_affair():
     assert "guard" not in RunSettings.model_fields
+
+
+# Members.
+
+KEYS = {"a": "sha256:" + "1" * 64, "b": "sha256:" + "2" * 64, "server": "sha256:" + "3" * 64}
+
+
+def run_with(members):
+    return RunSettings(parties=("a", "b"), label_party="a", members=members)
+
+
+def test_the_members_are_part_of_what_all_agree_on_in_whatever_order_they_stand():
+    assert run_hash(run_with(KEYS)) == run_hash(run_with(dict(reversed(KEYS.items()))))
+    assert run_hash(run_with(KEYS)) != run_hash(run_with({**KEYS, "b": "sha256:" + "4" * 64}))
+    assert run_hash(run_with(KEYS)) != run_hash(run_with({}))
+
+
+@pytest.mark.parametrize(
+    ("members", "text"),
+    [
+        ({name: KEYS[name] for name in ("a", "b")}, r"\[members\] lacks 'server'; `fdml keys members`"),
+        ({name: KEYS[name] for name in ("a", "server")}, r"\[members\] lacks 'b'"),
+        ({**KEYS, "zed": "sha256:" + "4" * 64}, r"\[members\] names 'zed', which is neither a party nor the server"),
+        ({**KEYS, "b": KEYS["a"]}, r"two of the \[members\] have the same key"),
+        ({**KEYS, "b": "sha256:12"}, "setting 'members'"),
+        ({**KEYS, "b": "2" * 64}, "setting 'members'"),
+        ({**KEYS, "b": KEYS["b"].upper()}, "setting 'members'"),
+    ],
+)
+def test_a_table_of_members_that_will_not_do_is_refused(members, text):
+    with pytest.raises(SettingsError, match=text):
+        run_with(members)
+
+
+def test_a_party_called_server_cannot_be_told_from_the_server():
+    with pytest.raises(SettingsError, match="a party is called 'server'"):
+        RunSettings(parties=("a", "server"), label_party="a", members=KEYS)

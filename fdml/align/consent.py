@@ -55,7 +55,7 @@ def objection(
     return ""
 
 
-def spelled(summary: RowSummary, run: RunSettings) -> str:
+def summary_text(summary: RowSummary, run: RunSettings) -> str:
     """The counts for a person."""
     rows = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.rows, strict=True))
     test = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.test_rows, strict=False))

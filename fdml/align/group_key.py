@@ -153,7 +153,7 @@ def _receive(run: RunSettings, party: str, secrets: Secrets, offers: Mapping[str
 def _offer_of(run: RunSettings, party: str, credentials: Credentials | None) -> Conversation[KeyOffer]:
     offer = yield from fetch(KeyOffer, party)
     if credentials is not None:
-        check_offer(offer, run, party, credentials.authority)
+        check_offer(offer, run, party, credentials.authority, credentials.revoked())
     return offer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 from collections.abc import Iterable
 
@@ -16,7 +15,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fdml.errors import AlignmentError, SettingsError
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import encode_alignment
-from fdml.protocol.identity import Credentials, Identity, parse_identity
+from fdml.protocol.certificates import identities, utc_now, why_refused
+from fdml.protocol.identity import Credentials, Identity
 from fdml.settings import RunSettings, run_hash
 
 _PURPOSE = b"fdml key offer 1"
@@ -33,22 +33,27 @@ def make_offer(private: bytes, run: RunSettings, party: str, credentials: Creden
         return KeyOffer(public)
     key = serialization.load_pem_private_key(credentials.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise SettingsError(f"the key of party {party!r} is no EC key; `fdml new` makes keys and certificates")
+        raise SettingsError(f"the key of party {party!r} is no EC key; `fdml keys request` makes one")
     signature = key.sign(_signed(run, party, public), ec.ECDSA(hashes.SHA256()))
     return KeyOffer(public, credentials.certificate, signature)
 
 
-def check_offer(offer: KeyOffer, run: RunSettings, party: str, authority: bytes) -> None:
-    """Raise unless the offer comes from the party of this run that it is said to come from."""
+def check_offer(
+    offer: KeyOffer, run: RunSettings, party: str, authority: bytes, revoked: frozenset[int] = frozenset()
+) -> None:
+    """Raise unless the offer comes from the party of this run that it is said to come from.
+
+    The key that has signed it must be the one in run.toml, so the authority itself cannot make an offer for a party.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(offer.certificate)
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
     except (ValueError, TypeError, InvalidSignature):
         raise _refused(party, "shows no certificate of the run's authority") from None
-    now = datetime.datetime.now(datetime.UTC)
-    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        raise _refused(party, f"shows a certificate that ran out on {certificate.not_valid_after_utc:%Y-%m-%d}")
-    if _named(certificate) != [Identity(run.name, "party", party)]:
+    why = why_refused(certificate, party, members=run.members, revoked=revoked, now=utc_now())
+    if why is not None:
+        raise _refused(party, f"shows a certificate that {why}")
+    if identities(certificate) != [Identity(run.name, "party", party)]:
         raise _refused(party, f"shows a certificate that does not name party {party!r} of run {run.name!r}")
     key = certificate.public_key()
     try:
@@ -80,14 +85,6 @@ def pair_secret(private: bytes, theirs: tuple[str, bytes], *, salt: bytes, use: 
 def _signed(run: RunSettings, party: str, public: bytes) -> bytes:
     """What a signature stands for; the parts before the name have fixed lengths, so it can be read in one way only."""
     return _PURPOSE + run_hash(run) + public + party.encode()
-
-
-def _named(certificate: x509.Certificate) -> list[Identity | None]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return []
-    return [parse_identity(uri) for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
 
 
 def _refused(party: str, why: str) -> AlignmentError:

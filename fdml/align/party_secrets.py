@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
+from cryptography import x509
+
 from fdml.align.offers import make_offer
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
+from fdml.protocol.certificates import fingerprint
 from fdml.protocol.identity import Credentials
 from fdml.settings import RunSettings, run_hash
 from fdml.storage.disk import Disk
@@ -60,12 +62,9 @@ class Secrets:
 
 
 def _facts(run: RunSettings, party: str, credentials: Credentials | None) -> dict[str, str]:
-    certificate = b"" if credentials is None else credentials.certificate
-    return {
-        "run.toml": run_hash(run).hex(),
-        "name": party,
-        "certificate": hashlib.blake2b(certificate, digest_size=_BYTES).hexdigest(),
-    }
+    """What the choices belong to. A renewed certificate of the same key is the same party."""
+    key = "" if credentials is None else fingerprint(x509.load_pem_x509_certificate(credentials.certificate))
+    return {"run.toml": run_hash(run).hex(), "name": party, "key": key}
 
 
 def _draw(run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:

@@ -18,6 +18,7 @@ COMMANDS = (
     "demo",
     "compare",
     "new",
+    "keys",
     "serve",
     "join",
     "align",

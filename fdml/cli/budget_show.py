@@ -47,15 +47,15 @@ def table_of(figures: Mapping[str, Any]) -> Table:
     for heading in ("releases", "evaluations", "direct", "record level"):
         table.add_column(heading, justify="right")
     for account in figures["accounts"]:
-        table.add_row(f"{account['file']} ({account['data'][:_SHORT]})", "all", "", "", *_shown_scopes(account))
+        table.add_row(f"{account['file']} ({account['data'][:_SHORT]})", "all", "", "", *_scope_texts(account))
         for run in account["runs"]:
-            table.add_row("", run["run"], str(run["releases"]), str(run["evaluations"]), *_shown_scopes(run))
+            table.add_row("", run["run"], str(run["releases"]), str(run["evaluations"]), *_scope_texts(run))
     return table
 
 
 def lines_of(figures: Mapping[str, Any]) -> list[str]:
     """What the table comes to, and what it means."""
-    direct, record_level = _shown_scopes(figures["spent"])
+    direct, record_level = _scope_texts(figures["spent"])
     lines = [
         f"epsilon spent of a row that was in all of these runs, at delta {figures['delta']:g}:",
         f"  direct: {direct} ({DIRECT})",
@@ -63,7 +63,7 @@ def lines_of(figures: Mapping[str, Any]) -> list[str]:
     ]
     for column, epsilon in figures["label_epsilon"].items():
         ways = sum(each["column"] == column for each in figures["labels"])
-        lines.append(f"  labels {column!r}: {_shown(epsilon)} (shown in {ways} way{'s' * (ways != 1)})")
+        lines.append(f"  labels {column!r}: {_text(epsilon)} (shown in {ways} way{'s' * (ways != 1)})")
     if figures["total_epsilon"] is None:
         lines.append("no total is set: guard.total_epsilon would refuse runs beyond one")
     else:
@@ -101,11 +101,11 @@ def _both_scopes(book: Book, delta: float) -> dict[str, float | None]:
     }
 
 
-def _shown_scopes(figures: Mapping[str, Any]) -> tuple[str, str]:
-    return _shown(figures["direct"]), _shown(figures["record_level"])
+def _scope_texts(figures: Mapping[str, Any]) -> tuple[str, str]:
+    return _text(figures["direct"]), _text(figures["record_level"])
 
 
-def _shown(epsilon: float | None) -> str:
+def _text(epsilon: float | None) -> str:
     return "no bound" if epsilon is None else f"{epsilon:.4g}"
 
 

@@ -16,7 +16,10 @@ def new(
     parties: Annotated[str, typer.Option(help="Names of the parties, the label party first: 'store,browser'.")],
     server: Annotated[str, typer.Option(help="Where the server will listen.")] = "127.0.0.1:7443",
 ) -> None:
-    """Write a run that works as it is: run.toml, a folder per party, keys and certificates, example data."""
+    """Write a run that works as it is, to try out on one machine: run.toml, a folder per party, keys, example data.
+
+    It makes the keys of all sides in one place. Between companies each makes its own: `fdml keys request`.
+    """
     names = [name.strip() for name in parties.split(",") if name.strip()]
     scaffold(folder, names, server)
     echo(f"wrote {folder}: start the server and each party, every one in a terminal of its own:")
@@ -25,5 +28,6 @@ def new(
         echo(f"  fdml join {folder / name / 'party.toml'}")
     echo(f"or all on this machine at once:\n  fdml simulate {folder / 'run.toml'}")
     echo(
-        f"{folder / 'authority'} can name new parties: keep it apart. Give each party its own folder and run.toml only."
+        "All keys were made here, in one place: this is for trying out on one machine. Between companies each side "
+        "makes its own with `fdml keys request` (docs/two-companies.md)."
     )

@@ -1,4 +1,4 @@
-"""A certificate authority of a run's own, and one certificate per role.
+"""A certificate authority of a run's own, and what it signs: one certificate per member, and what is revoked.
 
 Who someone is stands in the certificate as `fdml://<run>/<role>/<name>`.
 """
@@ -6,41 +6,35 @@ Who someone is stands in the certificate as `fdml://<run>/<role>/<name>`.
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
+from collections.abc import Mapping
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fdml.errors import SettingsError
+from fdml.protocol.certificates import utc_now
 from fdml.protocol.identity import Credentials, Identity, Role, host_name
-from fdml.storage.atomic import PUBLIC, write_file
 
-_DAYS = 825
-_CLOCK_SLACK = datetime.timedelta(days=1)
+DAYS = 90
+"""How long a member's certificate is good, unless whoever signs it says otherwise."""
+_AUTHORITY_DAYS = 1825
+_CLOCK_SKEW = datetime.timedelta(minutes=5)
+"""How far the clock of another member may be behind."""
 
 
 class Authority:
-    """Signs the certificates of one run."""
+    """Signs the certificates of one run; a new authority, unless the key and certificate of an older one are given."""
 
-    def __init__(self, run: str) -> None:
-        self._run = run
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _subject(f"fdml {run}")
-        now = datetime.datetime.now(datetime.UTC)
-        self._certificate = (
-            x509.CertificateBuilder()
-            .subject_name(self._name)
-            .issuer_name(self._name)
-            .public_key(self._key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _CLOCK_SLACK)
-            .not_valid_after(now + datetime.timedelta(days=_DAYS))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+    def __init__(
+        self,
+        run: str,
+        key: ec.EllipticCurvePrivateKey | None = None,
+        certificate: x509.Certificate | None = None,
+    ) -> None:
+        self.run = run
+        self._key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
+        self._certificate = _self_signed(run, self._key) if certificate is None else certificate
 
     @property
     def certificate(self) -> bytes:
@@ -50,90 +44,124 @@ class Authority:
     @property
     def key(self) -> bytes:
         """The authority's key, PEM: whoever has it can name new parties."""
-        return _pem(self._key)
+        return key_pem(self._key)
 
-    def issue(self, role: Role, name: str, days: int = _DAYS, run: str | None = None) -> Credentials:
-        """A new key and a certificate for one role; `days` below 0 make one that has expired."""
-        identity = Identity(self._run if run is None else run, role, name)
-        key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
-        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
-        if role == "server":
-            names.append(x509.DNSName(host_name(identity.run)))
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "server" else ExtendedKeyUsageOID.CLIENT_AUTH
-        certificate = (
+    def sign(
+        self, identity: Identity, key: ec.EllipticCurvePublicKey, lifetime: datetime.timedelta
+    ) -> x509.Certificate:
+        """A certificate for a member's public key, from now on, and never beyond the authority's own."""
+        now = utc_now()
+        until = min(now + lifetime, self._certificate.not_valid_after_utc)
+        since = max(now - _CLOCK_SKEW, self._certificate.not_valid_before_utc)
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        if identity.role == "server":
+            usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
+        return (
             x509.CertificateBuilder()
-            .subject_name(_subject(name))
-            .issuer_name(self._name)
-            .public_key(key.public_key())
+            .subject_name(subject_of(identity.name))
+            .issuer_name(self._certificate.subject)
+            .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _CLOCK_SLACK - datetime.timedelta(days=_DAYS))
-            .not_valid_after(now + datetime.timedelta(days=days))
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([usage, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .not_valid_before(min(since, until - _CLOCK_SKEW))
+            .not_valid_after(until)
+            .add_extension(_names(identity), critical=False)
+            .add_extension(_key_usage(digital_signature=True), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        return Credentials(_pem(key), certificate.public_bytes(serialization.Encoding.PEM), self.certificate)
+
+    def issue(
+        self,
+        role: Role,
+        name: str,
+        days: float = DAYS,
+        run: str | None = None,
+        key: bytes | None = None,
+    ) -> Credentials:
+        """A certificate with its key, a new one unless given: the quick way, where all keys are made in one place.
+
+        `days` below 0 make a certificate that has expired.
+        """
+        identity = Identity(self.run if run is None else run, role, name)
+        private = ec.generate_private_key(ec.SECP256R1()) if key is None else _ec_key(key)
+        certificate = self.sign(identity, private.public_key(), datetime.timedelta(days=days))
+        return Credentials(key_pem(private), certificate.public_bytes(serialization.Encoding.PEM), self.certificate)
+
+    def revocation_list(self, revoked: Mapping[int, datetime.datetime]) -> bytes:
+        """A signed list of serial numbers that are no longer good and since when, PEM; it ends with the authority."""
+        now = utc_now()
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._certificate.subject)
+            .last_update(max(now - _CLOCK_SKEW, self._certificate.not_valid_before_utc))
+            .next_update(self._certificate.not_valid_after_utc)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(x509.CRLNumber(int(now.timestamp() * 1000)), critical=False)
+        )
+        for serial, date in sorted(revoked.items()):
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(date)
+            builder = builder.add_revoked_certificate(entry.build())
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def _subject(name: str) -> x509.Name:
+def subject_of(name: str) -> x509.Name:
     """For people to read; a common name has at most 64 bytes."""
     common_name = name.encode()[:64].decode(errors="ignore")
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as its file has it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def write_credentials(folder: Path, credentials: Credentials) -> None:
-    """Put key, certificate and the authority's certificate into a folder; the key for its owner only."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / "key.pem", credentials.key)
-    write_file(folder / "certificate.pem", credentials.certificate, mode=PUBLIC)
-    write_file(folder / "authority.pem", credentials.authority, mode=PUBLIC)
+def _ec_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError(f"a key of a member is an EC key, not {type(key).__name__}")
+    return key
 
 
-def own_credentials(folder: Path, identity: Identity) -> Credentials:
-    """Read the credentials of one side, or say why the other side would not take them."""
-    found = read_credentials(folder)
-    path = folder / "certificate.pem"
-    try:
-        certificate = x509.load_pem_x509_certificate(found.certificate)
-    except ValueError:
-        raise SettingsError(f"{str(path)!r} is no certificate; `fdml new` makes keys and certificates") from None
-    if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
-        raise SettingsError(
-            f"the certificate {str(path)!r} ran out on {certificate.not_valid_after_utc:%Y-%m-%d}; "
-            f"ask whoever keeps the run's authority for a new one"
-        )
-    named = _uris(certificate)
-    if identity.uri not in named:
-        raise SettingsError(
-            f"the certificate {str(path)!r} names {', '.join(named) or 'nobody'}, not {identity.uri}; put back the "
-            f"name of the run or party in the settings, or the certificate that was made for it"
-        )
-    return found
+def _self_signed(run: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    now, name = utc_now(), subject_of(f"fdml {run}")
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + datetime.timedelta(days=_AUTHORITY_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(_names(Identity(run, "authority", "authority")), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
 
 
-def _uris(certificate: x509.Certificate) -> list[str]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return []
-    return names.get_values_for_type(x509.UniformResourceIdentifier)
+def _names(identity: Identity) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
+    if identity.role == "server":
+        names.append(x509.DNSName(host_name(identity.run)))
+    return x509.SubjectAlternativeName(names)
 
 
-def read_credentials(folder: Path) -> Credentials:
-    """Read what `write_credentials` wrote; a key that others can read is refused."""
-    for name in ("key.pem", "certificate.pem", "authority.pem"):
-        if not (folder / name).is_file():
-            raise SettingsError(f"there is no {str(folder / name)!r}; `fdml new` makes keys and certificates for a run")
-    key = folder / "key.pem"
-    if key.stat().st_mode & 0o077:
-        raise SettingsError(f"the key {str(key)!r} can be read by others; run `chmod 600 {key}`")
-    return Credentials(
-        key.read_bytes(), (folder / "certificate.pem").read_bytes(), (folder / "authority.pem").read_bytes()
+def _key_usage(
+    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
+) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        encipher_only=False,
+        decipher_only=False,
     )

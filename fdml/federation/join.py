@@ -50,7 +50,7 @@ def join(
     sys.setswitchinterval(_SWITCH_SECONDS)
     threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain, server=server)
+    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
         if fresh:
             folder.forget()
@@ -73,7 +73,7 @@ def align(
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
     folder = PartyFolder(path)
-    endpoint = folder.endpoint(plain=plain, server=server)
+    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
         if fresh:
             folder.forget()

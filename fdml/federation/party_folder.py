@@ -9,8 +9,9 @@ from pathlib import Path
 from fdml.align.group_key import read_key_file
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
+from fdml.events import Listener
 from fdml.federation.addresses import server_address
-from fdml.federation.certificates import own_credentials
+from fdml.federation.key_files import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
@@ -25,6 +26,7 @@ from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.accounts import AccountFile
 from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Identity
 from fdml.settings import RunSettings, read_run, run_hash
 from fdml.storage.disk import FolderDisk
@@ -52,14 +54,15 @@ class PartyFolder(DiskStore):
         disk = FolderDisk(self.path / "state")
         super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
 
-    def endpoint(self, *, plain: bool, server: str | None = None) -> Endpoint:
-        """Where this party reaches the server, and with which keys."""
+    def endpoint(self, *, plain: bool, server: str | None = None, on_event: Listener = lambda _: None) -> Endpoint:
+        """Where this party reaches the server, and with which keys; `on_event` hears of troubles with them."""
         target = server_address(self.run, self.settings.server, server)
         if plain:
             check_loopback(target)
         identity = Identity(self.run.name, "party", self.settings.party)
-        credentials = None if plain else own_credentials(self.path / "keys", identity)
-        return Endpoint(target, self.run.name, self.settings.party, credentials)
+        credentials = None if plain else own_credentials(self.path / "keys", identity, self.run, on_event)
+        server_key = self.run.members.get(SERVER, "")
+        return Endpoint(target, self.run.name, self.settings.party, credentials, server_key)
 
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start, if the group_key file is still the one it was made with."""

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from cryptography import x509
 
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
-from fdml.federation.certificates import Authority, write_credentials
+from fdml.federation.authority_folder import AuthorityFolder
+from fdml.federation.key_files import members_table, write_credentials
 from fdml.models.registry import DEFAULT_KIND, ready_kinds
+from fdml.protocol.certificates import SERVER
+from fdml.protocol.identity import Role
 from fdml.protocol.shuffle import permutation
 from fdml.settings import check_parties
-from fdml.storage.atomic import PUBLIC, write_file
 
 _EXAMPLE_ROWS = 4000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -93,14 +96,24 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
 
 
 def write_keys(folder: Path, run: str, parties: Sequence[str]) -> None:
-    """Write an authority for the run, and a key and certificate for the server and for every party."""
-    authority = Authority(run)
-    write_credentials(folder / "server" / "keys", authority.issue("server", "server"))
-    for party in parties:
-        write_credentials(folder / party / "keys", authority.issue("party", party))
-    (folder / "authority").mkdir(exist_ok=True)
-    write_file(folder / "authority" / "key.pem", authority.key)
-    write_file(folder / "authority" / "certificate.pem", authority.certificate, mode=PUBLIC)
+    """Write an authority for the run, keys and certificates for the server and every party, and the members' table.
+
+    All keys are made in one place: for trying out on one machine.
+    """
+    authority = AuthorityFolder.make(folder / "authority", run)
+    members: list[tuple[Role, str]] = [("server", SERVER), *(("party", party) for party in parties)]
+    for role, name in members:
+        made = authority.authority.issue(role, name)
+        authority.keep(x509.load_pem_x509_certificate(made.certificate))
+        write_credentials(folder / name / "keys", made)
+    if (folder / "run.toml").is_file():
+        write_members(folder)
+
+
+def write_members(folder: Path) -> None:
+    """Put the members' table at the end of a run.toml that has none, from the authority beside it."""
+    with (folder / "run.toml").open("a", encoding="utf-8") as file:
+        file.write("\n" + members_table(AuthorityFolder(folder / "authority").members()))
 
 
 def _check(folder: Path, parties: Sequence[str], server: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
 from fdml.federation.addresses import with_port
-from fdml.federation.certificates import own_credentials
+from fdml.federation.key_files import own_credentials
 from fdml.monitor.listeners import remarks_of
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.messages import Metrics
 from fdml.protocol.shuffle import permutation
@@ -57,7 +58,8 @@ def serve(
     home, address = path.parent / "server", listen or settings.server
     if plain:
         check_loopback(address)
-    credentials = None if plain else own_credentials(home / "keys", Identity(settings.name, "server", "server"))
+    identity = Identity(settings.name, "server", SERVER)
+    credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
     with exclusive_lock(home / "state", "server of this run"):
         disk = FolderDisk(home / "state")
         definition = RunDefinition(settings, run_hash(settings))

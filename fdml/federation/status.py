@@ -6,9 +6,10 @@ from pathlib import Path
 
 from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
-from fdml.federation.certificates import read_credentials
+from fdml.federation.key_files import check_has_members, read_credentials
 from fdml.monitor.status import RunStatus
 from fdml.party.settings import read_party
+from fdml.protocol.certificates import SERVER
 from fdml.settings import read_run
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_status import ask_status
@@ -28,7 +29,9 @@ def status(path: Path, *, plain: bool, server: str | None = None) -> RunStatus:
         folder = path.parent / name
         if (folder / "keys").is_dir():
             target = server_address(settings, _party_server(folder), server)
-            return ask_status(Endpoint(target, settings.name, name, read_credentials(folder / "keys")))
+            check_has_members(settings)
+            credentials = read_credentials(folder / "keys")
+            return ask_status(Endpoint(target, settings.name, name, credentials, settings.members[SERVER]))
     raise SettingsError(
         f"there is neither the server's folder nor a party's beside {str(path)!r}; ask on a machine of one of them"
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from fdml.align.consent import objection, spelled
+from fdml.align.consent import objection, summary_text
 from fdml.errors import SettingsError
 from fdml.party.settings import AlignSettings
 from fdml.protocol.alignment_messages import LONGEST_REASON, Consent, RowSummary
@@ -68,8 +68,8 @@ class ConsentDecision:
         if self.ask is None:
             raise self._nobody()
         return self.ask(
-            f"{spelled(summary, self.run)}. Tell all parties which of their rows are shared? Each then knows which of "
-            f"its own ids all others hold"
+            f"{summary_text(summary, self.run)}. Tell all parties which of their rows are shared? Each then knows "
+            f"which of its own ids all others hold"
         )
 
 

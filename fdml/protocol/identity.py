@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -27,9 +28,11 @@ class Identity:
 class Credentials:
     """What one side of a line shows: PEM texts."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     certificate: bytes
     authority: bytes
+    revoked: Callable[[], frozenset[int]] = field(default=frozenset, compare=False, repr=False)
+    """Gives the serial numbers of certificates that the authority has revoked, as they are known now."""
 
 
 def parse_identity(uri: str) -> Identity | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from fdml.errors import FdmlError, PeerTimeout
+from fdml.errors import ExchangeError, FdmlError, PeerTimeout, ServerUnreachable
 from fdml.protocol.alignment_calls import (
     FetchAnswer,
     FetchCall,
@@ -29,9 +29,9 @@ from fdml.transport.grpc_endpoint import (
     call_metadata,
     error_text,
     no_server,
-    open_channel,
     permanent_error,
 )
+from fdml.transport.grpc_known_server import KnownServer
 
 _CALL_SECONDS = 600.0
 """How long one call may take, the transfer of a large set over a slow line included; a dead line is noticed before."""
@@ -55,6 +55,7 @@ class GrpcAlignment:
         answered: Callable[[AlignmentMessage | None], None],
         failed: Callable[[FdmlError], None],
         waiting: Callable[[tuple[str, ...]], None],
+        server: KnownServer | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._run_hash = run_hash
@@ -63,7 +64,9 @@ class GrpcAlignment:
         self._failed = failed
         self._waiting = waiting
         self._requests: queue.SimpleQueue[AlignmentRequest | None] = queue.SimpleQueue()
-        self._channel = open_channel(endpoint, peer_timeout)
+        self._server = server or KnownServer(endpoint, peer_timeout)
+        self._channel: grpc.Channel | None = None
+        self._opening = threading.Lock()
         self._closed = threading.Event()
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -78,7 +81,7 @@ class GrpcAlignment:
         """End both threads; what is on its way is given up."""
         self._closed.set()
         self._requests.put(None)
-        self._channel.close()
+        self._hang_up()
 
     def _work(self) -> None:
         while (request := self._requests.get()) is not None:
@@ -120,27 +123,46 @@ class GrpcAlignment:
 
     def _call(self, method: str, request: bytes) -> bytes:
         """Call until the server answers; what it refuses is raised."""
-        call: Any = self._channel.unary_unary(method)
         began = time.monotonic()
         while True:
             try:
+                call: Any = self._line().unary_unary(method)
                 reply: bytes = call(request, timeout=_CALL_SECONDS, metadata=call_metadata(self._endpoint))
             except grpc.RpcError as error:
                 permanent = permanent_error(self._endpoint, error)
+                if isinstance(permanent, ServerUnreachable) and self._server.forget():
+                    self._hang_up()  # the server may have a new certificate
+                    permanent = None
                 if permanent is not None:
                     raise permanent from None
                 if time.monotonic() - began > self._peer_timeout:
                     raise no_server(self._endpoint, self._peer_timeout, error_text(error)) from None
                 self._closed.wait(_PAUSE)
             else:
+                self._server.prove()
                 self.bytes_sent += len(request)
                 self.bytes_received += len(reply)
                 return reply
 
+    def _line(self) -> grpc.Channel:
+        """The channel, opened at the first call, and anew after it was given up."""
+        with self._opening:
+            if self._channel is None and not self._closed.is_set():
+                self._channel = self._server.open()
+            if self._channel is None:
+                raise ValueError("the alignment is over")
+            self._server.look()
+            return self._channel
+
+    def _hang_up(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
     def _show_life(self) -> None:
-        call: Any = self._channel.unary_unary(ALIVE)
         while not self._closed.wait(_ALIVE_SECONDS):
             try:
+                call: Any = self._line().unary_unary(ALIVE)
                 call(b"", timeout=_ALIVE_SECONDS, metadata=call_metadata(self._endpoint))
-            except (grpc.RpcError, ValueError):  # a closed channel is a ValueError
+            except (grpc.RpcError, ExchangeError, ValueError):  # a closed channel is a ValueError
                 continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import grpc
 
-from fdml.errors import ExchangeError, FdmlError, MessageRefused, PeerTimeout
+from fdml.errors import ExchangeError, FdmlError, MessageRefused, PeerTimeout, ServerUnreachable
 from fdml.events import Listener, Waiting
 from fdml.party.channel import Incoming, ToServer
 from fdml.party.delivery import Delivery
@@ -24,9 +24,9 @@ from fdml.transport.grpc_endpoint import (
     call_metadata,
     error_text,
     no_server,
-    open_channel,
     permanent_error,
 )
+from fdml.transport.grpc_known_server import KnownServer
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
@@ -47,6 +47,7 @@ class GrpcChannel:
         self._run_hash = run_hash
         self._peer_timeout = peer_timeout
         self._on_event = on_event
+        self._server = KnownServer(endpoint, peer_timeout, on_event)
         self._changed = threading.Condition()
         self._alignment: GrpcAlignment | None = None
         self._unanswered = 0
@@ -154,6 +155,7 @@ class GrpcChannel:
                 answered=self._take_answer,
                 failed=self._fail,
                 waiting=self._emit_waiting,
+                server=self._server,
             )
         return self._alignment
 
@@ -198,6 +200,8 @@ class GrpcChannel:
                     hello = min(1.5 * hello, _LONGEST_HELLO)
             except MessageRefused as refused:
                 self._fail(ExchangeError(f"the server at {self._endpoint.target} is not one of ours: {refused}"))
+            except ExchangeError as error:
+                self._fail(error)
             if self._error is not None:
                 return
             if delivery.welcomed:
@@ -210,7 +214,7 @@ class GrpcChannel:
 
     def _hold_one_stream(self, delivery: Delivery, hello: float) -> None:
         outgoing: queue.SimpleQueue[FromParty | None] = queue.SimpleQueue()
-        with open_channel(self._endpoint, self._peer_timeout) as channel:
+        with self._server.open() as channel:
             join: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
                 JOIN, request_serializer=None, response_deserializer=None
             )
@@ -225,6 +229,8 @@ class GrpcChannel:
             watchdog.start()
             try:
                 for raw in call:
+                    self._server.prove()
+                    self._server.look()
                     received = decode_from_server(raw)
                     with self._changed:
                         delivery.receive(received)
@@ -238,7 +244,9 @@ class GrpcChannel:
     def _note(self, error: grpc.RpcError, hello: float) -> None:
         """Remember what went wrong, for good if trying again would not help."""
         permanent = permanent_error(self._endpoint, error)
-        if permanent is not None:
+        if isinstance(permanent, ServerUnreachable) and self._server.forget():
+            self._trouble = error_text(error)  # the server may have a new certificate
+        elif permanent is not None:
             self._fail(permanent)
         elif error.code() is grpc.StatusCode.CANCELLED:
             self._trouble = f"it took the call but did not answer within {hello:g} s"

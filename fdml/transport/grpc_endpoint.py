@@ -15,6 +15,7 @@ STATUS = "/fdml.Exchange/Status"
 POST = "/fdml.Exchange/Post"
 FETCH = "/fdml.Exchange/Fetch"
 ALIVE = "/fdml.Exchange/Alive"
+CERTIFICATE = "/fdml.Exchange/Certificate"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
 
@@ -47,6 +48,8 @@ class Endpoint:
     run: str
     party: str
     credentials: Credentials | None
+    server_key: str = ""
+    """The fingerprint of the server's key, from run.toml; without it any server that the authority names will do."""
 
 
 def is_loopback(target: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from cryptography import x509
 
 from fdml.errors import MessageRefused
 from fdml.events import Listener
@@ -19,6 +20,7 @@ from fdml.protocol.wire import encode_from_server
 from fdml.server.limits import CEILING
 from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
 from fdml.settings import RunSettings
+from fdml.transport.caller_certificates import CallerCertificates, shown_certificate
 from fdml.transport.grpc_endpoint import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options
 from fdml.transport.status_wire import encode_status
 
@@ -46,6 +48,8 @@ class _Line:
     """What the network adds to a stream."""
 
     stream: Stream
+    certificate: x509.Certificate | None
+    """What the party has shown; None on plain lines."""
     outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_UNREAD))
     unread: int = 0
@@ -65,6 +69,7 @@ class GrpcServer:
         self._linger_seconds = min(
             _RETURN_SECONDS if session.state.finished else _LINGER_SECONDS, settings.training.peer_timeout_seconds
         )
+        self._callers = CallerCertificates(None, settings, on_event)
         self._posting = asyncio.Lock()
         self._posted = asyncio.Event()
 
@@ -90,8 +95,10 @@ class GrpcServer:
             "Post": grpc.unary_unary_rpc_method_handler(self._post),
             "Fetch": grpc.unary_unary_rpc_method_handler(self._fetch),
             "Alive": grpc.unary_unary_rpc_method_handler(self._alive),
+            "Certificate": grpc.unary_unary_rpc_method_handler(self._certificate),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fdml.Exchange", handlers),))
+        self._callers = CallerCertificates(credentials, self._settings, self._on_event)
         port = _listen(server, address, credentials)
         await server.start()
         ready(port)
@@ -111,7 +118,7 @@ class GrpcServer:
     # Streams
 
     async def _join(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        line = _Line(Stream(await self._identify(context)))
+        line = _Line(Stream(await self._identify(context)), shown_certificate(context))
         self._lines[line.stream] = line
         reader = asyncio.create_task(self._read(line, requests))
         try:
@@ -191,7 +198,21 @@ class GrpcServer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
+            self._look_at_certificates()
             self._carry_out(self._session.tick())
+
+    def _look_at_certificates(self) -> None:
+        """End the streams of parties whose certificates have run out or were revoked since they came."""
+        self._callers.look_at_own()
+        for line in self._lines.values():
+            try:
+                self._callers.check(line.stream.party, line.certificate)
+            except MessageRefused as refused:
+                if not line.stream.refused:
+                    line.stream.refused = True
+                    self._carry_out(
+                        [*self._session.refusal_events(refused, line.stream.party), Close(line.stream, refused)]
+                    )
 
     # Calls
 
@@ -200,7 +221,9 @@ class GrpcServer:
         try:
             if not self._plain:
                 uris = [uri.decode(errors="replace") for uri in context.auth_context().get("peer_uri") or []]
-                return self._session.party_of(uris, *roles)
+                name = self._session.party_of(uris, *roles)
+                self._callers.check(name, shown_certificate(context))
+                return name
             name = _claimed(context)
             self._session.check_party(name)
             return name
@@ -256,6 +279,11 @@ class GrpcServer:
     async def _alive(self, _: bytes, context: Context) -> bytes:
         self._session.saw(await self._identify(context))
         return b""
+
+    async def _certificate(self, _: bytes, context: Context) -> bytes:
+        """The server's own certificate: a party compares its key with run.toml before it sends anything else."""
+        await self._identify(context, "server")
+        return self._callers.own
 
     async def _status(self, _: bytes, context: Context) -> bytes:
         await self._identify(context, "server")

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from fdml.align.consent import consent_to_all, objection, spelled
+from fdml.align.consent import consent_to_all, objection, summary_text
 from fdml.align.matching import PartyIds
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import Consent, RowCounts, RowSummary, SharedRowIndex
@@ -151,8 +151,8 @@ def test_what_limits_have_against_counts(max_rows, min_shared, text):
 
 
 def test_the_counts_in_words():
-    assert spelled(RowSummary((1000, 90), (), 20), run_of()) == "rows: bank 1,000, shop 90, shared 20"
-    text = spelled(RowSummary((1000, 90), (5, 3), 20, 2), run_of())
+    assert summary_text(RowSummary((1000, 90), (), 20), run_of()) == "rows: bank 1,000, shop 90, shared 20"
+    text = summary_text(RowSummary((1000, 90), (5, 3), 20, 2), run_of())
     assert text.endswith("; test rows: bank 5, shop 3, shared 2")
 
 

@@ -14,8 +14,9 @@ from fdml.align.group_key import GroupKey, agree, read_key_file
 from fdml.align.offers import check_offer, make_offer
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal, SettingsError
-from fdml.federation.certificates import Authority
+from fdml.federation.certificates import Authority, subject_of
 from fdml.protocol.alignment_messages import Fetch, KeyCheck, KeyGrant, KeyOffer, Post
+from fdml.protocol.certificates import fingerprint
 from fdml.protocol.identity import Credentials
 from fdml.settings import RunSettings
 from tests.align.bulletins import PartyCalls, align_all, open_store
@@ -108,8 +109,8 @@ def rsa_credentials():
     own = AUTHORITY._key
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(AUTHORITY._name)
-        .issuer_name(AUTHORITY._name)
+        .subject_name(subject_of("fdml credit"))
+        .issuer_name(subject_of("fdml credit"))
         .public_key(key.public_key())
         .serial_number(7)
         .not_valid_before(now - datetime.timedelta(days=1))
@@ -149,6 +150,52 @@ def test_a_forged_offer_is_refused_with_the_name_of_the_party(forgery):
     check_offer(SHOP, RUN, "shop", AUTHORITY.certificate)
 
 
+PINNED = RUN.model_copy(
+    update={
+        "members": {
+            **{
+                name: fingerprint(x509.load_pem_x509_certificate(each.certificate))
+                for name, each in CREDENTIALS.items()
+            },
+            "server": "sha256:" + "0" * 64,
+        }
+    }
+)
+
+
+def test_an_authority_that_signs_a_second_certificate_for_a_party_gets_nothing():
+    """Finding 12: a server with the authority's key signed a certificate for a party and had the group key."""
+    forged = AUTHORITY.issue("party", "shop")
+    offer = offer_by("shop", forged, PINNED)
+    check_offer(offer_by("shop", CREDENTIALS["shop"], PINNED), PINNED, "shop", AUTHORITY.certificate)
+    with pytest.raises(
+        AlignmentError, match=r"posts as party 'shop' shows a certificate that has another key \(sha256:"
+    ):
+        check_offer(offer, PINNED, "shop", AUTHORITY.certificate)
+    renewed = AUTHORITY.issue("party", "shop", key=CREDENTIALS["shop"].key)
+    check_offer(offer_by("shop", renewed, PINNED), PINNED, "shop", AUTHORITY.certificate)
+
+
+def test_a_server_with_the_authoritys_key_gets_no_grant_of_the_group_key():
+    """Finding 12, the whole attack: it swaps a party's offer for one of its own making and waits for the grant."""
+    store = open_store(PINNED)
+    private = bytes(range(32))
+    forged = make_offer(private, PINNED, "shop", AUTHORITY.issue("party", "shop"))
+    begin(store, "shop")
+    calls = PartyCalls(store, "bank")
+    answer = tampering(calls, KeyOffer, lambda _: forged)
+    own = Secrets.load_or_make(MemoryDisk(), PINNED, "bank", CREDENTIALS["bank"])
+    with pytest.raises(AlignmentError, match=r"posts as party 'shop' shows a certificate that has another key"):
+        converse(agree(PINNED, "bank", own, CREDENTIALS["bank"]), answer)
+    assert [kind for kind, *_ in calls.posted] == ["key_offer"], "no grant was posted"
+
+
+def test_an_offer_under_a_revoked_certificate_is_refused():
+    serial = x509.load_pem_x509_certificate(CREDENTIALS["shop"].certificate).serial_number
+    with pytest.raises(AlignmentError, match=r"posts as party 'shop' shows a certificate that is revoked"):
+        check_offer(SHOP, RUN, "shop", AUTHORITY.certificate, frozenset({serial}))
+
+
 @pytest.mark.parametrize("party", ["bank", "shop"])
 def test_a_server_that_swaps_a_public_key_is_found_out(party):
     other = "shop" if party == "bank" else "bank"
@@ -166,8 +213,8 @@ def test_a_certificate_without_names_is_refused():
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(AUTHORITY._name)
-        .issuer_name(AUTHORITY._name)
+        .subject_name(subject_of("fdml credit"))
+        .issuer_name(subject_of("fdml credit"))
         .public_key(key.public_key())
         .serial_number(7)
         .not_valid_before(now - datetime.timedelta(days=1))

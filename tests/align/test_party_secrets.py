@@ -48,15 +48,24 @@ def test_the_file_is_for_its_owner_only(tmp_path):
     [
         ({"run": RUN.model_copy(update={"task": "regression"})}, "run.toml"),
         ({"party": "shop"}, "name"),
-        ({"credentials": None}, "certificate"),
-        ({"credentials": AUTHORITY.issue("party", "bank")}, "certificate"),
+        ({"credentials": None}, "key"),
+        ({"credentials": AUTHORITY.issue("party", "bank")}, "key"),
     ],
 )
-def test_choices_of_another_run_or_certificate_are_not_used(changed, named):
+def test_choices_of_another_run_or_key_are_not_used(changed, named):
     disk = MemoryDisk()
     made(disk)
     with pytest.raises(AlignmentError, match=f"the {named} of party .* has changed .*--fresh"):
         made(disk, **changed)
+
+
+def test_a_renewed_certificate_of_the_same_key_goes_on_with_the_same_choices():
+    """Finding 12: a new certificate in mid-run was refused."""
+    disk = MemoryDisk()
+    first = made(disk)
+    renewed = AUTHORITY.issue("party", "bank", key=CREDENTIALS.key)
+    assert renewed.certificate != CREDENTIALS.certificate
+    assert made(disk, credentials=renewed) == first
 
 
 def test_damaged_choices_are_never_drawn_anew_in_silence():

@@ -26,7 +26,7 @@ def test_the_version_is_shown_without_loading_a_command():
     assert run.stdout.splitlines() == [f"fdml {fdml.__version__}", "[]"]
 
 
-GROUPS = ("budget",)
+GROUPS = ("keys", "budget")
 SINGLE = [name for name in COMMANDS if name not in GROUPS]
 
 

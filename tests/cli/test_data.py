@@ -12,7 +12,7 @@ from fdml.cli.data import data
 from fdml.data.archives import read_arrays
 from fdml.errors import SettingsError
 from fdml.experiments.comparison_input import from_run_file
-from fdml.federation.certificates import read_credentials
+from fdml.federation.key_files import read_credentials
 from fdml.federation.processes import run_processes
 from fdml.monitor.listeners import ignore_events
 from fdml.party.settings import read_party

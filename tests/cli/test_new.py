@@ -13,7 +13,10 @@ def test_it_says_what_to_type_and_writes_what_can_be_read(tmp_path):
         "simulate {}/run.toml",
     ):
         assert f"  fdml {command.format(tmp_path / 'shop')}\n" in text
+    assert "All keys were made here, in one place: this is for trying out on one machine." in text
+    assert "`fdml keys request`" in text
     run = read_run(tmp_path / "shop" / "run.toml")
+    assert set(run.members) == {"server", "store", "browser"}
     assert (run.parties, run.server) == (("store", "browser"), "127.0.0.1:9000")
     assert read_party(tmp_path / "shop" / "store" / "party.toml").data.label == "income"
     assert read_party(tmp_path / "shop" / "browser" / "party.toml").data.label is None

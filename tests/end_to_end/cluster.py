@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.ports import reserved_port
 from fdml.cli.app import app_for, main
 from fdml.errors import ServerUnreachable
-from fdml.federation.certificates import read_credentials
+from fdml.federation.key_files import read_credentials
 from fdml.federation.scaffold import write_keys
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.storage.atomic import write_file

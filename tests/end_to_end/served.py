@@ -13,11 +13,13 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+from cryptography import x509
 
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.alignment_messages import Consent, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
+from fdml.protocol.certificates import fingerprint
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.key_sets import position_digest
@@ -54,13 +56,12 @@ class ServedRun:
     def target(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def credentials(self, party: str) -> Credentials:
-        if party not in self.known:
-            self.known[party] = self.authority.issue("party", party)
-        return self.known[party]
+    def credentials(self, name: str) -> Credentials:
+        return self.known[name]
 
     def address(self, party: str) -> Endpoint:
-        return Endpoint(self.target, self.settings.name, party, None if self.plain else self.credentials(party))
+        credentials = None if self.plain else self.credentials(party)
+        return Endpoint(self.target, self.settings.name, party, credentials, self.settings.members["server"])
 
     def refused(self) -> dict[str, int]:
         """How many messages the server says it has refused, by reason."""
@@ -75,10 +76,14 @@ class ServedRun:
 def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[ServedRun]:
     """A server that runs until the block ends."""
     chosen = TrainingSettings(epochs=50, batch_size=BLOCK, batches_per_block=1, **training)
-    settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen)
+    authority = Authority("e2e")
+    known = {party: authority.issue("party", party) for party in ("ann", "bob")}
+    known["server"] = authority.issue("server", "server")
+    members = {name: fingerprint(x509.load_pem_x509_certificate(each.certificate)) for name, each in known.items()}
+    settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen, members=members)
     state = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
-    found = ServedRun(settings, state, Authority("e2e"), plain=plain)
-    keys = None if plain else found.authority.issue("server", "server")
+    found = ServedRun(settings, state, authority, plain=plain, known=known)
+    keys = None if plain else known["server"]
     ready, ended = threading.Event(), threading.Event()
 
     def listening(port: int) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from benchmarks.ports import reserved_port
 from fdml.errors import ServerUnreachable
-from fdml.federation.certificates import Authority, write_credentials
+from fdml.federation.certificates import Authority
+from fdml.federation.key_files import write_credentials
 from tests.end_to_end.cluster import FDML, Cluster, Started, Terminal, running, until
 
 pytestmark = pytest.mark.slow
@@ -245,6 +246,7 @@ def test_a_party_with_keys_that_will_not_do_says_so_at_once(tmp_path):
         "ran out on": authority.issue("party", "bob", days=-1),
         "names fdml://e2e/party/ann, not fdml://e2e/party/bob": authority.issue("party", "ann"),
         "names fdml://other/party/bob": authority.issue("party", "bob", run="other"),
+        "has another key": authority.issue("party", "bob"),
     }
     with running(tmp_path / "run") as cluster:
         for words, credentials in bad.items():
@@ -257,7 +259,8 @@ def test_a_party_with_keys_that_will_not_do_says_so_at_once(tmp_path):
 def test_a_party_with_keys_of_another_authority_says_so_soon(tmp_path):
     with running(tmp_path / "run") as cluster:
         cluster.serve()
-        write_credentials(cluster.home / "bob" / "keys", Authority("e2e").issue("party", "bob"))
+        key = (cluster.home / "bob" / "keys" / "key.pem").read_bytes()
+        write_credentials(cluster.home / "bob" / "keys", Authority("e2e").issue("party", "bob", key=key))
         until(lambda: cluster.status().run == "e2e", "the server runs")
         cluster.join("bob").expect(1, "keys of another authority", "check the address and the keys")
         assert cluster["server"].code is None

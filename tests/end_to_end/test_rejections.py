@@ -76,6 +76,7 @@ SOMEBODY = {
     "another run": (lambda run: run.authority.issue("party", "bob", run="other"), "UNAUTHENTICATED", "fdml://other/"),
     "the server's role": (lambda run: run.authority.issue("server", "bob"), "UNAUTHENTICATED", "e2e/server/bob"),
     "no party of the run": (lambda run: run.authority.issue("party", "zed"), "PERMISSION_DENIED", "'zed' is not"),
+    "another key": (lambda run: run.authority.issue("party", "bob"), "UNAUTHENTICATED", "has another key"),
 }
 
 
@@ -100,7 +101,7 @@ def test_the_server_s_own_certificate_may_ask_for_the_status_but_strangers_may_n
     def asked(credentials):
         return ask_status(Endpoint(undisturbed_run.target, "e2e", "server", credentials))
 
-    assert asked(undisturbed_run.authority.issue("server", "server")).run == "e2e"
+    assert asked(undisturbed_run.credentials("server")).run == "e2e"
     with pytest.raises(MessageRefused, match="only a party") as refused:
         asked(undisturbed_run.authority.issue("party", "bob", run="other"))
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
@@ -124,7 +125,7 @@ FIRST = {
     ),
     "more rows": (lambda run: [run.hello(9, rows=ROWS + 1)], Refusal.MISMATCH, f"{ROWS + 1} rows"),
     "another protocol": (lambda run: [run.hello(9, protocol=99)], Refusal.MISMATCH, "protocol 99"),
-    "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "started again"),
+    "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "an older process of it"),
     "state that the server never saw": (lambda run: [run.hello(9, done=10**6)], Refusal.MISMATCH, "--fresh"),
 }
 
@@ -304,7 +305,7 @@ def test_a_party_s_certificate_does_not_make_a_server(run):
 
 
 def test_a_party_whose_server_sends_nonsense_says_so_and_does_not_hang(run):
-    with fake_server(run.authority.issue("server", "server"), answer=b"\xff\xff") as port:
+    with fake_server(run.credentials("server"), answer=b"\xff\xff") as port:
         endpoint = Endpoint(f"127.0.0.1:{port}", "e2e", "ann", run.credentials("ann"))
         with joining(run, endpoint) as channel, pytest.raises(ExchangeError, match="not one of ours"):
             wait_for_message(channel)

@@ -135,7 +135,9 @@ def test_a_party_that_means_another_run_is_told_so(cluster):
     shutil.copy(cluster.home / "run.toml", cluster.home / "bob" / "other.toml")
     party = cluster.home / "bob" / "party.toml"
     party.write_text(party.read_text().replace("../run.toml", "other.toml"))
-    (cluster.home / "bob" / "other.toml").write_text((cluster.home / "run.toml").read_text() + "seed = 9\n")
+    (cluster.home / "bob" / "other.toml").write_text(
+        (cluster.home / "run.toml").read_text().replace("[training]", "[training]\nseed = 9")
+    )
     cluster.serve()
     cluster.join("ann")
     until(lambda: cluster.statuses()["ann"].connected, "ann has joined")

@@ -19,7 +19,7 @@ from fdml.experiments.paper import (
     joint_by_processes,
     write_a9a_run,
 )
-from fdml.federation.certificates import own_credentials
+from fdml.federation.key_files import own_credentials
 from fdml.monitor.history import SCHEMES
 from fdml.party.settings import read_party
 from fdml.protocol.identity import Identity
@@ -92,7 +92,7 @@ def test_the_run_has_the_contenders_settings_and_its_seed(written):
     assert (run.training.epochs, run.training.seed) == (40, 3)
     for party in PARTIES:
         assert read_party(folder / party / "party.toml").model == contenders()[1].models[party]
-        own_credentials(folder / party / "keys", Identity("demo", "party", party))
+        own_credentials(folder / party / "keys", Identity("demo", "party", party), run)
 
 
 def test_every_party_has_its_own_columns_in_an_order_of_its_own(written):

@@ -1,6 +1,5 @@
 import datetime
-import os
-import stat
+import subprocess
 
 import pytest
 from cryptography import x509
@@ -10,10 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fdml.errors import SettingsError
-from fdml.federation.certificates import Authority, read_credentials, write_credentials
+from fdml.federation.certificates import Authority
+from fdml.protocol.certificates import fingerprint
 from fdml.protocol.identity import Identity, host_name, parse_identity
-from fdml.storage.atomic import write_file
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 ODD = ["store", "app store", "a/b", "../..", "ä ö", "日本", "%2f", "fdml://x", "?#&", "x" * 200, "-", "."]
@@ -155,6 +153,68 @@ def test_a_certificate_for_another_run_says_so():
     assert parse_identity(uri).run == "other"
 
 
+def test_openssl_finds_nothing_wrong_with_what_is_signed(tmp_path):
+    """Finding 12: `openssl verify -x509_strict` failed on the authority and on every certificate."""
+    (tmp_path / "authority.pem").write_bytes(AUTHORITY.certificate)
+    paths = []
+    for role, name in (("server", "server"), ("party", "store")):
+        paths.append(tmp_path / f"{name}.pem")
+        paths[-1].write_bytes(AUTHORITY.issue(role, name).certificate)
+    for usage, checked in (("sslserver", paths[:1]), ("sslclient", paths)):
+        command = ["openssl", "verify", "-x509_strict", "-purpose", usage, "-CAfile", tmp_path / "authority.pem"]
+        ended = subprocess.run([*command, *checked], capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert ended.stdout.count(": OK") == len(checked)
+
+
+def test_a_certificate_is_good_from_now_on_for_90_days_and_never_before_its_authority():
+    """Finding 12: leaves were valid from 826 days before they were made, earlier than their authority."""
+    now, issued = datetime.datetime.now(datetime.UTC), read(AUTHORITY.issue("party", "store").certificate)
+    authority = read(AUTHORITY.certificate)
+    assert now - datetime.timedelta(minutes=10) < issued.not_valid_before_utc <= now
+    assert issued.not_valid_before_utc >= authority.not_valid_before_utc
+    assert issued.not_valid_after_utc - now > datetime.timedelta(days=89)
+    assert issued.not_valid_after_utc - now <= datetime.timedelta(days=90)
+    long = read(AUTHORITY.issue("party", "store", days=10_000).certificate)
+    assert long.not_valid_after_utc == authority.not_valid_after_utc
+
+
+def test_every_usage_stands_once():
+    """Finding 12: parties carried clientAuth twice."""
+    for role, wanted in (("party", ["clientAuth"]), ("server", ["serverAuth", "clientAuth"])):
+        usage = read(AUTHORITY.issue(role, "x").certificate).extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+        assert [each._name for each in usage.value] == wanted
+
+
+def test_openssl_takes_the_list_of_revoked_certificates(tmp_path):
+    good, bad = AUTHORITY.issue("party", "store"), AUTHORITY.issue("party", "browser")
+    now = datetime.datetime.now(datetime.UTC)
+    (tmp_path / "authority.pem").write_bytes(AUTHORITY.certificate)
+    (tmp_path / "revoked.pem").write_bytes(AUTHORITY.revocation_list({read(bad.certificate).serial_number: now}))
+    found = []
+    for each in (good, bad):
+        (tmp_path / "shown.pem").write_bytes(each.certificate)
+        words = [
+            "-x509_strict",
+            "-crl_check",
+            "-CAfile",
+            tmp_path / "authority.pem",
+            "-CRLfile",
+            tmp_path / "revoked.pem",
+        ]
+        command = ["openssl", "verify", *words, tmp_path / "shown.pem"]
+        found.append(subprocess.run(command, capture_output=True, text=True, timeout=60))
+    assert [each.returncode for each in found] == [0, 2], found
+    assert "certificate revoked" in found[1].stderr
+
+
+def test_a_renewed_certificate_has_the_same_fingerprint_and_another_serial_number():
+    first = AUTHORITY.issue("party", "store")
+    second = AUTHORITY.issue("party", "store", key=first.key)
+    assert fingerprint(read(first.certificate)) == fingerprint(read(second.certificate))
+    assert read(first.certificate).serial_number != read(second.certificate).serial_number
+
+
 def test_a_party_is_no_authority_and_no_server():
     issued = read(AUTHORITY.issue("party", "store").certificate)
     with pytest.raises(x509.ExtensionNotFound):
@@ -162,52 +222,3 @@ def test_a_party_is_no_authority_and_no_server():
     usage = issued.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert x509.oid.ExtendedKeyUsageOID.SERVER_AUTH not in usage
     assert san(AUTHORITY.issue("party", "store").certificate).get_values_for_type(x509.DNSName) == []
-
-
-# Files.
-
-
-@pytest.fixture
-def folder(tmp_path):
-    write_credentials(tmp_path / "keys", AUTHORITY.issue("party", "store"))
-    return tmp_path / "keys"
-
-
-def test_credentials_come_back_as_they_were_written(tmp_path):
-    issued = AUTHORITY.issue("party", "store")
-    write_credentials(tmp_path / "a" / "b", issued)
-    assert read_credentials(tmp_path / "a" / "b") == issued
-
-
-def test_the_key_is_for_its_owner_only_also_over_an_older_file(tmp_path):
-    before = os.umask(0)
-    try:
-        write_credentials(tmp_path, AUTHORITY.issue("party", "store"))
-        assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
-        (tmp_path / "key.pem").chmod(0o666)
-        write_file(tmp_path / "key.pem", b"new")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
-    assert (tmp_path / "key.pem").read_bytes() == b"new"
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o777])
-def test_a_key_that_others_can_get_at_is_refused(folder, mode):
-    (folder / "key.pem").chmod(mode)
-    with pytest.raises(SettingsError, match=r"the key '.*key\.pem' can be read by others; run `chmod 600 .*key\.pem`"):
-        read_credentials(folder)
-    (folder / "key.pem").chmod(0o400)
-    read_credentials(folder)
-
-
-@pytest.mark.parametrize("name", ["key.pem", "certificate.pem", "authority.pem"])
-def test_a_missing_file_is_named(folder, name):
-    (folder / name).unlink()
-    with pytest.raises(SettingsError, match=rf"there is no '.*{name}'; `fdml new` makes keys and certificates"):
-        read_credentials(folder)
-
-
-def test_a_missing_folder_is_named_too(tmp_path):
-    with pytest.raises(SettingsError, match=r"there is no '.*nowhere/key\.pem'"):
-        read_credentials(tmp_path / "nowhere")

@@ -3,11 +3,13 @@ import stat
 
 import numpy as np
 import pytest
+from cryptography import x509
 
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import AlignmentError, SettingsError, StateCorrupt
 from fdml.experiments.in_memory import KEY
-from fdml.federation.certificates import Authority, write_credentials
+from fdml.federation.certificates import Authority
+from fdml.federation.key_files import members_table, write_credentials
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.models.bundle import Bundle
 from fdml.models.calibration import Calibration
@@ -15,6 +17,7 @@ from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import FinishedModel
 from fdml.party.effects import WriteBundle
 from fdml.privacy.statement import Spent, Statement
+from fdml.protocol.certificates import fingerprint
 from fdml.protocol.messages import Metrics
 from fdml.settings import run_hash
 from fdml.storage.atomic import write_file
@@ -108,8 +111,16 @@ def test_keys_must_be_this_partys_own(home):
     write_credentials(home / "ann" / "keys", authority.issue("party", "bob"))
     with pytest.raises(SettingsError, match=r"names fdml://small/party/bob, not fdml://small/party/ann"):
         folder_of(home).endpoint(plain=False, server="h:1")
-    write_credentials(home / "ann" / "keys", authority.issue("party", "ann"))
+    ann = authority.issue("party", "ann")
+    write_credentials(home / "ann" / "keys", ann)
+    with pytest.raises(SettingsError, match=r"`fdml keys members` .* prints the \[members\] table"):
+        folder_of(home).endpoint(plain=False, server="h:1")
+    others = {"bob": "sha256:" + "1" * 64, "server": "sha256:" + "2" * 64}
+    members = {**others, "ann": fingerprint(x509.load_pem_x509_certificate(ann.certificate))}
+    run_toml = home / "run.toml"
+    run_toml.write_text(run_toml.read_text() + members_table(members))
     found = folder_of(home).endpoint(plain=False, server="h:1")
+    assert found.server_key == "sha256:" + "2" * 64
     assert (found.target, found.party, found.credentials is None) == ("h:1", "ann", False)
 
 

@@ -4,7 +4,7 @@ import tomllib
 import pytest
 
 from fdml.errors import SettingsError
-from fdml.federation.certificates import own_credentials
+from fdml.federation.key_files import own_credentials
 from fdml.federation.scaffold import scaffold
 from fdml.party.settings import read_party
 from fdml.protocol.identity import Identity
@@ -17,12 +17,12 @@ def test_a_new_run_can_be_read_and_its_keys_are_for_whom_they_say(tmp_path):
     scaffold(tmp_path / "shop", ["store", "browser"], ADDRESS)
     run = read_run(tmp_path / "shop" / "run.toml")
     assert (run.name, run.parties, run.label_party, run.server) == ("shop", ("store", "browser"), "store", ADDRESS)
-    own_credentials(tmp_path / "shop" / "server" / "keys", Identity("shop", "server", "server"))
+    own_credentials(tmp_path / "shop" / "server" / "keys", Identity("shop", "server", "server"), run)
     for party in run.parties:
         settings = read_party(tmp_path / "shop" / party / "party.toml")
         assert settings.party == party
         assert settings.data.path.is_file()
-        own_credentials(tmp_path / "shop" / party / "keys", Identity("shop", "party", party))
+        own_credentials(tmp_path / "shop" / party / "keys", Identity("shop", "party", party), run)
 
 
 @pytest.mark.parametrize("there", ["run.toml", "store/data.csv", "browser/party.toml", "store/keys", "authority"])

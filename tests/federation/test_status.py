@@ -1,14 +1,15 @@
 import pytest
 
 from fdml.errors import ServerUnreachable, SettingsError
-from fdml.federation.certificates import write_credentials
+from fdml.federation.key_files import members_table, write_credentials
 from fdml.federation.status import status
 from tests.end_to_end.served import served
 
 
-def write_run(folder, address):
+def write_run(folder, address, members=None):
     path = folder / "run.toml"
-    path.write_text(f'name = "e2e"\nserver = "{address}"\nparties = ["ann", "bob"]\nlabel_party = "ann"\n')
+    text = f'name = "e2e"\nserver = "{address}"\nparties = ["ann", "bob"]\nlabel_party = "ann"\n'
+    path.write_text(text + (members_table(members) if members else ""))
     return path
 
 
@@ -20,9 +21,8 @@ def secure(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["server", "ann", "bob"])
 def test_the_keys_of_any_side_will_do(secure, tmp_path, name):
-    role = "server" if name == "server" else "party"
-    write_credentials(tmp_path / name / "keys", secure.authority.issue(role, name))
-    found = status(write_run(tmp_path, secure.target), plain=False)
+    write_credentials(tmp_path / name / "keys", secure.credentials(name))
+    found = status(write_run(tmp_path, secure.target, secure.settings.members), plain=False)
     assert found.run == "e2e"
     assert [party.name for party in found.parties] == ["ann", "bob"]
     assert {party.state for party in found.parties} == {"aligned, not joined yet"}
@@ -30,7 +30,7 @@ def test_the_keys_of_any_side_will_do(secure, tmp_path, name):
 
 def test_the_server_is_where_the_option_says(secure, tmp_path):
     write_credentials(tmp_path / "ann" / "keys", secure.credentials("ann"))
-    path = write_run(tmp_path, "127.0.0.1:0")
+    path = write_run(tmp_path, "127.0.0.1:0", secure.settings.members)
     assert status(path, plain=False, server=secure.target).run == "e2e"
     with pytest.raises(SettingsError, match="leaves the port open"):
         status(path, plain=False)
@@ -41,7 +41,17 @@ def test_the_server_is_where_party_toml_says(secure, tmp_path):
     (tmp_path / "bob" / "party.toml").write_text(
         f'party = "bob"\nrun = "../run.toml"\nserver = "{secure.target}"\n[data]\npath = "data.csv"\n'
     )
-    assert status(write_run(tmp_path, "127.0.0.1:1"), plain=False).run == "e2e"
+    assert status(write_run(tmp_path, "127.0.0.1:1", secure.settings.members), plain=False).run == "e2e"
+
+
+def test_another_server_that_the_authority_names_is_not_asked(secure, tmp_path):
+    """Finding 12: whoever keeps the authority could stand in for the server."""
+    write_credentials(tmp_path / "ann" / "keys", secure.credentials("ann"))
+    members = {**secure.settings.members, "server": "sha256:" + "0" * 64}
+    with pytest.raises(ServerUnreachable, match=r"the certificate of the server at .* has another key"):
+        status(write_run(tmp_path, secure.target, members), plain=False)
+    with pytest.raises(SettingsError, match=r"`fdml keys members` .* prints the \[members\] table"):
+        status(write_run(tmp_path, secure.target), plain=False)
 
 
 def test_without_keys_there_is_nobody_to_ask_as(secure, tmp_path):

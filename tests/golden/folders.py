@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import socket
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ _GROUP_KEY = "5a" * 32
 def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Path:
     """Write all that `fdml simulate` needs; returns run.toml. `keys` is a run that `fdml new` made."""
     home.mkdir(parents=True)
+    made = tomllib.loads((keys / "run.toml").read_text(encoding="utf-8"))
     settings = {**run.run_settings, "server": f"127.0.0.1:{_free_port()}"}
+    if "members" in made:
+        settings["members"] = {name: made["members"][name] for name in ("server", *run.models)}
     (home / "run.toml").write_text(_toml(layout.named(settings)), encoding="utf-8")
     data = run.data(list(run.models))
     for name in ("server", *run.models):
