@@ -46,7 +46,7 @@ class Journal:
         self.size = at
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Add records as one group; durable on return, if the journal is synced. If the disk raises, nothing is added."""
+        """Add records as one group; durable on return, if it is synced. If the disk raises, the log is as it was."""
         self._check_open()
         framed = _framed(records, self.size)
         try:
