@@ -75,8 +75,7 @@ class TrainingSettings(Settings):
     """Of a prediction on its way: 64 and 32 bits are exact for all purposes, 16 bits round to .002 and cut at 64
     divided by the number of parties."""
     max_prediction: PositiveFloat | None = None
-    """The largest local prediction that a party may send: larger ones are cut to it, and so is, at every party, what
-    the others send. None is the largest that `value_bits` hold."""
+    """The largest local prediction that may travel; larger ones are cut to it. None is what `value_bits` hold."""
     lookahead: NonNegativeInt = 1
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None
@@ -122,8 +121,7 @@ class PrivacySettings(Settings):
     label_epsilon: PositiveFloat | Literal["off"] = 2.0
     """Of private labels: each is randomised once before it is used. Off returns gradients that disclose every label."""
     server: Literal["plain", "blind"] = "plain"
-    """A blind server sees and stores predictions only under masks that the parties alone can take off; at staleness 0
-    not even a party can take off another one's."""
+    """A blind server sees predictions under masks only; at staleness 0 not even a party can take off another's."""
 
 
 class RunSettings(Settings):

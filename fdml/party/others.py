@@ -37,7 +37,7 @@ class OthersPart:
         self._largest = max(self._largest or 0.0, largest)
         if limited is not total and not self._has_cut:
             self._has_cut = True
-            self._say(
+            self._remark(
                 f"the other parties' predictions of step {step} come to {largest:g}, more than they may send together; "
                 f"they are cut to that, here and from now on: {self._named} sends what its model cannot have predicted"
             )
@@ -49,7 +49,7 @@ class OthersPart:
             return
         self._events.append(LargestPart(self._party, self._others, epoch, self._largest, self._before))
         if self._before is not None and self._largest > _JUMP * max(1.0, self._before):
-            self._say(
+            self._remark(
                 f"the other parties' predictions have grown from {self._before:.3g} to {self._largest:.3g} within an "
                 f"epoch; ask {self._named}"
             )
@@ -64,5 +64,5 @@ class OthersPart:
     def _named(self) -> str:
         return " or ".join(repr(name) for name in self._others) or "nobody"
 
-    def _say(self, text: str) -> None:
+    def _remark(self, text: str) -> None:
         self._events.append(Remark(self._party, text))
