@@ -1,4 +1,4 @@
-"""A TCP proxy that does to a line what networks do: it cuts, stalls, delays and slows.
+"""A TCP proxy that does to a line what networks do: it cuts, stalls, delays, slows and spoils bytes.
 
 It runs in a thread of its own. A party goes through it by
 `server = "127.0.0.1:<proxy.port>"` in its party.toml.
@@ -33,6 +33,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._spoiling = asyncio.Event()
         self._delay = 0.0
         self._rate = 0.0
         self.port = 0
@@ -64,6 +65,10 @@ class Proxy:
     def slow(self, rate: float) -> None:
         """Pass so many bytes a second in each direction of each connection; 0 for as fast as can be."""
         self._rate = rate
+
+    def corrupt(self) -> None:
+        """Change one byte of what passes next, as a broken box on the way does."""
+        self._call(self._spoiling.set)
 
     def close(self) -> None:
         """Break everything and end the thread."""
@@ -132,6 +137,9 @@ class Proxy:
                 data = await reader.read(_CHUNK)
                 if self.recording is not None:
                     self.recording.append(data)
+                if self._spoiling.is_set() and data:
+                    self._spoiling.clear()
+                    data = bytes([data[0] ^ 0xFF]) + data[1:]
                 free_at = max(free_at, self._loop.time())
                 for piece in self._pieces(data):
                     free_at += len(piece) / self._rate if self._rate else 0.0

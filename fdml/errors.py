@@ -57,6 +57,7 @@ class Refusal(Enum):
     GAP = "out of turn"
     FENCED = "from a process that was replaced"
     TOO_LARGE = "over the size limit"
+    NOT_STORED = "the server's disk did not take it"
 
 
 class MessageRefused(ExchangeError):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -41,6 +42,12 @@ LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
 """The losses that fit each task; the first is the default."""
 PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
 """The losses of classes: their labels can be randomised, and a party can learn from their gradients alone."""
+
+LONGEST_NAME = 64
+"""Letters of the name of a run or party."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*( [A-Za-z0-9_.-]+)*")
+_TAKEN = ("server", "authority")
+"""Folders and roles that are no party's."""
 
 
 def _listed(value: object) -> object:
@@ -140,6 +147,7 @@ class RunSettings(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        check_name("run name", self.name)
         check_parties(self.parties, self.label_party)
         check_members(self.members, self.parties)
         loss = loss_for(self.task, self.loss)
@@ -266,8 +274,26 @@ class GuardSettings(Settings):
         return self
 
 
+def is_name(text: str) -> bool:
+    """Whether a text can name a run or a party: it also names folders, certificates and lines of a log."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise unless a run or party may have this name; `what` begins the sentence."""
+    if not is_name(name):
+        raise SettingsError(
+            f"{what} {name[:LONGEST_NAME]!r} cannot name a folder; use at most {LONGEST_NAME} letters, digits, '-', "
+            f"'_' and '.', the first a letter or digit"
+        )
+
+
 def check_parties(parties: tuple[str, ...], label_party: str) -> None:
-    """Raise unless the names are distinct and the label party is among them."""
+    """Raise unless the names can be names, are distinct, and the label party is among them."""
+    for name in parties:
+        check_name("party name", name)
+        if name in _TAKEN:
+            raise SettingsError(f"party name {name!r} is taken; give the party another name")
     twice = sorted({name for name in parties if parties.count(name) > 1})
     if twice:
         raise SettingsError(f"party {twice[0]!r} is listed twice; give every party its own name")
@@ -279,8 +305,6 @@ def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
     """Raise unless the members are none, or the server and all parties, each with a key of its own."""
     if not members:
         return
-    if "server" in parties:
-        raise SettingsError("a party is called 'server', as the server itself is in [members]; give it another name")
     wanted = {"server", *parties}
     for name in sorted(wanted - set(members)):
         raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")

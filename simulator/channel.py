@@ -151,7 +151,7 @@ class SimulatedChannel:
         """Send a message."""
         match message:
             case Hello():
-                self._delivery = Delivery(message)
+                self._delivery = Delivery(message, self._simulation.scenario.settings)
                 self._connect_again()
             case Post() | Fetch():
                 self._called += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from random import Random
 
@@ -16,6 +17,8 @@ class VirtualDisk:
     An append is then there not at all, in part or whole. A file is replaced whole
     or not at all, as `Disk` promises; but where its name begins as one of `torn`,
     which have two generations, only part may take the place of what was there.
+
+    A full disk does the same to writes, but the process lives and is told by an `OSError`.
     """
 
     def __init__(self, random: Random, torn: Sequence[str] = ()) -> None:
@@ -23,14 +26,20 @@ class VirtualDisk:
         self._random = random
         self._torn = tuple(torn)
         self._writes_left: int | None = None
+        self._failures_left = 0
 
     def arm(self, writes: int) -> None:
         """Die in the write after so many more."""
         self._writes_left = writes
 
+    def fill(self, failures: int) -> None:
+        """Be full for so many writes; then there is room again."""
+        self._failures_left = failures
+
     def disarm(self) -> None:
         """Live on; a process that died otherwise starts with a sound disk."""
         self._writes_left = None
+        self._failures_left = 0
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None if there is none."""
@@ -38,36 +47,37 @@ class VirtualDisk:
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a whole file."""
-        if self._dies():
+        fault = self._fault()
+        if fault is not None:
             arrived = self._arrived(content, tear=name in self.files and name.startswith(self._torn))
             if arrived is not None:
                 self.files[name] = arrived
-            raise Crashed
+            raise fault
         self.files[name] = content
 
     def append(self, name: str, content: bytes) -> None:
         """Write at a file's end."""
-        dies = self._dies()
-        arrived = self._arrived(content, tear=True) if dies else content
+        fault = self._fault()
+        arrived = self._arrived(content, tear=True) if fault is not None else content
         self.files[name] = self.files.get(name, b"") + (arrived or b"")
-        if dies:
-            raise Crashed
+        if fault is not None:
+            raise fault
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file."""
-        dies = self._dies()
-        if not dies or self._random.random() < 0.5:
+        fault = self._fault()
+        if fault is None or self._random.random() < 0.5:
             self.files[name] = self.files[name][:size]
-        if dies:
-            raise Crashed
+        if fault is not None:
+            raise fault
 
     def remove(self, name: str) -> None:
         """Take a file away."""
-        dies = self._dies()
-        if not dies or self._random.random() < 0.5:
+        fault = self._fault()
+        if fault is None or self._random.random() < 0.5:
             self.files.pop(name, None)
-        if dies:
-            raise Crashed
+        if fault is not None:
+            raise fault
 
     def damage(self, name: str) -> None:
         """Turn one byte of a file over, as an old disk does."""
@@ -75,14 +85,17 @@ class VirtualDisk:
         content[self._random.randrange(len(content))] ^= 0xFF
         self.files[name] = bytes(content)
 
-    def _dies(self) -> bool:
-        if self._writes_left is None:
-            return False
-        self._writes_left -= 1
-        if self._writes_left >= 0:
-            return False
-        self._writes_left = None
-        return True
+    def _fault(self) -> BaseException | None:
+        """What the next write ends with; None if it goes well."""
+        if self._writes_left is not None:
+            self._writes_left -= 1
+            if self._writes_left < 0:
+                self._writes_left = None
+                return Crashed()
+        if self._failures_left:
+            self._failures_left -= 1
+            return OSError(errno.ENOSPC, "no space left on the virtual disk")
+        return None
 
     def _arrived(self, content: bytes, *, tear: bool) -> bytes | None:
         match self._random.choice(("nothing", "part", "all") if tear else ("nothing", "all")):

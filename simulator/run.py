@@ -2,7 +2,7 @@
 
 The sessions that ship run in virtual time. Lines break with messages on their
 way and may bring the rest long after a newer line was opened; disks fail in the
-middle of a write; server and parties are killed and started again. What must
+middle of a write or are full; server and parties are killed and started again. What must
 hold is checked from outside.
 """
 
@@ -30,7 +30,7 @@ _MOST_EVENTS = 20_000
 _TAIL = 60
 _BUGS = (FdmlError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a wrong program raises."""
-_FAULTS = ("kill server", "kill party", "server disk", "party disk", "line", "line", "stall")
+_FAULTS = ("kill server", "kill party", "server disk", "full disk", "full disk", "party disk", "line", "line", "stall")
 
 
 class SimulatedRun:
@@ -83,6 +83,8 @@ class SimulatedRun:
                 self._corrupt(party.virtual_disk)
             case "server disk":
                 self._server.disk.arm(random.randint(0, 4))
+            case "full disk":
+                self._server.disk.fill(random.choice((1, 1, 3)))
             case "party disk":
                 party.virtual_disk.arm(random.randint(0, 2))
             case "line" if party.connection is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 
-from fdml.errors import InvariantBroken, MessageRefused
+from fdml.errors import InvariantBroken, MessageRefused, Refusal, StateCorrupt
 from fdml.protocol.alignment_calls import FetchCall, PostCall
 from fdml.protocol.alignment_messages import Fetch
 from fdml.protocol.alignment_wire import decode_alignment
@@ -51,7 +51,7 @@ class ServerNode:
         try:
             state = CheckedRunState.open(RunDefinition(settings, scenario.run_hash), self.disk, scenario.rotate_bytes)
             bulletin = BulletinStore.open(settings.parties, settings.align, self.disk)
-        except Crashed:
+        except (Crashed, OSError):
             self.kill()
             return
         state.checker = self._simulation.checker
@@ -116,6 +116,9 @@ class ServerNode:
                 self.kill()
                 return
             except MessageRefused as refused:
+                if refused.refusal is Refusal.NOT_STORED:  # the party asks again
+                    connection.disconnect()
+                    return
                 raise InvariantBroken(f"a post of {party} was refused: {refused}") from None
             connection.down.send(CallAnswer(call.number, None))
         self._answer_fetches(session)
@@ -147,6 +150,12 @@ class ServerNode:
                     except Crashed:
                         self.kill()
                         return
+                    except OSError:
+                        self._end_by_full_disk()
+                        return
+                    except StateCorrupt:  # the log is closed, as it could not be cut back
+                        self.kill()
+                        return
                 case Answer(stream, message):
                     self._send(stream, message)
                 case Close(stream, refused):
@@ -159,6 +168,13 @@ class ServerNode:
         if session.has_unacknowledged and not self._acknowledgement_is_planned:
             self._acknowledgement_is_planned = True
             self._later(_ACKNOWLEDGE, self._acknowledge)
+
+    def _end_by_full_disk(self) -> None:
+        """The process ends; but before it has, more may come and the timer that acknowledges may fire."""
+        self._simulation.counts["full disks"] += 1
+        self._simulation.queue.note("server's disk is full")
+        self._later(_PROCESS, lambda session: self._carry_out(session, session.acknowledge()))
+        self._later(2 * _PROCESS, lambda _: self.kill())
 
     def _send(self, stream: Stream, message: FromServer) -> None:
         connection = self._connections.get(stream)

@@ -240,6 +240,46 @@ def test_every_party_has_its_own_name():
         run(parties=["a", "b", "b"])
 
 
+NO_NAMES = [
+    "../../x",
+    "/etc/x",
+    "",
+    ".",
+    "..",
+    "a/b",
+    "a\x1b[2J",
+    "two\nlines",
+    " a",
+    "a ",
+    "[/x]",
+    "ü",
+    "n" * 65,
+    "-x",
+]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_name_that_could_leave_a_folder_or_steer_a_terminal_is_refused(name):
+    """Finding 21: `fdml simulate` with a path as a party's name wrote outside its folder."""
+    with pytest.raises(SettingsError, match=r"party name .* cannot name a folder; use at most 64 letters") as refused:
+        run(parties=["a", "b", name])
+    assert str(refused.value).isprintable()
+    with pytest.raises(SettingsError, match=r"run name .* cannot name a folder"):
+        run(name=name)
+
+
+@pytest.mark.parametrize("name", ["server", "authority"])
+def test_a_party_has_no_name_of_another_role(name):
+    """Finding 21."""
+    with pytest.raises(SettingsError, match=f"party name '{name}' is taken"):
+        run(parties=["a", "b", name])
+
+
+@pytest.mark.parametrize("name", ["a", "store-2", "a.b_c", "party 0", "7", "n" * 64])
+def test_usual_names_are_taken(name):
+    assert run(parties=["a", "b", name + "x" if name in "ab" else name], name=name).name == name
+
+
 def test_a_run_has_parties():
     with pytest.raises(SettingsError, match=r"setting 'parties' is .*: tuple should have at least 1 item"):
         run(parties=[])
@@ -474,5 +514,5 @@ def test_a_table_of_members_that_will_not_do_is_refused(members, text):
 
 
 def test_a_party_called_server_cannot_be_told_from_the_server():
-    with pytest.raises(SettingsError, match="a party is called 'server'"):
+    with pytest.raises(SettingsError, match="party name 'server' is taken"):
         RunSettings(parties=("a", "server"), label_party="a", members=KEYS)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 import fdml
+from fdml.cli.lossy_output import OUTPUTS, LossyOutput
 from fdml.errors import FdmlError
 
 COMMANDS = (
@@ -84,6 +85,9 @@ def main() -> None:
         app_for(sys.argv[1:])()
     except FdmlError as error:
         sys.exit(f"fdml: {error}")
+    finally:
+        for name in OUTPUTS:
+            LossyOutput(name).settle()
 
 
 def _as_ctrl_c(_: int, __: FrameType | None) -> None:

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from fdml.cli.lossy_output import LossyOutput, Output
 from fdml.errors import SettingsError
 from fdml.events import Listener
 from fdml.extras import need
@@ -27,14 +28,15 @@ _WIDE = 120
 """Columns where there is no terminal to fit into."""
 
 
-def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=_WIDE)
+def _console(name: Output) -> Console:
+    file = cast(IO[str], LossyOutput(name))
+    console = Console(file=file)
+    return console if console.is_terminal else Console(file=file, width=_WIDE)
 
 
-stdout = _console(stderr=False)
+stdout = _console("stdout")
 """For figures."""
-stderr = _console(stderr=True)
+stderr = _console("stderr")
 """For progress and remarks, so that only figures go to standard output."""
 
 
@@ -142,5 +144,10 @@ def check_plot(path: Path | None) -> None:
 def write_json(path: Path | None, content: Mapping[str, Any]) -> None:
     """Write the figures, if a file was asked for."""
     if path is not None:
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        try:
+            path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise SettingsError(
+                f"cannot write {str(path)!r} ({error.strerror}); make room, or name another file"
+            ) from None
         print_line(stderr, f"figures written to {path}")

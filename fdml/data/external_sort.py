@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows, SparseRows, row_count, take, vstack
 from fdml.errors import DataError
+from fdml.storage.atomic import extended_file
 
 
 @dataclass
@@ -116,7 +117,7 @@ class ExternalSort:
         return SparseRows(indptr, self._slice("indices", np.int32, entry, count), values, self._width)
 
     def _append(self, name: str, array: NDArray[Any]) -> None:
-        with (self._folder / name).open("ab") as file:
+        with extended_file(self._folder / name) as file:
             array.tofile(file)
 
     def _slice(self, name: str, kind: type[Any], entry: int, count: int) -> NDArray[Any]:

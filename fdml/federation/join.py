@@ -15,20 +15,22 @@ from fdml.errors import AlignmentError
 from fdml.events import Listener
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.monitor.history import HistoryFile
-from fdml.monitor.listeners import all_of
+from fdml.monitor.listeners import all_of, remarks_of
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import SavedState
 from fdml.party.consent import Ask
 from fdml.party.driver import run_alignment, run_session
 from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
-from fdml.settings import run_hash
+from fdml.settings import evaluation_schedule
+from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
 
 _SWITCH_SECONDS = 0.0005
 
 
+@explained_failures()
 def join(
     path: Path,
     *,
@@ -54,13 +56,20 @@ def join(
     with folder.lock():
         if fresh:
             folder.forget()
-        listener = all_of(HistoryFile(folder.path / HISTORY), on_event)
-        session = PartySession(folder.member(endpoint, yes=yes, ask=ask), folder.load(), time.monotonic)
+        saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
+        known = () if saved.checkpoint is None else saved.checkpoint.progress.history
+        history = HistoryFile(folder.path / HISTORY, known=known, remark=remark)
+        listener = all_of(history, on_event)
+        session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
         with _channel(folder, endpoint, listener) as channel:
             result = run_session(session, channel, folder, listener)
+        lacking = _lacking(folder, history) if saved.result is None else ""
+        if lacking:
+            remark(f"{HISTORY} lacks {lacking}: an earlier start had evaluated them, and its figures are lost")
     return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
 
 
+@explained_failures()
 def align(
     path: Path,
     *,
@@ -87,10 +96,19 @@ def align(
     return shared
 
 
+def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
+    """Epochs that were evaluated and are not in the label party's history."""
+    run, shared = folder.run, folder.shared_rows()
+    if folder.settings.party != run.label_party or shared is None or not len(shared.held_out):
+        return ""
+    epochs = run.training.exchanges or run.training.epochs
+    return history.lacking(epochs, each_epoch=evaluation_schedule(run) == "epoch")
+
+
 @contextmanager
 def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener) -> Iterator[GrpcChannel]:
     timeout = folder.run.training.peer_timeout_seconds
-    channel = GrpcChannel(endpoint, run_hash(folder.run), timeout, on_event)
+    channel = GrpcChannel(endpoint, folder.run, timeout, on_event)
     try:
         yield channel
     finally:

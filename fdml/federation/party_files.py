@@ -26,6 +26,7 @@ from fdml.party.data import PartyRows
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
 from fdml.storage.atomic import write_file
+from fdml.storage.facts import damaged
 
 
 class PartyFiles:
@@ -105,7 +106,10 @@ class PartyFiles:
         """The encoder that made the features; stored with them, so that it is theirs even if the file changes."""
         if not self._encoder.is_file():  # no features were stored yet
             return self.sources[0].encoder
-        return encoder_from_json(self._encoder.read_bytes())
+        try:
+            return encoder_from_json(self._encoder.read_bytes())
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged(self._encoder.name, error) from None
 
     def raw_labels(self, shared: SharedRows) -> tuple[NDArray[Any], NDArray[Any]]:
         """The labels of training and held-out rows as the files have them."""
@@ -121,7 +125,7 @@ class PartyFiles:
 
     def _blocks(self, orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
         """The features of these rows of each file in this order, from the store; others in the store are removed."""
-        self._store.mkdir(parents=True, exist_ok=True)
+        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
         folders = []
         for number, order in enumerate(orders):
             name = hashlib.blake2b(self.fingerprint.encode() + order.tobytes(), digest_size=8)

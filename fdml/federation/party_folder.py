@@ -35,7 +35,8 @@ from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 
 MODEL = "model"
 HISTORY = "history.json"
-LABEL_SECRET = "label-secret"  # noqa: S105 (the name of a file)
+LABEL_FLIPS = "label-secret"
+"""The file of the secret that private labels are randomised with."""
 
 
 class PartyFolder(DiskStore):
@@ -107,7 +108,7 @@ class PartyFolder(DiskStore):
         """How this party's labels are randomised; None where they are not."""
         if self.settings.party != self.run.label_party or self.run.privacy.labels != "private":
             return None
-        secret = stored_key(FolderDisk(self.settings.ledger), LABEL_SECRET)
+        secret = stored_key(FolderDisk(self.settings.ledger), LABEL_FLIPS)
         rows = "" if self.settings.data.id else self.files.fingerprint
         return LabelFlips(secret, self.settings.data.label or "", rows)
 

@@ -20,13 +20,12 @@ from fdml.models.registry import DEFAULT_KIND, ready_kinds
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Role
 from fdml.protocol.shuffle import permutation
-from fdml.settings import check_parties
+from fdml.settings import LONGEST_NAME, check_name, check_parties
 
 _EXAMPLE_ROWS = 4000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r'[^\s"\\]+:[0-9]{1,5}')
-_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
-"""Characters that a TOML string cannot hold without escapes."""
+_UNNAMED = re.compile(r"[^A-Za-z0-9_.-]+|^[_.-]+")
+"""Letters of a folder's name that the name of a run cannot have."""
 _PARTS = ("party.toml", "data.csv", "keys")
 
 _RUN = """# Agreed by all parties; every side needs the same file.
@@ -78,7 +77,8 @@ l2 = 1e-4
 def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None = None) -> None:
     """Write a run for these parties; the first holds the labels. No existing file is overwritten."""
     _check(folder, parties, server)
-    run = _QUOTED.sub("-", name or folder.resolve().name)
+    run = name or _UNNAMED.sub("-", folder.resolve().name).strip("-")[:LONGEST_NAME] or "run"
+    check_name("run name", run)
     folder.mkdir(parents=True, exist_ok=True)
     listed = ", ".join(f'"{party}"' for party in parties)
     (folder / "run.toml").write_text(
@@ -118,9 +118,6 @@ def write_members(folder: Path) -> None:
 
 def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     check_parties(tuple(parties), parties[0] if parties else "")
-    for party in parties:
-        if not _NAME.fullmatch(party) or party in ("server", "authority"):
-            raise SettingsError(f"party name {party!r} cannot name a folder; use letters, digits, '-', '_' and '.'")
     if (folder / "run.toml").exists():
         raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
     for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):

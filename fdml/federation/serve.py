@@ -12,16 +12,18 @@ from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
 from fdml.federation.addresses import with_port
 from fdml.federation.key_files import own_credentials
+from fdml.federation.machine_limits import memory_size, raise_open_files
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.messages import Metrics
 from fdml.protocol.shuffle import permutation
 from fdml.server.alignment import AlignmentPhase
+from fdml.server.awake_clock import AwakeClock
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
-from fdml.settings import read_run, run_hash
+from fdml.settings import RunSettings, read_run, run_hash
 from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock
@@ -53,16 +55,38 @@ def serve(
     `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
     is written to `port_file`.
     """
-    remark = remarks_of("server", on_event)
     settings = read_run(path)
     home, address = path.parent / "server", listen or settings.server
     if plain:
         check_loopback(address)
     identity = Identity(settings.name, "server", SERVER)
     credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
-    with exclusive_lock(home / "state", "server of this run"):
-        disk = FolderDisk(home / "state")
-        definition = RunDefinition(settings, run_hash(settings))
+    raise_open_files()
+    try:
+        return _serve(
+            settings, home / "state", address, credentials, fresh=fresh, port_file=port_file, on_event=on_event
+        )
+    except OSError as error:
+        raise StateCorrupt(
+            f"cannot store the run ({error}); make room in {str(home / 'state')!r} and see that it can be written to, "
+            f"then run the same command again"
+        ) from None
+
+
+def _serve(
+    settings: RunSettings,
+    folder: Path,
+    address: str,
+    credentials: Credentials | None,
+    *,
+    fresh: bool,
+    port_file: Path | None,
+    on_event: Listener,
+) -> ServerResult:
+    remark, clock = remarks_of("server", on_event), AwakeClock(time.monotonic)
+    with exclusive_lock(folder, "server of this run"):
+        disk = FolderDisk(folder)
+        definition = RunDefinition(settings, run_hash(settings), memory_size())
         _check_same_run(disk, definition, fresh=fresh)
         state = RunState.open(definition, disk)
         bulletin = BulletinStore.open(settings.parties, settings.align, disk)
@@ -71,9 +95,9 @@ def serve(
         elif state.rows:
             remark(f"going on with a run of {state.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, time.monotonic)
-        session = ServerSession(state, alignment, settings, time.monotonic)
-        server = GrpcServer(session, settings, plain=plain, on_event=on_event)
+        alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, clock)
+        session = ServerSession(state, alignment, settings, clock)
+        server = GrpcServer(session, settings, plain=credentials is None, on_event=on_event)
 
         def ready(port: int) -> None:
             remark(f"serving run {settings.name!r} at {with_port(address, port)}")
@@ -94,8 +118,6 @@ def _listen(server: GrpcServer, address: str, credentials: Credentials | None, r
             f"cannot listen at {address!r}: another process does, or it is no address of this machine; "
             f"end the other one, or choose an address with --listen"
         ) from None
-    except OSError as error:
-        raise StateCorrupt(f"cannot store the run ({error}); make room, then run the same command again") from None
 
 
 def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from fdml.errors import StateCorrupt
-from fdml.events import Evaluated, Event
+from fdml.events import Evaluated, Event, Stopped
 from fdml.settings import Task
 from fdml.storage.atomic import write_file
 
@@ -63,12 +62,30 @@ class HistoryFile:
     """The label party's figures in a JSON file, one row per epoch: a listener of `Evaluated`.
 
     An epoch that is evaluated again replaces its row. The file survives any crash, and a later start goes on from it.
+    It is only for people: one that is damaged or gone stops no run, and is said.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, *, known: Sequence[Evaluated] = (), remark: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`known` is what a checkpoint knows of earlier epochs; `remark` takes a sentence for a person."""
         self._path = path
         self._lock = threading.Lock()
-        self._rows = _read_rows(path)
+        self._rows = _read_rows(path, remark)
+        self._ended_early = False
+        lost = [each for each in known if each.epoch not in self._rows]
+        if lost:
+            self._rows |= {each.epoch: each for each in lost}
+            self._write()
+            remark(f"{path.name} lacked {_epochs(each.epoch for each in lost)}; the checkpoint knew them")
+
+    def lacking(self, last: int, *, each_epoch: bool) -> str:
+        """Which epochs a whole run of `last` epochs has that are not in the file; empty if none."""
+        if self._ended_early:
+            last = max(self._rows, default=0)
+        wanted = range(1, last + 1) if each_epoch else range(last, last + 1)
+        missing = [epoch for epoch in wanted if epoch not in self._rows]
+        return _epochs(missing) if missing and last else ""
 
     @property
     def last(self) -> Evaluated | None:
@@ -78,21 +95,40 @@ class HistoryFile:
 
     def __call__(self, event: Event) -> None:
         """Store an evaluation; it is durable on return."""
+        if isinstance(event, Stopped):
+            self._ended_early = True
         if not isinstance(event, Evaluated):
             return
         with self._lock:
             self._rows[event.epoch] = event
-            rows = [asdict(self._rows[epoch]) for epoch in sorted(self._rows)]
-            write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
+            self._write()
+
+    def _write(self) -> None:
+        rows = [asdict(self._rows[epoch]) for epoch in sorted(self._rows)]
+        write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
 
 
-def _read_rows(path: Path) -> dict[int, Evaluated]:
+def _read_rows(path: Path, remark: Callable[[str], None]) -> dict[int, Evaluated]:
+    """The rows of the file; one that is no history is put renamed."""
     if not path.is_file():
         return {}
     try:
         rows = [Evaluated(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        return {int(row.epoch): row for row in rows}
     except (ValueError, TypeError) as error:
-        raise StateCorrupt(
-            f"{str(path)!r} is not a history that fdml wrote ({error}); move it away and run the same command again"
-        ) from None
-    return {row.epoch: row for row in rows}
+        renamed = path.with_name(f"{path.name}.damaged")
+        path.replace(renamed)
+        remark(f"{str(path)!r} was no history that fdml wrote ({error}); it is now {renamed.name!r}, and is begun anew")
+        return {}
+
+
+def _epochs(numbers: Iterable[int]) -> str:
+    """Epochs for a person: "epochs 2 to 4, 6"."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    texts = [str(first) if first == last else f"{first} to {last}" for first, last in spans]
+    return ("epochs " if len(spans) > 1 or spans[0][0] != spans[0][1] else "epoch ") + ", ".join(texts)

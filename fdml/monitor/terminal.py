@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from fdml.events import (
     Stopped,
     Waiting,
 )
+from fdml.protocol.quoting import shown
 
 _PROGRESS_LINES = 10
 """Plain lines of progress that a whole job prints at most."""
@@ -34,6 +36,8 @@ _LONG_WAIT_SECONDS = 5.0
 """A shorter wait gets no plain line: every step has some."""
 _MOST_REFUSALS = 100
 """Different refusals that are printed."""
+_MOST_JOINS = 1000
+"""Lines about one party that joins again and again."""
 
 
 def figures_text(test_loss: float | None, test_metric: float | None) -> str:
@@ -44,8 +48,9 @@ def figures_text(test_loss: float | None, test_metric: float | None) -> str:
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a line of plain text as it is, however long."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print lines of plain text as they are, however long; control characters are written out."""
+    lines = "\n".join(shown(line, len(line)) for line in text.split("\n"))
+    console.print(lines, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 class ProgressDisplay(Protocol):
@@ -160,6 +165,7 @@ class RunTerminal:
         self._lock = threading.Lock()
         self._waits: dict[str, _Wait] = {}
         self._refusals: set[str] = set()
+        self._joins: Counter[str] = Counter()
         self._evaluated: dict[str, Evaluated] = {}
 
     def __call__(self, event: Event) -> None:
@@ -185,9 +191,12 @@ class RunTerminal:
                 self._print(event.text)
             case Aligned():
                 self._print(f"{event.shared:,} rows are shared by all, {event.train:,} of them to train on")
-            case Joined():
+            case Joined() if self._joins[event.party] < _MOST_JOINS:
+                self._joins[event.party] += 1
                 more = f"going on at step {event.resumed_at}" if event.resumed_at else "joined"
                 self._print(f"{event.party}: {more}")
+            case Joined():
+                pass
             case Stopped():
                 self._print(f"training ended before step {event.step}: {event.reason}")
             case Finished():

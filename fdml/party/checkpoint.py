@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import StateCorrupt
+from fdml.events import Evaluated
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party, encode_from_party
 from fdml.storage.arrays import pack_arrays, unpack_arrays
@@ -36,6 +37,8 @@ class Progress:
     """By epoch: training seconds and mean training loss, until the held-out rows have been scored."""
     evaluations: int = 0
     """How often the held-out rows were predicted for others."""
+    history: tuple[Evaluated, ...] = ()
+    """At the label party, what it has found so far."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ def _written(checkpoint: Checkpoint) -> bytes:
         "seconds": progress.seconds,
         "pending": dict(progress.pending),
         "evaluations": progress.evaluations,
+        "history": [asdict(each) for each in progress.history],
     }
     messages = {
         f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(message), np.uint8)
@@ -150,7 +154,8 @@ def _read(stored: bytes) -> Checkpoint:
     keys = sorted((key for key in arrays if key.startswith(_UNACKNOWLEDGED)), key=_number)
     messages = tuple(decode_from_party(arrays.pop(key).tobytes()) for key in keys)
     pending = {int(epoch): (float(seconds), float(loss)) for epoch, (seconds, loss) in facts["pending"].items()}
-    progress = Progress(facts["seconds"], pending, facts["evaluations"])
+    history = tuple(Evaluated(**each) for each in facts.get("history", ()))
+    progress = Progress(facts["seconds"], pending, facts["evaluations"], history)
     return Checkpoint(facts["facts"], facts["step"], arrays, progress, messages)
 
 

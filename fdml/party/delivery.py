@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+from fdml.errors import MessageRefused, Refusal
+from fdml.protocol.limits import CEILING, largest_answer
 from fdml.protocol.messages import (
     Ack,
     FromParty,
@@ -20,14 +22,31 @@ from fdml.protocol.messages import (
     Total,
     Waiting,
     Welcome,
+    prediction_width,
 )
+from fdml.protocol.schedule import schedule_of
+from fdml.settings import RunSettings
+
+_MANY = 2**53
+"""More steps than any run has."""
+_MOST_UNUSED = 64
+"""Messages that may wait for the party to use them before no more are read."""
 
 
 class Delivery:
-    """Every message is sent until the server has acknowledged it; what comes twice is given once."""
+    """Every message is sent until the server has acknowledged it; what comes twice is given once.
 
-    def __init__(self, hello: Hello) -> None:
+    Where the settings of the run are given, the server may not answer what this party has not asked for.
+    """
+
+    def __init__(self, hello: Hello, run: RunSettings | None = None) -> None:
         self._hello = hello
+        self._run = run
+        self._width = 1
+        """How many values of a row travel; known from the labels on."""
+        self._steps = _MANY if run is None else schedule_of(hello.rows, run.training).steps
+        self._asked = -1
+        """The last step that this party has pushed, in this start or an earlier one."""
         self._unstored: deque[FromParty] = deque()
         self._stored_on_line = 0
         self._answered = -1
@@ -53,6 +72,23 @@ class Delivery:
     def enqueue(self, message: FromParty) -> None:
         """Take charge of a message; the caller sends it on the present line, if there is one."""
         self._unstored.append(message)
+        match message:
+            case Push(step):
+                self._asked = max(self._asked, step)
+            case Labels():
+                self._note_labels(message)
+
+    @property
+    def largest_message(self) -> int:
+        """Bytes of the largest message that the server may send now."""
+        if self._run is None:
+            return CEILING
+        return largest_answer(self._run.training, self._hello, self._width, len(self._run.parties))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read: a server that sends faster than the party learns has to wait."""
+        return len(self._inbox) < _MOST_UNUSED
 
     @property
     def all_stored(self) -> bool:
@@ -67,7 +103,9 @@ class Delivery:
     def receive(self, message: FromServer) -> None:
         """Take in a message from the server."""
         match message:
-            case Welcome():
+            case Welcome(pushed):
+                self._check_steps(pushed, "the server has", self._steps - 1)
+                self._asked = max(self._asked, pushed)
                 self.welcomed = True
                 self._inbox.append(message)
             case Ack(count):
@@ -75,6 +113,8 @@ class Delivery:
                     self._unstored.popleft()
                 self._stored_on_line = max(count, self._stored_on_line)
             case Total(step) | Gradient(step):
+                if self._run is not None:
+                    self._check_steps(step, "the server answers", self._asked)
                 if step > max(self._answered, self.done):
                     self._inbox.append(message)
                     self.waits_for = ()
@@ -86,6 +126,7 @@ class Delivery:
             case Labels():
                 if not self._has_labels:
                     self._has_labels = True
+                    self._note_labels(message)
                     self._inbox.append(message)
             case Stopped():
                 self._inbox.append(message)
@@ -105,6 +146,14 @@ class Delivery:
         if isinstance(message, Total | Gradient):
             self.done = max(self.done, message.step)
         return message
+
+    def _note_labels(self, labels: Labels) -> None:
+        if self._run is not None:
+            self._width = prediction_width(self._run.task, labels.classes)
+
+    def _check_steps(self, step: int, what: str, most: int) -> None:
+        if step > most:
+            raise MessageRefused(f"{what} step {step}, and this party has asked for none after {most}", Refusal.INVALID)
 
     def _was_answered(self, message: FromParty) -> bool:
         return isinstance(message, Push) and message.step <= self._answered

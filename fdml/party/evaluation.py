@@ -6,6 +6,7 @@ import math
 
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
+from fdml.events import Evaluated
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.metrics import mean_loss, metric
 from fdml.models.objective import objective_for
@@ -22,6 +23,7 @@ class Evaluation:
 
     def __init__(self, member: Member, labels: LabelSet, progress: Progress) -> None:
         self._run = member.run
+        self._party = member.name
         self._rows = RowSet({}, labels.held_out, labels.held_out_weights)
         self._loss = loss_for(self._run.task, self._run.loss)
         self._objective = objective_for(self._loss, labels.classes)
@@ -34,6 +36,8 @@ class Evaluation:
         self.pending: dict[int, tuple[float, float]] = dict(progress.pending)
         """By epoch: training seconds and mean training loss."""
         self.last: Metrics | None = None
+        self.history: dict[int, Evaluated] = {each.epoch: each for each in progress.history}
+        """By epoch, what was found so far, also by earlier starts."""
         self.calibration: Calibration = IDENTITY
         """How the joint score is to be read at the end."""
 
@@ -44,6 +48,9 @@ class Evaluation:
         score = self.calibration.apply(self._objective.score(predictions))
         loss = mean_loss(self._loss, score, self._rows)
         self.last = Metrics(total.epoch, seconds, train_loss, loss, metric(self._run.task, score, self._rows))
+        self.history[total.epoch] = Evaluated(
+            self._party, total.epoch, seconds, train_loss, loss, self.last.test_metric
+        )
         return self.last
 
 

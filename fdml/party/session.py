@@ -214,7 +214,8 @@ class PartySession:
             safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
-                progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count)
+                history = tuple(evaluation.history.values())
+                progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count, history)
                 yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress))
                 self._saved_at = self._clock()
                 self._saved_steps = (self._saved_steps[1], worker.step - 1)

@@ -13,7 +13,7 @@ from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
 from fdml.storage.atomic import write_file
 
-_TRANSPORT = "TLS 1.3 with certificates on both sides"
+_TRANSPORT = "TLS with certificates on both sides: 1.3 between two fdml sides, and never below 1.2"
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,11 @@ class Statement:
             "",
             f"Not covered: parties or a server that lie, {self.together}, timing, and which rows the parties share. "
             f"docs/privacy.md says more.",
+            "",
+            "## What stays on disk",
+            "",
+            "Until `fdml forget` is run at each side: at the server tokens of ids, sealed labels and all predictions "
+            "as it got them; at this party its group key, noise key, releases and features. The ledger stays for good.",
             "",
         ]
         return "\n".join(lines)

@@ -8,11 +8,14 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.alignment_messages import Fetch, Post
+from fdml.protocol.alignment_messages import HASH_BYTES, Fetch, Post
 from fdml.protocol.alignment_wire import encode_alignment, kind_of
 from fdml.protocol.messages import PROTOCOL
-from fdml.protocol.wire import invalid
+from fdml.protocol.quoting import shown
+from fdml.protocol.wire import check_names, check_protocol, invalid
+from fdml.settings import LONGEST_NAME
 
 
 @dataclass(frozen=True)
@@ -78,19 +81,39 @@ def encode_answer(answer: FetchAnswer) -> bytes:
 def decode_post(raw: bytes) -> PostCall:
     """A post call, or `MessageRefused`."""
     call = _parsed(pb.PostRequest(), raw)
+    _check_call(call, call.to, call.about)
     return PostCall(call.to, call.about, call.message, call.run_hash, call.protocol)
 
 
 def decode_fetch(raw: bytes) -> FetchCall:
     """A fetch call, or `MessageRefused`."""
     call = _parsed(pb.FetchRequest(), raw)
+    _check_call(call, call.kind, call.sender, call.about)
     return FetchCall(call.kind, call.sender, call.about, call.run_hash, call.protocol)
 
 
 def decode_answer(raw: bytes) -> FetchAnswer:
     """An answer, or `MessageRefused`."""
     answer = _parsed(pb.FetchReply(), raw)
-    return FetchAnswer(answer.message, tuple(answer.waits_for), tuple(answer.silent_seconds), tuple(answer.refusals))
+    names, seconds = tuple(answer.waits_for), tuple(answer.silent_seconds)
+    if not len(names) == len(seconds) == len(answer.refusals):
+        raise invalid(f"an answer with {len(names)} names and {len(seconds)} times")
+    check_names(names)
+    return FetchAnswer(answer.message, names, seconds, tuple(shown(each) for each in answer.refusals))
+
+
+def _check_call(call: Any, *names: str) -> None:
+    """Nothing in a call but its message is long."""
+    longest = max(len(name) for name in names)
+    if longest > LONGEST_NAME or len(call.run_hash) != HASH_BYTES:
+        check_protocol(call)
+    if longest > LONGEST_NAME:
+        raise MessageRefused(
+            f"received an alignment call with a name of {longest} letters; it may have {LONGEST_NAME}",
+            Refusal.TOO_LARGE,
+        )
+    if len(call.run_hash) != HASH_BYTES:
+        raise invalid(f"a run_hash of {len(call.run_hash)} bytes instead of {HASH_BYTES}")
 
 
 def _parsed(message: Any, raw: bytes) -> Any:
@@ -99,5 +122,6 @@ def _parsed(message: Any, raw: bytes) -> Any:
     except DecodeError:
         raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
     if message.ByteSize() != len(raw) or len(UnknownFieldSet(message)):
+        check_protocol(message)
         raise invalid("an alignment call with unknown fields or trailing bytes")
     return message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.fixed_point import FIXED_POINTS, INT64, NARROW, Codes, pack40, unpack40
 from fdml.protocol.messages import (
+    PROTOCOL,
     Ack,
     Checkpointed,
     Finished,
@@ -33,6 +34,8 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.quoting import quoted
+from fdml.settings import is_name
 
 _HASH_BYTES = 32
 _TYPES = {grid.bits // 8: grid.dtype for grid in FIXED_POINTS.values()}
@@ -116,6 +119,7 @@ def parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
         raise invalid("a message without content")
     content = getattr(envelope, kind)
     if envelope.ByteSize() != len(raw) or len(UnknownFieldSet(envelope)) or len(UnknownFieldSet(content)):
+        check_protocol(content)
         raise invalid(f"a {kind} message with unknown fields or trailing bytes")
     return kind, content
 
@@ -123,6 +127,23 @@ def parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
 def invalid(what: str) -> MessageRefused:
     """A refusal of something that was received."""
     return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
+
+
+def check_protocol(content: Any) -> None:
+    """Of a message that cannot be read and names its protocol: refuse it for that, if it is another than ours."""
+    theirs = getattr(content, "protocol", PROTOCOL)
+    if theirs != PROTOCOL:
+        raise MessageRefused(
+            f"received a message of protocol {theirs}, and this side speaks {PROTOCOL}; install the same fdml at both",
+            Refusal.MISMATCH,
+        )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that no party can have."""
+    for name in names:
+        if not is_name(name):
+            raise invalid(f"the name {quoted(name)}, which no party can have")
 
 
 def _codes_out(values: Codes) -> bytes:
@@ -177,6 +198,7 @@ def _labels_in(content: pb.Labels) -> Labels:
 def _hello_in(content: pb.Hello) -> Hello:
     for name in ("run_hash", "alignment_hash"):
         if len(getattr(content, name)) != _HASH_BYTES:
+            check_protocol(content)
             raise invalid(f"{name} of {len(getattr(content, name))} bytes instead of {_HASH_BYTES}")
     for name in ("rows", "held_out", "incarnation"):
         if getattr(content, name) > _MOST_STEPS:
@@ -205,6 +227,16 @@ def _finished_in(content: pb.Finished) -> Finished:
     return Finished(content.model_hash)
 
 
+def _stopped_in(content: pb.Stopped) -> Stopped:
+    check_names([content.party])
+    return Stopped(content.party, content.step)
+
+
+def _waiting_in(content: pb.Waiting) -> Waiting:
+    check_names(content.parties)
+    return Waiting(tuple(content.parties))
+
+
 _FROM_PARTY: dict[str, Callable[[Any], Any]] = {
     "hello": _hello_in,
     "labels": _labels_in,
@@ -231,6 +263,6 @@ _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
     "held_out_total": lambda content: HeldOutTotal(
         content.epoch, _codes_in(content.codes, content.width), tuple(content.mask_ids), _variance_in(content.variance)
     ),
-    "stopped": lambda content: Stopped(content.party, content.step),
-    "waiting": lambda content: Waiting(tuple(content.parties)),
+    "stopped": _stopped_in,
+    "waiting": _waiting_in,
 }

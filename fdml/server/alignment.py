@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fdml.errors import MessageRefused
+from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_calls import FetchAnswer, FetchCall, PostCall
+from fdml.protocol.alignment_messages import RowCounts
+from fdml.protocol.quoting import shown
 from fdml.server.bulletin import BulletinStore
 from fdml.server.membership import check_same_run
 
@@ -44,6 +46,14 @@ class AlignmentPhase:
             self._digest = self._store.digest
         return self._digest
 
+    def split(self, holdout: float) -> RowCounts | None:
+        """How many rows the run trains on and holds out; None where the server has not found them itself."""
+        return self._store.split(holdout)
+
+    def largest_post(self, party: str) -> int:
+        """Bytes of the largest message that a party may post now."""
+        return self._store.largest_post(party)
+
     def is_here(self, party: str) -> bool:
         """Whether a party has called just now."""
         return self._clock() - self._seen[party] < _HERE_SECONDS and party in self._called
@@ -64,14 +74,19 @@ class AlignmentPhase:
         try:
             self._store.post(sender, call.to, call.about, call.message)
         except MessageRefused as refused:
-            self._refusals[sender] = str(refused)
+            self._refusals[sender] = shown(str(refused))
             raise
+        except OSError as error:
+            raise _not_stored(error) from None
         self._refusals.pop(sender, None)
 
     def fetch(self, reader: str, call: FetchCall) -> FetchAnswer | None:
         """The message asked for; None while it is not there."""
         self._check(reader, call)
-        message = self._store.fetch(reader, call.kind, call.sender, call.about)
+        try:
+            message = self._store.fetch(reader, call.kind, call.sender, call.about)
+        except OSError as error:
+            raise _not_stored(error) from None
         if message is None:
             return None
         self._waits.pop(reader, None)
@@ -92,5 +107,14 @@ class AlignmentPhase:
         try:
             check_same_run(party, call.protocol, call.run_hash, self._run_hash)
         except MessageRefused as refused:
-            self._refusals[party] = str(refused)
+            self._refusals[party] = shown(str(refused))
             raise
+
+
+def _not_stored(error: OSError) -> MessageRefused:
+    """The party is not to blame and may try again."""
+    return MessageRefused(
+        f"the server cannot use its disk ({error.strerror or error}); make room at the server, then run the same "
+        f"command again",
+        Refusal.NOT_STORED,
+    )

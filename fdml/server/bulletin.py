@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Self
 
+from fdml.align.split import held_out_count
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol.alignment_messages import (
     KINDS,
@@ -23,10 +24,10 @@ from fdml.protocol.alignment_messages import (
     Tokens,
 )
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
+from fdml.protocol.limits import CEILING
 from fdml.server.bulletin_rules import START_OVER, BulletinRules, Entry
 from fdml.server.bulletin_slots import BulletinSlots, Slot
 from fdml.server.intersect import match_rows
-from fdml.server.limits import CEILING
 from fdml.settings import Align
 from fdml.storage.disk import Disk
 
@@ -56,7 +57,7 @@ class BulletinStore:
         for slot in store._slots.all:
             raw = store._read(slot)
             if raw is not None:
-                store._entries[slot] = Entry.of(decode_alignment(raw), _hash(raw))
+                store._entries[slot] = Entry.of(decode_alignment(raw), raw, _hash(raw))
         store._find_shared_rows()
         return store
 
@@ -130,6 +131,21 @@ class BulletinStore:
         entry = self._entries.get(self._slots.answers[0])
         return None if entry is None else entry.rows
 
+    def split(self, holdout: float) -> RowCounts | None:
+        """How many rows the run trains on and how many it holds out; None until the shared rows are found."""
+        shared, own = self.shared, self._rules.own_rows(self._slots.parties[0])
+        if shared is None or own is None:
+            return None
+        if own.test is not None:
+            return shared
+        held_out = held_out_count(shared.train, holdout)
+        return RowCounts(shared.train - held_out, held_out)
+
+    def largest_post(self, sender: str) -> int:
+        """Bytes of the largest message that a party may post: once the shared rows are found, none but those it has."""
+        posted = [entry.size for slot, entry in self._entries.items() if slot.sender == sender]
+        return self._largest if self.shared is None else max(posted, default=0)
+
     @property
     def digest(self) -> bytes | None:
         """The hash of the shared rows, which every party that joins must have; None until all sets have come."""
@@ -174,7 +190,7 @@ class BulletinStore:
     def _store(self, slot: Slot, raw: bytes, message: AlignmentMessage) -> None:
         bound = self._binding + raw
         self._disk.replace(self._slots.file_name(slot), _MAGIC + _hash(bound) + bound)
-        self._entries[slot] = Entry.of(message, _hash(raw))
+        self._entries[slot] = Entry.of(message, raw, _hash(raw))
 
     def _read(self, slot: Slot) -> bytes | None:
         name = self._slots.file_name(slot)

@@ -30,17 +30,19 @@ class Entry:
     rows: RowCounts | None
     """How many rows it has, if it has rows."""
     by_position: bool
+    size: int
+    """Bytes of the message."""
     brings_key: bool = False
     """Of an offer: whether its party has the group key from a file."""
     consents: bool = False
     """Of a consent: whether it is given."""
 
     @classmethod
-    def of(cls, message: AlignmentMessage, digest: bytes) -> Entry:
-        """The entry of a message whose bytes have this digest."""
+    def of(cls, message: AlignmentMessage, raw: bytes, digest: bytes) -> Entry:
+        """The entry of a message with these bytes, whose digest is given."""
         brings_key = isinstance(message, KeyOffer) and message.brings_key
         consents = isinstance(message, Consent) and message.given
-        return cls(digest, row_counts(message), _is_by_position(message), brings_key, consents)
+        return cls(digest, row_counts(message), _is_by_position(message), len(raw), brings_key, consents)
 
 
 class BulletinRules:
@@ -121,7 +123,7 @@ class BulletinRules:
         for other in self._slots.parties:
             slot = self.first_stored(self._slots.own_sets(other))
             if slot is not None and other != sender:
-                _check_alike(sender, Entry.of(message, b""), other, self._entries[slot])
+                _check_alike(sender, Entry.of(message, b"", b""), other, self._entries[slot])
             elif slot is not None:
                 raise MessageRefused(
                     f"party {sender!r} posted its rows with ids before and now without, or the other way round; "

@@ -20,6 +20,7 @@ from fdml.protocol.alignment_messages import (
     Tokens,
 )
 from fdml.protocol.alignment_wire import kind_of
+from fdml.protocol.quoting import quoted
 
 _PREFIX = "bulletin"
 _FOR_ALL = (KeyOffer, KeyCheck, RowSummary, Consent)
@@ -36,7 +37,7 @@ class Slot(NamedTuple):
 
     def __str__(self) -> str:
         """As errors name it."""
-        return f"the message {kind_of(self.kind)!r}" + (f" about {self.about!r}" if self.about else "")
+        return f"the message {kind_of(self.kind)!r}" + (f" about {quoted(self.about)}" if self.about else "")
 
 
 class BulletinSlots:
@@ -92,7 +93,9 @@ class BulletinSlots:
         """Refuse a message that its sender may not post, or not there."""
         for name in (slot.to, slot.about):
             if name and name not in self.parties:
-                raise MessageRefused(f"party {slot.sender!r} named {name!r}, no party of this run", Refusal.INVALID)
+                raise MessageRefused(
+                    f"party {slot.sender!r} named {quoted(name)}, no party of this run", Refusal.INVALID
+                )
         if slot.kind in (SharedRowIndex, RowSummary) or (slot.kind is KeyGrant and slot.sender != self.parties[0]):
             raise MessageRefused(f"party {slot.sender!r} may not post {slot}", Refusal.NOT_PERMITTED)
         if slot not in self._known:
@@ -104,12 +107,12 @@ class BulletinSlots:
         """The slot that a reader asks for; refused if another is to read it."""
         self.check_party(reader)
         if kind not in KINDS:
-            raise MessageRefused(f"{kind!r} is no kind of message; there are {', '.join(KINDS)}", Refusal.INVALID)
+            raise MessageRefused(f"{quoted(kind)} is no kind of message; there are {', '.join(KINDS)}", Refusal.INVALID)
         wanted = KINDS[kind]
         to = SERVER if wanted in (*_FOR_ALL, Tokens) else reader
         slot = Slot(wanted, sender, to, about)
         if slot not in self._known or wanted is Tokens:
             raise MessageRefused(
-                f"party {reader!r} asked for {slot} of {sender!r}, which is not for it", Refusal.NOT_PERMITTED
+                f"party {reader!r} asked for {slot} of {quoted(sender)}, which is not for it", Refusal.NOT_PERMITTED
             )
         return slot

@@ -1,4 +1,4 @@
-"""Checks of values that parties send, for training and held-out rows alike."""
+"""Checks of what parties send: values of training and held-out rows, and the labels that decide their number."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import hashlib
 import numpy as np
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.protocol.fixed_point import Codes, decode
-from fdml.protocol.messages import Release
+from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
+from fdml.protocol.limits import AgreedCounts, largest_width
+from fdml.protocol.messages import Labels, Release, prediction_width
+from fdml.settings import RunSettings
 
 _DIGEST_BYTES = 16
+UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+"""What no message should raise. One that does ends its party's stream, not the server."""
 
 
 def digest_of_values(values: Codes) -> bytes:
@@ -51,3 +55,48 @@ def check_range(what: str, values: Codes, most: int) -> None:
                 f"{what} a prediction of {decode(extreme):g}; at most {largest:g} may travel, lower learning_rate",
                 Refusal.INVALID,
             )
+
+
+def unforeseen(sender: str, what: str, error: BaseException) -> MessageRefused:
+    """The refusal of a message that failed in a way that nobody thought of."""
+    return MessageRefused(
+        f"party {sender!r} sent {what} that the server could not act on ({type(error).__name__}); ask its operator to "
+        f"report it",
+        Refusal.INVALID,
+    )
+
+
+def check_labels(sender: str, labels: Labels, settings: RunSettings, agreed: AgreedCounts, largest_matrix: int) -> None:
+    """Refuse labels that do not fit the task and the rows, or of more classes than the server has memory for."""
+    task = settings.task
+    fits = labels.classes >= 2 if task == "multiclass" else labels.classes == (2 if task == "binary" else 0)
+    if not fits:
+        raise MessageRefused(
+            f"party {sender!r} sent labels of {labels.classes} classes; the task is {task!r}", Refusal.INVALID
+        )
+    rows = agreed.rows + agreed.held_out
+    sizes = [0]
+    if settings.privacy.labels == "shared":
+        sizes = [Labels.sealed_size(task, labels.classes, rows, weighted=weighted) for weighted in (False, True)]
+    if len(labels.sealed) not in sizes:
+        raise MessageRefused(
+            f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
+            f"{' or, with weights, '.join(map(str, sizes))}",
+            Refusal.INVALID,
+        )
+    width, chosen = prediction_width(task, labels.classes), settings.training
+    most = largest_width(chosen, agreed)
+    if width > most:
+        raise MessageRefused(
+            f"party {sender!r} sent labels of {labels.classes} classes; a block of this run can travel with {most} at "
+            f"most: lower batches_per_block or the number of classes",
+            Refusal.TOO_LARGE,
+        )
+    matrix = len(settings.parties) * rows * width * FIXED_POINTS[chosen.value_bits].dtype.itemsize
+    if matrix > largest_matrix:
+        raise MessageRefused(
+            f"the labels of party {sender!r} make predictions of {matrix / 2**30:.1f} GiB; this server has memory for "
+            f"{largest_matrix / 2**30:.1f} GiB: run it on a larger machine, or lower value_bits or the number of "
+            f"classes",
+            Refusal.TOO_LARGE,
+        )

@@ -69,6 +69,7 @@ class Coordinator:
         self._digests: list[dict[int, tuple[int, bytes]]] = [{} for _ in parties]
         """Mask id and digest of the pushes a party might send again."""
         self._gradient_digests: dict[int, tuple[int, bytes]] = {}
+        """Of all steps: a party that has had no acknowledgement sends its gradient again even after a checkpoint."""
 
     def handle(self, sender: str, message: Push | Gradient | Stop | Checkpointed) -> list[Reply]:
         """Take in one message; returns what may be sent now. A refused message changes nothing."""
@@ -120,9 +121,8 @@ class Coordinator:
                 f"party {sender!r} sent a gradient; only a label party with private labels may", Refusal.NOT_PERMITTED
             )
         if step <= self.last_gradient:
-            known = self._gradient_digests.get(step)
-            if known is not None:  # else the party has a checkpoint since, but may have had no acknowledgement
-                check_same(f"party {sender!r} sent the gradient of step {step}", message.release, known)
+            what = f"party {sender!r} sent the gradient of step {step}"
+            check_same(what, message.release, self._gradient_digests[step])
             return []
         if step != self.last_gradient + 1 or step > self._clocks.served[party]:
             raise MessageRefused(
@@ -169,6 +169,10 @@ class Coordinator:
         """The step of a party's last checkpoint: totals up to it are forgotten."""
         return self._clocks.checkpointed[self._number(party)]
 
+    def has_stopped(self, party: str) -> bool:
+        """Whether a party pushes nothing more, as its budget is spent."""
+        return self._number(party) in self._stops
+
     def waits_for(self, party: str) -> list[str]:
         """The names of the parties whose push or gradient this party's next answer waits for."""
         number = self._number(party)
@@ -200,8 +204,8 @@ class Coordinator:
                 arrays[f"digest/{party}/{step}"] = digest_array(mask_id, digest)
         for step, gradient in self._gradients.items():
             arrays |= release_arrays(f"gradient/{step}", gradient.release)
-        for step, (mask_id, digest) in self._gradient_digests.items():
-            arrays[f"gradient_digest/{step}"] = digest_array(mask_id, digest)
+        if self._gradient_digests:  # one for every step from the first on
+            arrays["gradient_digests"] = np.stack([digest_array(*known) for known in self._gradient_digests.values()])
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -220,8 +224,8 @@ class Coordinator:
                     self._answers[int(party)][int(step)] = answer_of(arrays, key)
                 case "gradient", step:
                     self._gradients[int(step)] = Gradient(int(step), release_of(arrays, key))
-                case "gradient_digest", step:
-                    self._gradient_digests[int(step)] = digest_of(array)
+                case ("gradient_digests",):
+                    self._gradient_digests = {step: digest_of(row) for step, row in enumerate(array)}
 
     def _number(self, party: str) -> int:
         if party not in self._parties:
@@ -264,9 +268,6 @@ class Coordinator:
         for known in (self._answers[party], self._digests[party]):
             for old in [at for at in known if at <= step]:
                 del known[old]
-        if party == self._gradient_party:
-            for old in [at for at in self._gradient_digests if at <= step]:
-                del self._gradient_digests[old]
 
     def _serve(self) -> list[Reply]:
         replies: list[Reply] = []

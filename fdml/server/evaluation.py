@@ -54,6 +54,14 @@ class HeldOutSums:
         del self._parts[sent.epoch]
         return self._totals[sent.epoch]
 
+    def has_part(self, party: str, epoch: int) -> bool:
+        """Whether a party's part of an epoch has come."""
+        return (epoch, self._parties.index(party)) in self._digests
+
+    def has_total(self, epoch: int) -> bool:
+        """Whether the sum of an epoch is there and not evaluated yet."""
+        return epoch in self._totals
+
     def totals(self) -> list[HeldOutTotal]:
         """All sums that the label party has not evaluated yet, by epoch."""
         return [self._totals[epoch] for epoch in sorted(self._totals)]

@@ -16,6 +16,7 @@ import numpy as np
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.protocol.limits import LARGEST_MATRIX
 from fdml.protocol.messages import (
     Checkpointed,
     Finished,
@@ -33,6 +34,7 @@ from fdml.protocol.messages import (
 )
 from fdml.protocol.schedule import schedule_of
 from fdml.protocol.wire import decode_from_party, encode_from_party
+from fdml.server.checks import UNFORESEEN, check_labels, unforeseen
 from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
@@ -51,6 +53,8 @@ class RunDefinition:
 
     settings: RunSettings
     run_hash: bytes
+    largest_matrix: int = LARGEST_MATRIX
+    """Bytes of predictions that this machine has memory for."""
 
 
 class RunState:
@@ -63,9 +67,13 @@ class RunState:
         self._snapshots = None if disk is None else TwoSlots(disk, "snapshot")
         self._rotate_bytes = rotate_bytes
         self._unlogged: list[bytes] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be as before the first message."""
         self._number = 0
         """Of the last message acted on: where the log goes on after a snapshot."""
-        self._membership = Membership(definition.run_hash)
+        self._membership = Membership(self._definition.run_hash)
         self._labels: Labels | None = None
         self.coordinator: Coordinator | None = None
         self._held_out: HeldOutSums | None = None
@@ -109,12 +117,49 @@ class RunState:
         """
         if sender not in self._parties:
             raise MessageRefused(f"{sender!r} is not a party of this run", Refusal.NOT_PERMITTED)
-        replies = self._apply(sender, message)
-        if self._journal is not None and not isinstance(message, Checkpointed):
+        repeated = self._is_repeat(sender, message)
+        try:
+            replies = self._apply(sender, message)
+        except UNFORESEEN as error:
+            raise self._undone(sender, message, error) from error
+        if self._journal is not None and not repeated:
             self._number += 1
             record = pb.Record(number=self._number, sender=sender, message=raw or encode_from_party(message))
             self._unlogged.append(record.SerializeToString())
         return replies
+
+    def _is_repeat(self, sender: str, message: FromParty) -> bool:
+        """Whether a message that is in order changes nothing that has to last: such a message is not logged."""
+        coordinator, held_out = self.coordinator, self._held_out
+        match message:
+            case Hello(incarnation=incarnation):
+                return self.incarnation(sender) == incarnation
+            case Labels():
+                return self._labels is not None
+            case Push(step):
+                return coordinator is not None and step <= coordinator.pushed(sender)
+            case Gradient(step):
+                return coordinator is not None and step <= coordinator.last_gradient
+            case Stop():
+                return coordinator is not None and coordinator.has_stopped(sender)
+            case Checkpointed():
+                return True
+            case HeldOutPredictions(epoch):
+                return held_out is not None and held_out.has_part(sender, epoch)
+            case Metrics(epoch):
+                waiting = held_out is not None and held_out.has_total(epoch)
+                return self.history.get(epoch) == message and not waiting
+            case Finished():
+                return self.has_finished(sender)
+
+    def _undone(self, sender: str, message: FromParty, error: BaseException) -> MessageRefused:
+        """The refusal of a message that failed halfway; the state is read anew from the log, which does not have it."""
+        if self._journal is None:
+            raise error
+        self.commit()
+        self._forget()
+        self._recover()
+        return unforeseen(sender, f"a {type(message).__name__}", error)
 
     def commit(self) -> None:
         """Make everything taken so far durable. Only then may the replies be sent."""
@@ -208,7 +253,7 @@ class RunState:
         agreed = self._membership.alignment
         if agreed is None:
             raise MessageRefused(f"party {sender!r} sent labels before saying hello", Refusal.INVALID)
-        self._check_labels(sender, labels, agreed.rows + agreed.held_out)
+        check_labels(sender, labels, self._definition.settings, agreed, self._definition.largest_matrix)
         if self._labels is not None:
             if labels != self._labels:
                 raise MessageRefused(
@@ -218,23 +263,6 @@ class RunState:
         self._begin(labels)
         return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
 
-    def _check_labels(self, sender: str, labels: Labels, rows: int) -> None:
-        task = self._definition.settings.task
-        fits = labels.classes >= 2 if task == "multiclass" else labels.classes == (2 if task == "binary" else 0)
-        if not fits:
-            raise MessageRefused(
-                f"party {sender!r} sent labels of {labels.classes} classes; the task is {task!r}", Refusal.INVALID
-            )
-        sizes = [0]
-        if self._definition.settings.privacy.labels == "shared":
-            sizes = [Labels.sealed_size(task, labels.classes, rows, weighted=weighted) for weighted in (False, True)]
-        if len(labels.sealed) not in sizes:
-            raise MessageRefused(
-                f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
-                f"{' or, with weights, '.join(map(str, sizes))}",
-                Refusal.INVALID,
-            )
-
     def _begin(self, labels: Labels) -> None:
         agreed, chosen = self._membership.alignment, self._definition.settings.training
         if agreed is None:
@@ -243,20 +271,18 @@ class RunState:
         settings = self._definition.settings
         blind = settings.privacy.server == "blind"
         gradient_party = settings.label_party if settings.privacy.labels == "private" else None
-        self._labels = labels
-        grid = FIXED_POINTS[chosen.value_bits]
+        width, grid = prediction_width(settings.task, labels.classes), FIXED_POINTS[chosen.value_bits]
         self.coordinator = Coordinator(
             self._parties,
             schedule,
-            self.width,
+            width,
             chosen.staleness,
             blind=blind,
             gradient_party=gradient_party,
             grid=grid,
         )
-        self._held_out = HeldOutSums(
-            self._parties, agreed.held_out * self.width, schedule.epochs, blind=blind, grid=grid
-        )
+        self._held_out = HeldOutSums(self._parties, agreed.held_out * width, schedule.epochs, blind=blind, grid=grid)
+        self._labels = labels
 
     def _training(self, sender: str) -> tuple[Coordinator, HeldOutSums]:
         if self.coordinator is None or self._held_out is None:

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.identity import parse_identity
+from fdml.protocol.limits import HELLO, largest_message
 from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Metrics, Reply, Waiting
+from fdml.protocol.quoting import quoted, shown
 from fdml.protocol.wire import decode_from_party
+from fdml.server.admission import check_position, check_rows
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.limits import HELLO, largest_message
+from fdml.server.checks import UNFORESEEN, unforeseen
+from fdml.server.membership import check_same_run
 from fdml.server.run_state import RunState
 from fdml.server.status import StatusTracker
 from fdml.settings import RunSettings, run_hash
@@ -28,6 +32,10 @@ _WITH_EVENT = (Hello, Metrics, Finished)
 """Messages that listeners of the server learn of."""
 _MOST_REPORTED = 100
 """Different refusals that become events; all are counted."""
+_LONGEST_REPORT = 400
+"""Letters of a refusal that becomes an event: most are the server's own."""
+_MOST_NAMED = 3
+"""Names of one certificate that a refusal shows."""
 
 
 @dataclass(eq=False)
@@ -104,7 +112,7 @@ class ServerSession:
         """The name in a certificate with these URIs, or `MessageRefused`."""
         identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
         if identity is None or identity.run != self._settings.name or identity.role not in ("party", *roles):
-            names = ", ".join(uris) or "nobody"
+            names = ", ".join(quoted(uri) for uri in uris[:_MOST_NAMED]) or "nobody"
             raise MessageRefused(
                 f"the certificate names {names}; this is run {self._settings.name!r}, and only a party of it may join",
                 Refusal.UNAUTHENTICATED,
@@ -117,7 +125,7 @@ class ServerSession:
         """Raise unless the run has a party of this name."""
         if name not in self._settings.parties:
             known = ", ".join(self._settings.parties)
-            raise MessageRefused(f"{name!r} is not a party of this run: {known}", Refusal.NOT_PERMITTED)
+            raise MessageRefused(f"{quoted(name)} is not a party of this run: {known}", Refusal.NOT_PERMITTED)
 
     def receive(self, stream: Stream, message: bytes | FromParty) -> None:
         """Take a message in; `process` acts on it. Bytes are what a network brings."""
@@ -174,7 +182,7 @@ class ServerSession:
                 message = self._checked(stream, raw)
                 replies = self.state.take(stream.party, message, raw if isinstance(raw, bytes) else None)
             except MessageRefused as refused:
-                effects += self._refuse(stream, refused)
+                effects += self.refuse(stream, refused)
                 continue
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
@@ -224,13 +232,14 @@ class ServerSession:
     def refusal_events(self, refused: MessageRefused, party: str = "") -> list[Effect]:
         """Count a refusal; the same text becomes an event once."""
         self.status.refused[refused.refusal.name.lower()] += 1
-        text = str(refused)
+        text = shown(str(refused), _LONGEST_REPORT)
         if text in self._reported or len(self._reported) >= _MOST_REPORTED:
             return []
         self._reported.add(text)
         return [Emit(events.Refused(party, refused.refusal.name.lower(), text))]
 
-    def _refuse(self, stream: Stream, refused: MessageRefused) -> list[Effect]:
+    def refuse(self, stream: Stream, refused: MessageRefused) -> list[Effect]:
+        """End a stream: nothing that comes by it is acted on any more."""
         stream.refused = True
         return [*self.refusal_events(refused, stream.party), Close(stream, refused)]
 
@@ -266,12 +275,16 @@ class ServerSession:
         if not isinstance(raw, bytes):
             self._check_stream(stream, raw)
             return raw
-        self._check_size(stream, len(raw))
-        message = decode_from_party(raw)
+        self.check_size(stream, len(raw))
+        try:
+            message = decode_from_party(raw)
+        except UNFORESEEN as error:
+            raise unforeseen(stream.party, f"{len(raw)} bytes", error) from error
         self._check_stream(stream, message)
         return message
 
-    def _check_size(self, stream: Stream, size: int) -> None:
+    def check_size(self, stream: Stream, size: int) -> None:
+        """Refuse a message of so many bytes, or one of which so many have come, if the run has no use for it."""
         if size <= stream.limit:
             return
         if stream.hello is not None:
@@ -286,45 +299,14 @@ class ServerSession:
         if stream.hello is None:
             if not isinstance(message, Hello):
                 raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
-            if message.run_hash == self._run_hash:  # else the state refuses it
-                self._check_position(stream.party, message)
-                self._check_alignment(stream.party, message)
+            check_same_run(stream.party, message.protocol, message.run_hash, self._run_hash)
+            check_position(stream.party, message, self.state)
+            check_rows(stream.party, message, self.alignment, self._settings.evaluation.holdout)
             return
         if stream.hello.incarnation < self.state.incarnation(stream.party):
             raise _replaced(stream.party)
         if isinstance(message, Hello):
             raise MessageRefused(f"party {stream.party!r} sent hello twice on one line", Refusal.INVALID)
-
-    def _check_position(self, party: str, hello: Hello) -> None:
-        """Refuse a party whose saved state does not fit the server's."""
-        if hello.incarnation < self.state.incarnation(party):
-            return  # the state refuses it
-        coordinator = self.state.coordinator
-        served, safe = (-1, -1) if coordinator is None else (coordinator.served(party), coordinator.checkpointed(party))
-        remedy = "put back the newest state of both, or start over at every side with --fresh"
-        if hello.done > served:
-            raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but the server knows it only up to step {served}: "
-                f"the server was started over or has lost its state; {remedy}",
-                Refusal.MISMATCH,
-            )
-        if hello.done < safe:
-            raise MessageRefused(
-                f"party {party!r} goes on at step {hello.done + 1}, but has had a checkpoint after step {safe}: "
-                f"it was started over or has lost its state; {remedy}",
-                Refusal.MISMATCH,
-            )
-
-    def _check_alignment(self, party: str, hello: Hello) -> None:
-        """Refuse a party whose rows were aligned at another server than this."""
-        if hello.alignment_hash == self.alignment.digest:
-            return
-        found = "no alignment" if self.alignment.digest is None else "another one"
-        raise MessageRefused(
-            f"party {party!r} comes with rows that were aligned before, but this server has seen {found}: one of them "
-            f"was started over; start over with --fresh at every side",
-            Refusal.MISMATCH,
-        )
 
 
 def _event_of(party: str, message: Hello | Metrics | Finished) -> events.Event:

@@ -6,6 +6,7 @@ at any moment the old content or the new is there, whole. One process at a time 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -29,18 +30,19 @@ def write_file(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
         path.write_bytes(content)
         return
     beside = path.with_name(f".{path.name}.partial")
-    beside.unlink(missing_ok=True)  # of a crash; whoever has it open must not see the new content
-    try:
-        handle = _create(beside, mode)
+    with naming(path):
+        beside.unlink(missing_ok=True)  # of a crash; whoever has it open must not see the new content
         try:
-            write_all(handle, content)
-            os.fsync(handle)
+            handle = _create(beside, mode)
+            try:
+                write_all(handle, content)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.replace(beside, path)
         finally:
-            os.close(handle)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)  # is no longer there if all went well
-    sync(path.parent)
+            beside.unlink(missing_ok=True)  # is no longer there if all went well
+        sync(path.parent)
 
 
 @contextmanager
@@ -79,8 +81,25 @@ def whole_folder(folder: Path) -> Path:
 @contextmanager
 def new_file(path: Path, *, mode: int = OWNER_ONLY) -> Iterator[BinaryIO]:
     """A new file inside a `new_folder`, for content that is written piece by piece."""
-    with os.fdopen(_create(path, mode), "wb") as file:
+    with naming(path), os.fdopen(_create(path, mode), "wb") as file:
         yield file
+
+
+@contextmanager
+def extended_file(path: Path, *, mode: int = OWNER_ONLY) -> Iterator[BinaryIO]:
+    """A file to write at the end of; nothing is synced."""
+    with naming(path), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode), "ab") as file:
+        yield file
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the disk name the file, as the system does only where it opens one."""
+    try:
+        yield
+    except OSError as error:
+        number = errno.ENOSPC if error.errno is None else error.errno  # numpy tells only that less was written
+        raise OSError(number, error.strerror or str(error), str(path)) from None
 
 
 def sync_data(handle: int) -> None:

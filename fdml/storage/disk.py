@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from fdml.storage.atomic import OWNER_ONLY, sync, sync_data, write_all, write_file
+from fdml.storage.atomic import OWNER_ONLY, naming, sync, sync_data, write_all, write_file
 
 
 class Disk(Protocol):
@@ -56,13 +56,14 @@ class FolderDisk:
 
     def append(self, name: str, content: bytes) -> None:
         """Write at a file's end and sync it."""
-        handle = self._appending.get(name)
-        if handle is None:
-            handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
-            self._appending[name] = handle
-            sync(self._folder)
-        write_all(handle, content)
-        sync_data(handle)
+        with naming(self._folder / name):
+            handle = self._appending.get(name)
+            if handle is None:
+                handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+                self._appending[name] = handle
+                sync(self._folder)
+            write_all(handle, content)
+            sync_data(handle)
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file to its first `size` bytes."""

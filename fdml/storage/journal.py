@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,17 @@ _LENGTH = struct.Struct("<I")
 
 
 class Journal:
-    """Records in groups, each with a checksum. After a crash a group is there whole or not at all."""
+    """Records in groups, each with a checksum. After a crash a group is there whole or not at all.
+
+    A write that fails, as on a full disk, may leave part of a group. It is cut off before anything else is written:
+    what followed it could not be read again. While it cannot be cut off, the log takes nothing more.
+    """
 
     def __init__(self, disk: Disk, name: str) -> None:
         self._disk = disk
         self._name = name
         self.size = 0
+        self._is_closed = False
 
     def replay(self) -> Iterator[bytes]:
         """All records in order. An incomplete last group is cut off: a crash tore it before it was acted on."""
@@ -35,16 +41,40 @@ class Journal:
         self.size = at
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Add records as one group; durable on return."""
+        """Add records as one group; durable on return. If the disk raises, the log is as it was before."""
+        self._check_open()
         framed = _framed(records, self.size)
-        self._disk.append(self._name, framed)
+        try:
+            self._disk.append(self._name, framed)
+        except OSError:
+            self._cut_back()
+            raise
         self.size += len(framed)
 
     def restart(self, records: Sequence[bytes]) -> None:
-        """Replace the whole log by one group, in one step."""
+        """Replace the whole log by one group, in one step. If the disk raises, the log takes nothing more."""
+        self._check_open()
         framed = _framed(records, 0)
+        self._is_closed = True  # until it is known that the new log is there
         self._disk.replace(self._name, framed)
         self.size = len(framed)
+        self._is_closed = False
+
+    def _cut_back(self) -> None:
+        """Take off what a failed write has left behind the last whole group."""
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            if self.size:
+                self._disk.truncate(self._name, self.size)
+            else:
+                self._disk.remove(self._name)
+            self._is_closed = False
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StateCorrupt(
+                f"the log {self._name!r} could not be written and is closed; make room, then run the same command again"
+            )
 
     def _refuse_damage(self, stored: bytes, at: int) -> None:
         """Raise if a good group follows the bad one: a crash tears only the last group, so records are lost."""

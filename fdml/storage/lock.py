@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fdml.errors import SettingsError
-from fdml.storage.atomic import OWNER_ONLY
+from fdml.storage.atomic import OWNER_ONLY, naming
 
 LOCK = "lock"
 
@@ -17,8 +17,7 @@ LOCK = "lock"
 @contextmanager
 def exclusive_lock(folder: Path, holder: str) -> Iterator[None]:
     """Hold the folder's lock, or raise at once; `holder` is what a process that holds it is: "server of this run"."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    handle = _open(folder)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,13 +36,18 @@ def exclusive_lock(folder: Path, holder: str) -> Iterator[None]:
 @contextmanager
 def shared_turns(folder: Path) -> Iterator[None]:
     """Wait for the folder's lock and hold it: for changes of a file that several processes make in turns."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    handle = _open(folder)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
+
+
+def _open(folder: Path) -> int:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with naming(folder / LOCK):
+        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
 
 
 def _process(handle: int) -> str:

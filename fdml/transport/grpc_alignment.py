@@ -21,17 +21,19 @@ from fdml.protocol.alignment_calls import (
 )
 from fdml.protocol.alignment_messages import AlignmentMessage, AlignmentRequest, Fetch
 from fdml.protocol.alignment_wire import decode_alignment
+from fdml.protocol.limits import CALL, CEILING
+from fdml.protocol.wire import invalid
 from fdml.transport.grpc_endpoint import (
     ALIVE,
     FETCH,
     POST,
     Endpoint,
     call_metadata,
-    error_text,
-    no_server,
+    gave_up,
     permanent_error,
 )
 from fdml.transport.grpc_known_server import KnownServer
+from fdml.transport.pieces import Assembly, check_length, pieces
 
 _CALL_SECONDS = 600.0
 """How long one call may take, the transfer of a large set over a slow line included; a dead line is noticed before."""
@@ -68,6 +70,8 @@ class GrpcAlignment:
         self._channel: grpc.Channel | None = None
         self._opening = threading.Lock()
         self._closed = threading.Event()
+        self._worked = False
+        """Whether the server has ever answered."""
         self.bytes_sent = 0
         self.bytes_received = 0
         for work in (self._work, self._show_life):
@@ -88,7 +92,7 @@ class GrpcAlignment:
             try:
                 answer = self._fetch(request) if isinstance(request, Fetch) else None
                 if not isinstance(request, Fetch):
-                    self._call(POST, encode_post(PostCall.of(request, self._run_hash)))
+                    self._call(self._post_once, encode_post(PostCall.of(request, self._run_hash)))
             except FdmlError as error:
                 self._failed(error)
                 return
@@ -101,7 +105,7 @@ class GrpcAlignment:
         raw = encode_fetch(FetchCall.of(request, self._run_hash))
         began = time.monotonic()
         while True:
-            answer = decode_answer(self._call(FETCH, raw))
+            answer = decode_answer(self._call(self._fetch_once, raw))
             if answer.message:
                 return decode_alignment(answer.message)
             self._waiting(answer.waits_for)
@@ -121,28 +125,43 @@ class GrpcAlignment:
             f"heard of {names}{reasons or '; see what holds it up, then run the same command again'}"
         )
 
-    def _call(self, method: str, request: bytes) -> bytes:
+    def _call(self, once: Callable[[bytes], bytes], request: bytes) -> bytes:
         """Call until the server answers; what it refuses is raised."""
         began = time.monotonic()
         while True:
             try:
-                call: Any = self._line().unary_unary(method)
-                reply: bytes = call(request, timeout=_CALL_SECONDS, metadata=call_metadata(self._endpoint))
+                reply = once(request)
             except grpc.RpcError as error:
                 permanent = permanent_error(self._endpoint, error)
-                if isinstance(permanent, ServerUnreachable) and self._server.forget():
-                    self._hang_up()  # the server may have a new certificate
+                if isinstance(permanent, ServerUnreachable) and (self._server.forget() or self._worked):
+                    self._hang_up()  # the server may have a new certificate, or the line spoils bytes
                     permanent = None
                 if permanent is not None:
                     raise permanent from None
                 if time.monotonic() - began > self._peer_timeout:
-                    raise no_server(self._endpoint, self._peer_timeout, error_text(error)) from None
+                    raise gave_up(self._endpoint, self._peer_timeout, error) from None
                 self._closed.wait(_PAUSE)
             else:
+                self._worked = True
                 self._server.prove()
                 self.bytes_sent += len(request)
                 self.bytes_received += len(reply)
                 return reply
+
+    def _post_once(self, request: bytes) -> bytes:
+        post: Any = self._line().stream_unary(POST)
+        reply: bytes = post(pieces(request), timeout=_CALL_SECONDS, metadata=call_metadata(self._endpoint))
+        return reply
+
+    def _fetch_once(self, request: bytes) -> bytes:
+        fetch: Any = self._line().unary_stream(FETCH)
+        answer = Assembly()
+        for piece in fetch(request, timeout=_CALL_SECONDS, metadata=call_metadata(self._endpoint)):
+            check_length(answer.size + len(piece), CEILING + CALL, f"the server at {self._endpoint.target}")
+            whole = answer.add(piece)
+            if whole is not None:
+                return whole
+        raise invalid("an answer that ended before its last piece")
 
     def _line(self) -> grpc.Channel:
         """The channel, opened at the first call, and anew after it was given up."""

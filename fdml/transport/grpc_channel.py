@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 
@@ -17,6 +17,7 @@ from fdml.party.delivery import Delivery
 from fdml.protocol.alignment_messages import AlignmentMessage, Fetch, Post
 from fdml.protocol.messages import FromParty, Hello
 from fdml.protocol.wire import decode_from_server, encode_from_party
+from fdml.settings import RunSettings, run_hash
 from fdml.transport.grpc_alignment import GrpcAlignment
 from fdml.transport.grpc_endpoint import (
     JOIN,
@@ -27,6 +28,7 @@ from fdml.transport.grpc_endpoint import (
     permanent_error,
 )
 from fdml.transport.grpc_known_server import KnownServer
+from fdml.transport.pieces import Assembly, check_length, pieces
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
@@ -42,9 +44,9 @@ _GOODBYE_SECONDS = 1.0
 class GrpcChannel:
     """One party's channel; a thread keeps the stream up while the party computes."""
 
-    def __init__(self, endpoint: Endpoint, run_hash: bytes, peer_timeout: float, on_event: Listener) -> None:
+    def __init__(self, endpoint: Endpoint, run: RunSettings, peer_timeout: float, on_event: Listener) -> None:
         self._endpoint = endpoint
-        self._run_hash = run_hash
+        self._run = run
         self._peer_timeout = peer_timeout
         self._on_event = on_event
         self._server = KnownServer(endpoint, peer_timeout, on_event)
@@ -61,6 +63,8 @@ class GrpcChannel:
         self._trouble = "it never answered"
         self._waits_for: tuple[str, ...] = ()
         self._closed = False
+        self._worked = False
+        """Whether any server has ever welcomed the party."""
 
     # What a session's driver uses.
 
@@ -103,6 +107,7 @@ class GrpcChannel:
         with self._changed:
             if self._aligned:
                 return self._aligned.popleft()
+            self._changed.notify_all()  # there is room for another
             return None if self._delivery is None else self._delivery.poll()
 
     def unacknowledged(self) -> list[FromParty]:
@@ -150,7 +155,7 @@ class GrpcChannel:
         if self._alignment is None:
             self._alignment = GrpcAlignment(
                 self._endpoint,
-                self._run_hash,
+                run_hash(self._run),
                 self._peer_timeout,
                 answered=self._take_answer,
                 failed=self._fail,
@@ -185,7 +190,7 @@ class GrpcChannel:
     def _join(self, hello: Hello) -> None:
         if self._alignment is not None:
             self._alignment.close()
-        self._delivery = Delivery(hello)
+        self._delivery = Delivery(hello, self._run)
         self._thread = threading.Thread(target=self._stay_connected, args=(self._delivery,), name="stream", daemon=True)
         self._thread.start()
 
@@ -228,24 +233,35 @@ class GrpcChannel:
             watchdog = threading.Timer(hello, lambda: None if delivery.welcomed else call.cancel())
             watchdog.start()
             try:
-                for raw in call:
-                    self._server.prove()
-                    self._server.look()
-                    received = decode_from_server(raw)
-                    with self._changed:
-                        delivery.receive(received)
-                        self._changed.notify_all()
-                    self._emit_waiting(delivery.waits_for)
+                self._receive_all(delivery, call)
             finally:
                 watchdog.cancel()
                 outgoing.put(None)
                 call.cancel()
 
+    def _receive_all(self, delivery: Delivery, call: Iterable[bytes]) -> None:
+        """Take in what comes, no faster than the party uses it and no longer than the run has use for."""
+        assembly, sender = Assembly(), f"the server at {self._endpoint.target}"
+        for piece in call:
+            self._server.prove()
+            self._server.look()
+            check_length(assembly.size + len(piece), delivery.largest_message, sender)
+            raw = assembly.add(piece)
+            if raw is None:
+                continue
+            received = decode_from_server(raw)
+            with self._changed:
+                delivery.receive(received)
+                self._worked |= delivery.welcomed
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: delivery.has_room or self._closed)
+            self._emit_waiting(delivery.waits_for)
+
     def _note(self, error: grpc.RpcError, hello: float) -> None:
         """Remember what went wrong, for good if trying again would not help."""
         permanent = permanent_error(self._endpoint, error)
-        if isinstance(permanent, ServerUnreachable) and self._server.forget():
-            self._trouble = error_text(error)  # the server may have a new certificate
+        if isinstance(permanent, ServerUnreachable) and (self._server.forget() or self._worked):
+            self._trouble = error_text(error)  # the server may have a new certificate, or the line spoils bytes
         elif permanent is not None:
             self._fail(permanent)
         elif error.code() is grpc.StatusCode.CANCELLED:
@@ -261,4 +277,4 @@ class GrpcChannel:
 
 def _encoded(outgoing: queue.SimpleQueue[FromParty | None]) -> Iterator[bytes]:
     while (message := outgoing.get()) is not None:
-        yield encode_from_party(message)
+        yield from pieces(encode_from_party(message))

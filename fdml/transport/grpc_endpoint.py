@@ -9,6 +9,8 @@ import grpc
 
 from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable, SettingsError
 from fdml.protocol.identity import Credentials, host_name
+from fdml.protocol.limits import PIECE
+from fdml.protocol.quoting import shown
 
 JOIN = "/fdml.Exchange/Join"
 STATUS = "/fdml.Exchange/Status"
@@ -23,6 +25,8 @@ _UNANSWERED_MS = 4000
 """A line on which nothing sent is acknowledged for this long is given up: well within a cut of 10 s."""
 _WINDOW = 8 * 2**20
 """Bytes under way on a line: enough for 600 Mbit/s at a round trip of 100 ms."""
+_LONGEST_REASON = 400
+"""Letters of the server's reason for a refusal that are shown: it says what to do as well."""
 _FOREIGN = ("TSI_PROTOCOL_FAILURE", "verification check failed")
 """Parts of gRPC's errors where whoever answers shows no certificate we trust, or uses no TLS."""
 
@@ -35,6 +39,7 @@ STATUS_OF: dict[Refusal, grpc.StatusCode] = {
     Refusal.GAP: grpc.StatusCode.OUT_OF_RANGE,
     Refusal.FENCED: grpc.StatusCode.ABORTED,
     Refusal.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Refusal.NOT_STORED: grpc.StatusCode.DATA_LOSS,
 }
 """The status a refusal travels as."""
 REFUSAL_OF = {status: refusal for refusal, status in STATUS_OF.items()}
@@ -92,10 +97,14 @@ def flow_options() -> list[tuple[str, int | str]]:
     return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", _WINDOW)]
 
 
+def size_options() -> list[tuple[str, int | str]]:
+    """The options that bound what the other side can make this one hold: no long piece, and nothing to unpack."""
+    return [("grpc.max_receive_message_length", PIECE), ("grpc.compression_enabled_algorithms_bitset", 1)]
+
+
 def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
     """A channel to the server."""
-    options = keepalive_options(peer_timeout) + flow_options()
-    options += [("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+    options = [*keepalive_options(peer_timeout), *flow_options(), *size_options(), ("grpc.enable_retries", 0)]
     if is_loopback(address.target):
         options.append(("grpc.enable_http_proxy", 0))
     if address.credentials is None:
@@ -108,13 +117,15 @@ def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
 
 
 def error_text(error: grpc.RpcError) -> str:
-    """What went wrong, in gRPC's words."""
-    return error.details() or str(error.code())
+    """What went wrong, in gRPC's or the server's words."""
+    return shown(error.details() or str(error.code()), _LONGEST_REASON)
 
 
 def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | None:
     """The error that trying again would not help with; None if it might."""
     details, refusal = error_text(error), REFUSAL_OF.get(error.code())
+    if refusal is Refusal.NOT_STORED:
+        return None
     if refusal is not None:
         return MessageRefused(details, refusal)
     if any(sign in details for sign in _FOREIGN):
@@ -123,6 +134,13 @@ def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | 
             f"({details}); check the address and the keys"
         )
     return None
+
+
+def gave_up(address: Endpoint, seconds: float, error: grpc.RpcError) -> ExchangeError:
+    """What to raise after trying again for this many seconds: why the server did not do it, or that none was there."""
+    if REFUSAL_OF.get(error.code()) is Refusal.NOT_STORED:
+        return MessageRefused(error_text(error), Refusal.NOT_STORED)
+    return no_server(address, seconds, error_text(error))
 
 
 def no_server(address: Endpoint, seconds: float, trouble: str) -> ServerUnreachable:

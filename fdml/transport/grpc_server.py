@@ -12,24 +12,31 @@ from typing import Any
 import grpc
 from cryptography import x509
 
-from fdml.errors import MessageRefused
+from fdml.errors import MessageRefused, Refusal
 from fdml.events import Listener
-from fdml.protocol.alignment_calls import decode_fetch, decode_post, encode_answer
 from fdml.protocol.identity import Credentials
+from fdml.protocol.quoting import shown
 from fdml.protocol.wire import encode_from_server
-from fdml.server.limits import CEILING
 from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
 from fdml.settings import RunSettings
+from fdml.transport.bulletin_calls import BulletinCalls
 from fdml.transport.caller_certificates import CallerCertificates, shown_certificate
-from fdml.transport.grpc_endpoint import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options
+from fdml.transport.grpc_endpoint import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options, size_options
+from fdml.transport.pieces import Assembly, pieces
 from fdml.transport.status_wire import encode_status
 
 _MOST_UNREAD = 64
 """Messages of one stream that may wait to be acted on before it is read no further."""
+_MOST_UNREAD_BYTES = 8 * 2**20
+"""The same in bytes; a single message may be longer."""
+_MOST_LINES = 8
+"""Open streams of one party, as each broken one is noticed only after seconds; then the oldest is ended."""
+_MOST_CALLS = 16
+"""Streams and calls on one connection."""
+_HANDSHAKE_MS = 5000
+"""How long a connection may take to show a certificate. One that says nothing holds an open file as long."""
 _ACKNOWLEDGE_SECONDS = 0.2
 _TICK_SECONDS = 1.0
-_LONGEST_FETCH = 1.0
-"""Seconds after which a party that fetches is sent for whom it waits."""
 _BREAK_SECONDS = 0.05
 """Grace period before a half-closed stream counts as closed by the party: a broken one is cancelled within it."""
 _FLUSH_SECONDS = 1.0
@@ -39,6 +46,9 @@ _LINGER_SECONDS = 15.0
 
 _RETURN_SECONDS = 3.0
 """The same for a server that was started again after its run was over: parties reconnect within half a second."""
+
+_LONGEST_REASON = 1000
+"""Letters of a refusal on its way to who was refused."""
 
 Context = Any
 
@@ -51,9 +61,16 @@ class _Line:
     certificate: x509.Certificate | None
     """What the party has shown; None on plain lines."""
     outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
-    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MOST_UNREAD))
     unread: int = 0
     """Messages that the session has not acted on yet."""
+    unread_bytes: int = 0
+    acted_on: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever the session has acted on all of them."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may be read before the session has acted on what is there."""
+        return self.unread >= _MOST_UNREAD or self.unread_bytes >= _MOST_UNREAD_BYTES
 
 
 class GrpcServer:
@@ -70,8 +87,7 @@ class GrpcServer:
             _RETURN_SECONDS if session.state.finished else _LINGER_SECONDS, settings.training.peer_timeout_seconds
         )
         self._callers = CallerCertificates(None, settings, on_event)
-        self._posting = asyncio.Lock()
-        self._posted = asyncio.Event()
+        self._bulletin = BulletinCalls(session, settings.parties)
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens.
@@ -82,9 +98,11 @@ class GrpcServer:
             options=[
                 *keepalive_options(self._settings.training.peer_timeout_seconds),
                 *flow_options(),
+                *size_options(),
                 ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", CEILING),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.max_concurrent_streams", _MOST_CALLS),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.http2.min_ping_interval_without_data_ms", 500),
                 ("grpc.http2.max_ping_strikes", 0),
             ]
@@ -92,8 +110,8 @@ class GrpcServer:
         handlers: dict[str, Any] = {
             "Join": grpc.stream_stream_rpc_method_handler(self._join),
             "Status": grpc.unary_unary_rpc_method_handler(self._status),
-            "Post": grpc.unary_unary_rpc_method_handler(self._post),
-            "Fetch": grpc.unary_unary_rpc_method_handler(self._fetch),
+            "Post": grpc.stream_unary_rpc_method_handler(self._post),
+            "Fetch": grpc.unary_stream_rpc_method_handler(self._fetch),
             "Alive": grpc.unary_unary_rpc_method_handler(self._alive),
             "Certificate": grpc.unary_unary_rpc_method_handler(self._certificate),
         }
@@ -119,30 +137,57 @@ class GrpcServer:
 
     async def _join(self, requests: AsyncIterator[bytes], context: Context) -> None:
         line = _Line(Stream(await self._identify(context)), shown_certificate(context))
+        self._make_room(line.stream.party)
         self._lines[line.stream] = line
         reader = asyncio.create_task(self._read(line, requests))
         try:
             while (item := await line.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
-                    await context.abort(STATUS_OF[item.refusal], str(item))
+                    await context.abort(STATUS_OF[item.refusal], shown(str(item), _LONGEST_REASON))
                     return
                 self._session.status.bytes_out[line.stream.party] += len(item)
-                await context.write(item)
+                for piece in pieces(item):
+                    await context.write(piece)
         finally:
             reader.cancel()
             self._session.close(line.stream)
             del self._lines[line.stream]
 
+    def _make_room(self, party: str) -> None:
+        """End the oldest stream of a party that has too many; an honest one makes a new one."""
+        lines = [line for line in self._lines.values() if line.stream.party == party]
+        if len(lines) >= _MOST_LINES:
+            lines[0].outgoing.put_nowait(None)
+
     async def _read(self, line: _Line, requests: AsyncIterator[bytes]) -> None:
-        async for raw in requests:
-            await line.room.acquire()
+        message = Assembly()
+        async for piece in requests:
+            size = message.size + len(piece)
+            if size > line.stream.limit:
+                await self._until_acted_on(line)  # the limit follows from what has come before
+                try:
+                    self._session.check_size(line.stream, size)
+                except MessageRefused as refused:
+                    self._carry_out(self._session.refuse(line.stream, refused))
+                    return
+            raw = message.add(piece)
+            if raw is None:
+                continue
+            if line.is_full:
+                await self._until_acted_on(line)
             line.unread += 1
+            line.unread_bytes += len(raw)
             self._session.receive(line.stream, raw)
             self._wake.set()
         await asyncio.sleep(_BREAK_SECONDS)  # cancelled here, if the stream broke
         self._session.close(line.stream, by_party=True)
         line.outgoing.put_nowait(None)
         self._wake.set()
+
+    async def _until_acted_on(self, line: _Line) -> None:
+        while line.unread:
+            line.acted_on.clear()
+            await line.acted_on.wait()
 
     async def _work(self) -> None:
         while not self._session.state.finished:
@@ -166,9 +211,8 @@ class GrpcServer:
             return
         effects = self._session.process()
         for line in self._lines.values():
-            for _ in range(line.unread):
-                line.room.release()
-            line.unread = 0
+            line.unread = line.unread_bytes = 0
+            line.acted_on.set()
         self._carry_out(effects)
         self._session.note_waits()
 
@@ -209,10 +253,7 @@ class GrpcServer:
                 self._callers.check(line.stream.party, line.certificate)
             except MessageRefused as refused:
                 if not line.stream.refused:
-                    line.stream.refused = True
-                    self._carry_out(
-                        [*self._session.refusal_events(refused, line.stream.party), Close(line.stream, refused)]
-                    )
+                    self._carry_out(self._session.refuse(line.stream, refused))
 
     # Calls
 
@@ -233,61 +274,50 @@ class GrpcServer:
 
     async def _refuse(self, context: Context, refused: MessageRefused, party: str = "") -> None:
         self._carry_out(self._session.refusal_events(refused, party))
-        await context.abort(STATUS_OF[refused.refusal], str(refused))
+        await context.abort(STATUS_OF[refused.refusal], shown(str(refused), _LONGEST_REASON))
 
-    async def _post(self, raw: bytes, context: Context) -> bytes:
-        """Store an alignment message, in a thread, so that nobody else waits for the disk."""
-        party = await self._called(raw, context)
-        try:
-            call = decode_post(raw)
-            async with self._posting:
-                await asyncio.to_thread(self._session.alignment.post, party, call)
-        except MessageRefused as refused:
-            await self._refuse(context, refused, party)
-            return b""
-        self._posted.set()
-        self._posted = asyncio.Event()
-        return b""
-
-    async def _fetch(self, raw: bytes, context: Context) -> bytes:
-        """Give an alignment message, or after a second for whom it waits."""
-        party = await self._called(raw, context)
-        try:
-            call = decode_fetch(raw)
-            alignment, posted = self._session.alignment, self._posted
-            async with self._posting:
-                answer = await asyncio.to_thread(alignment.fetch, party, call)
-            if answer is None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LONGEST_FETCH):
-                        await posted.wait()
-                async with self._posting:
-                    answer = await asyncio.to_thread(alignment.fetch, party, call)
-            reply = encode_answer(answer or alignment.waiting(party, call))
-        except MessageRefused as refused:
-            await self._refuse(context, refused, party)
-            return b""
-        self._session.status.bytes_out[party] += len(reply)
-        return reply
-
-    async def _called(self, raw: bytes, context: Context) -> str:
+    async def _post(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         party = await self._identify(context)
-        self._session.saw(party)
-        self._session.status.bytes_in[party] += len(raw)
-        return party
-
-    async def _alive(self, _: bytes, context: Context) -> bytes:
-        self._session.saw(await self._identify(context))
+        try:
+            await self._bulletin.post(party, requests)
+        except MessageRefused as refused:
+            await self._refuse(context, refused, party)
         return b""
 
-    async def _certificate(self, _: bytes, context: Context) -> bytes:
+    async def _fetch(self, raw: bytes, context: Context) -> None:
+        party = await self._identify(context)
+        try:
+            reply = await self._bulletin.fetch(party, raw)
+        except MessageRefused as refused:
+            await self._refuse(context, refused, party)
+            return
+        for piece in pieces(reply):
+            await context.write(piece)
+
+    async def _alive(self, raw: bytes, context: Context) -> bytes:
+        party = await self._identify(context)
+        await self._check_empty(raw, context, party)
+        self._session.saw(party)
+        return b""
+
+    async def _certificate(self, raw: bytes, context: Context) -> bytes:
         """The server's own certificate: a party compares its key with run.toml before it sends anything else."""
-        await self._identify(context, "server")
+        party = await self._identify(context, "server")
+        await self._check_empty(raw, context, party)
         return self._callers.own
 
-    async def _status(self, _: bytes, context: Context) -> bytes:
-        await self._identify(context, "server")
+    async def _status(self, raw: bytes, context: Context) -> bytes:
+        party = await self._identify(context, "server")
+        await self._check_empty(raw, context, party)
         return encode_status(self._session.status.report(self._session.joined))
+
+    async def _check_empty(self, raw: bytes, context: Context, party: str) -> None:
+        """These calls carry nothing."""
+        if raw:
+            refused = MessageRefused(
+                f"party {party!r} sent {len(raw)} bytes with a call that has none", Refusal.TOO_LARGE
+            )
+            await self._refuse(context, refused, party)
 
 
 def _listen(server: Any, address: str, credentials: Credentials | None) -> int:

@@ -6,12 +6,14 @@ from dataclasses import asdict, fields
 
 from google.protobuf.message import DecodeError
 
-from fdml.errors import ExchangeError
+from fdml.errors import ExchangeError, Refusal
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.messages import Metrics
+from fdml.protocol.wire import check_names
 
 _PARTY_FIELDS = tuple(each.name for each in fields(PartyStatus))
+_REASONS = tuple(refusal.name.lower() for refusal in Refusal)
 _FIGURES = ("train_loss", "test_loss", "test_metric")
 
 
@@ -33,16 +35,18 @@ def decode_status(raw: bytes) -> RunStatus:
         raise ExchangeError(
             f"the server's status of {len(raw)} bytes cannot be read ({error}); use the server's version of fdml"
         ) from None
+    check_names([message.run])
     return RunStatus(
         message.run,
         message.steps,
         tuple(_party(each) for each in message.parties),
         tuple(_metrics(each) for each in message.history),
-        dict(message.refused),
+        {name: message.refused[name] for name in _REASONS if name in message.refused},
     )
 
 
 def _party(message: pb.PartyStatus) -> PartyStatus:
+    check_names([message.name, *message.waits_for])
     values = {name: getattr(message, name) for name in _PARTY_FIELDS}
     return PartyStatus(**{**values, "waits_for": tuple(message.waits_for)})
 

@@ -63,7 +63,7 @@ class GrpcNetwork:
     def channel(self, party):
         endpoint = self._served.endpoint(party, port=self._proxy.port)
         timeout = self._settings.training.peer_timeout_seconds
-        self._channels.append(GrpcChannel(endpoint, run_hash(self._settings), timeout, lambda _: None))
+        self._channels.append(GrpcChannel(endpoint, self._settings, timeout, lambda _: None))
         return self._channels[-1]
 
     def settle(self, condition):

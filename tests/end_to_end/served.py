@@ -29,7 +29,7 @@ from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
-from fdml.settings import RunSettings, TrainingSettings, run_hash
+from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings, run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
 from fdml.transport.grpc_server import GrpcServer
@@ -73,14 +73,21 @@ class ServedRun:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator[ServedRun]:
+def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **training: object) -> Iterator[ServedRun]:
     """A server that runs until the block ends."""
     chosen = TrainingSettings(epochs=50, batch_size=BLOCK, batches_per_block=1, **training)
     authority = Authority("e2e")
     known = {party: authority.issue("party", party) for party in ("ann", "bob")}
     known["server"] = authority.issue("server", "server")
     members = {name: fingerprint(x509.load_pem_x509_certificate(each.certificate)) for name, each in known.items()}
-    settings = RunSettings(name="e2e", parties=("ann", "bob"), label_party="ann", training=chosen, members=members)
+    settings = RunSettings(
+        name="e2e",
+        parties=("ann", "bob"),
+        label_party="ann",
+        training=chosen,
+        evaluation=EvaluationSettings(holdout=HELD_OUT / rows.train),
+        members=members,
+    )
     state = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(folder / "state"))
     found = ServedRun(settings, state, authority, plain=plain, known=known)
     keys = None if plain else known["server"]
@@ -94,7 +101,7 @@ def served(folder: Path, *, plain: bool = False, **training: object) -> Iterator
         try:
             bulletin = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
             for party in settings.parties:
-                bulletin.post(party, "", "", encode_alignment(Tokens(by_position=ALL_ROWS)))
+                bulletin.post(party, "", "", encode_alignment(Tokens(by_position=rows)))
             for party in settings.parties:
                 bulletin.post(party, "", "", encode_alignment(Consent(True)))
             alignment = AlignmentPhase(bulletin, settings.parties, run_hash(settings), time.monotonic)

@@ -11,15 +11,17 @@ import pytest
 from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachable
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
+from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.identity import Credentials
+from fdml.protocol.key_sets import position_digest
+from fdml.protocol.limits import CEILING, HELLO, PIECE, largest_message
 from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
-from fdml.server.limits import CEILING, HELLO, largest_message
-from fdml.settings import TrainingSettings, run_hash
+from fdml.settings import TrainingSettings
 from fdml.transport import grpc_server
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
 from fdml.transport.grpc_status import ask_status
-from tests.end_to_end.served import ROWS, Honest, RawStream, labels, push, raw_channel, served
+from tests.end_to_end.served import HELD_OUT, ROWS, Honest, RawStream, labels, push, raw_channel, served
 
 STRANGER = Authority("e2e")
 
@@ -218,8 +220,9 @@ def test_the_limit_follows_from_the_run():
 
 
 def test_labels_right_after_hello_are_not_too_large(tmp_path):
-    with served(tmp_path) as run, RawStream(run.target, run.credentials("bob")) as bob:
-        hello, given = run.hello(rows=HELLO, held_out=0), labels(HELLO)
+    rows = RowCounts(HELLO + HELD_OUT)
+    with served(tmp_path, rows=rows) as run, RawStream(run.target, run.credentials("bob")) as bob:
+        hello, given = run.hello(rows=HELLO, alignment_hash=position_digest(rows)), labels(rows.train)
         bob.send(hello).receive(Welcome)
         with RawStream(run.target, run.credentials("ann")) as ann:
             ann.send(hello, given)
@@ -227,10 +230,9 @@ def test_labels_right_after_hello_are_not_too_large(tmp_path):
         assert run.refused() == {}
 
 
-def test_what_is_over_the_ceiling_is_not_even_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(grpc_server, "CEILING", 2**20)
-    with served(tmp_path) as run, RawStream(run.target, run.credentials("bob")) as stream:
-        status, details = stream.send(run.hello(), bytes(2**20 + 1)).end()
+def test_what_is_longer_than_a_piece_is_not_even_read(undisturbed_run):
+    with RawStream(undisturbed_run.target, undisturbed_run.credentials("bob")) as stream:
+        status, details = stream.send(bytes(PIECE + 1)).end()
     assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "larger than max" in details
 
@@ -265,7 +267,7 @@ def test_a_proxy_for_the_web_is_not_asked_for_the_way_to_this_machine(run, monke
 @contextmanager
 def joining(run, endpoint):
     """The channel of a party that has just said hello and waits for a message."""
-    channel = GrpcChannel(endpoint, run_hash(run.settings), 60.0, ignore_events)
+    channel = GrpcChannel(endpoint, run.settings, 60.0, ignore_events)
     try:
         channel.send(run.hello())
         yield channel

@@ -124,7 +124,7 @@ def test_fresh_at_one_side_only_is_refused_with_what_to_do(tmp_path):
         until((cluster.home / "bob" / "state" / "checkpoint.0").exists, "bob has saved its state twice")
         cluster.await_step(cluster.statuses()["bob"].served + 20)
         cluster["bob"].kill()
-        cluster.join("bob", "--fresh").expect(1, "it was started over or has lost its state", "--fresh")
+        cluster.join("bob", "--fresh").expect(1, "it alone was started over", "--fresh")
         cluster["server"].kill()
         cluster.serve("--fresh")
         said = "the server was started over or has lost its state; put back the newest state of both, or start over"

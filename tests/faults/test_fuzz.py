@@ -11,8 +11,12 @@ from google.protobuf.message import DecodeError
 from fdml.errors import MessageRefused
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.fixed_point import LARGEST_CODE
+from fdml.protocol.messages import Checkpointed, Gradient, Labels, Push, Release
+from fdml.protocol.schedule import schedule_of
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party
-from tests.server.run_states import PARTIES, new_state, play, script_of
+from fdml.server.run_state import RunDefinition, RunState
+from fdml.settings import PrivacySettings
+from tests.server.run_states import PARTIES, ROWS, codes, definition_of, hello, new_state, play, script_of
 from tests.storage.memory_disk import MemoryDisk
 
 SCRIPT = script_of(staleness=1, seed=11, checkpoints=True)
@@ -222,6 +226,69 @@ def test_mutated_messages_are_refused_or_harmless(stage):
     assert target.answers == answers[:stop]
     assert play(target.state, SCRIPT[stop:]) == answers[stop:]
     assert target.state.finished
+
+
+# The log. Mutants that are in order stay: what the server took, it must be able to read again.
+
+
+def private_definition():
+    """The same run with private labels: two parties learn from the first one's gradients."""
+    definition = definition_of()
+    settings = definition.settings.model_copy(update={"privacy": PrivacySettings(labels="private")})
+    return RunDefinition(settings, definition.run_hash)
+
+
+def private_script(chance):
+    """A whole run with private labels; the label party has checkpoints and sends some gradients again."""
+    steps = schedule_of(ROWS, private_definition().settings.training)
+    yield from ((party, hello()) for party in PARTIES)
+    yield PARTIES[0], Labels(2)
+    for step in range(steps.steps):
+        size = steps.visit(step).size
+        yield from ((party, Push(step, Release(codes(size, step, at)))) for at, party in enumerate(PARTIES))
+        yield PARTIES[0], Gradient(step, Release(codes(size, step, 9), 7))
+        if chance.random() < 0.5:
+            yield PARTIES[0], Checkpointed(step)
+
+
+def disturbed(script, chance):
+    """The bytes of a script, with mutants of what was sent before among them, from any party."""
+    sent = []
+    for sender, message in script:
+        raw = encode_from_party(message)
+        sent.append((sender, raw))
+        yield sender, raw
+        for _ in range(chance.choice((0, 0, 1, 3, 8))):
+            whose, again = chance.choice(sent)
+            changed = change_a_field(bytearray(again), chance) if chance.random() < 0.7 else mutant(chance)
+            yield whose if chance.random() < 0.8 else chance.choice(PARTIES), bytes(changed)
+
+
+def known(state):
+    """What a server has to know again after a restart."""
+    at = state.coordinator
+    positions = () if at is None else tuple((at.pushed(party), at.served(party)) for party in PARTIES)
+    finished = tuple(state.has_finished(party) for party in PARTIES)
+    return positions, at and (at.last_gradient, at.stopped), tuple(state.history.items()), finished
+
+
+@pytest.mark.parametrize("kind", ["shared labels", "private labels"])
+def test_after_any_messages_the_log_is_read_again(kind):
+    """Finding 14: a gradient that was taken after a checkpoint made the log unreadable for good."""
+    private, taken = kind == "private labels", 0
+    definition = private_definition() if private else definition_of(staleness=1)
+    for seed in range(120):
+        chance, disk = random.Random(f"{kind} {seed}"), MemoryDisk()
+        state = RunState.open(definition, disk, rotate_bytes=chance.choice((2000, 10**9)))
+        for sender, raw in disturbed(private_script(chance) if private else SCRIPT, chance):
+            try:
+                state.take(sender, decode_from_party(raw))
+            except MessageRefused:
+                continue
+            taken += 1
+            state.commit()
+        assert known(RunState.open(definition, disk.copy())) == known(state), seed
+    assert taken > 120 * 10
 
 
 def test_mutants_are_of_every_kind():

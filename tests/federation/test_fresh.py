@@ -8,7 +8,7 @@ import pytest
 
 from fdml.errors import FdmlError, SettingsError, StateCorrupt
 from fdml.federation.join import align, join
-from fdml.federation.party_folder import LABEL_SECRET, PartyFolder
+from fdml.federation.party_folder import LABEL_FLIPS, PartyFolder
 from fdml.monitor.listeners import ignore_events
 from fdml.party.checkpoint import FinishedModel
 from fdml.privacy.build_guard import guard_for
@@ -128,7 +128,7 @@ def test_finding_6_every_life_shows_the_same_labels_and_they_are_counted_once(tm
     book = folder.ledger().accounts.read()
     assert book.label_epsilons() == {"label": 1.0}
     assert len(book.runs) == 2
-    secret = tmp_path / "ann" / "ledger" / LABEL_SECRET
+    secret = tmp_path / "ann" / "ledger" / LABEL_FLIPS
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 

@@ -1,5 +1,4 @@
 import stat
-import tomllib
 
 import pytest
 
@@ -43,10 +42,18 @@ def test_own_files_beside_it_are_left_alone(tmp_path):
     assert (tmp_path / "store" / "sales.csv").read_text() == "mine"
 
 
-def test_a_folder_s_name_that_toml_cannot_hold_is_still_a_run(tmp_path):
-    scaffold(tmp_path / 'a "b" \\c', ["one", "two"], ADDRESS)
-    text = (tmp_path / 'a "b" \\c' / "run.toml").read_text()
-    assert tomllib.loads(text)["name"] == "a -b- -c"
+@pytest.mark.parametrize(
+    ("folder", "name"), [('a "b" \\c', "a-b-c"), (".run", "run"), ("ü", "run"), ("x" * 99, "x" * 64)]
+)
+def test_a_folder_s_name_that_no_run_can_have_is_still_a_run(tmp_path, folder, name):
+    scaffold(tmp_path / folder, ["one", "two"], ADDRESS)
+    assert read_run(tmp_path / folder / "run.toml").name == name
+
+
+def test_a_run_s_name_that_is_asked_for_is_not_changed_but_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"run name '\.\./x' cannot name a folder"):
+        scaffold(tmp_path / "run", ["one", "two"], ADDRESS, "../x")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("address", ["localhost", "7443", "", ":7443", 'x":1', "a b:1"])
@@ -56,7 +63,7 @@ def test_an_address_without_host_or_port_is_refused(tmp_path, address):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("party", ["server", "authority", "../x", "a b", "", "-x"])
+@pytest.mark.parametrize("party", ["server", "authority", "../x", "a/b", "", "-x", "n" * 65])
 def test_names_that_cannot_be_folders_are_refused(tmp_path, party):
     with pytest.raises(SettingsError):
         scaffold(tmp_path / "run", ["one", party], ADDRESS)

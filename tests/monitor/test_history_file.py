@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.errors import StateCorrupt
-from fdml.events import Evaluated
+from fdml.events import Evaluated, Stopped
 from fdml.monitor.history import HistoryFile
 from tests.monitor.sample_events import SAMPLES
 
@@ -102,9 +101,56 @@ def test_what_was_there_stays_if_the_new_file_cannot_be_written(tmp_path, monkey
 @pytest.mark.parametrize(
     "text", ["", "[{]", '[{"epoch": 1}]', "[3]", '[{"epoch": 1, "seconds": 1.0, "test_loss": 0.5}]']
 )
-def test_a_file_that_is_no_history_is_named(tmp_path, text):
-    path = tmp_path / "history.json"
+def test_chaos_2_and_8_a_damaged_history_stops_no_run_and_is_put_aside(tmp_path, text):
+    """A power cut left it empty or half, and the label party could not start."""
+    path, said = tmp_path / "history.json", []
     path.write_text(text)
-    with pytest.raises(StateCorrupt, match=r"history\.json' is not a history that fdml wrote .* move it away"):
-        HistoryFile(path)
-    assert path.read_text() == text
+    history = HistoryFile(path, remark=said.append)
+    assert (tmp_path / "history.json.damaged").read_text() == text
+    assert len(said) == 1
+    assert "history.json' was no history that fdml wrote" in said[0]
+    history(evaluated(1))
+    assert [row["epoch"] for row in rows(path)] == [1]
+
+
+def test_chaos_9_epochs_that_are_gone_are_restored_from_what_the_checkpoint_knows(tmp_path):
+    path, said = tmp_path / "history.json", []
+    HistoryFile(path)(evaluated(2))
+    HistoryFile(path, known=[evaluated(1), evaluated(2, 0.1), evaluated(3)], remark=said.append)
+    assert [(row["epoch"], row["test_metric"]) for row in rows(path)] == [(1, 0.9), (2, 0.9), (3, 0.9)]
+    assert said == ["history.json lacked epochs 1, 3; the checkpoint knew them"]
+
+
+def test_nothing_is_said_of_a_history_that_is_whole(tmp_path):
+    path, said = tmp_path / "history.json", []
+    HistoryFile(path)(evaluated(1))
+    again = HistoryFile(path, known=[evaluated(1)], remark=said.append)
+    assert said == []
+    assert again.lacking(1, each_epoch=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("known", "last", "each_epoch", "lacking"),
+    [
+        ((1, 2, 3), 3, True, ""),
+        ((2,), 3, True, "epochs 1, 3"),
+        ((5,), 6, True, "epochs 1 to 4, 6"),
+        ((1, 3), 3, True, "epoch 2"),
+        ((3,), 3, False, ""),
+        ((), 3, False, "epoch 3"),
+        ((), 2, True, "epochs 1 to 2"),
+    ],
+)
+def test_chaos_9_epochs_that_nobody_knows_any_more_are_named(tmp_path, known, last, each_epoch, lacking):
+    history = HistoryFile(tmp_path / "history.json")
+    for epoch in known:
+        history(evaluated(epoch))
+    assert history.lacking(last, each_epoch=each_epoch) == lacking
+
+
+def test_a_run_that_ended_early_lacks_nothing_behind_its_end(tmp_path):
+    history = HistoryFile(tmp_path / "history.json")
+    history(evaluated(1))
+    history(Stopped("ann", 9, "spent"))
+    assert history.lacking(5, each_epoch=True) == ""
+    assert HistoryFile(tmp_path / "other.json").lacking(0, each_epoch=True) == ""

@@ -51,6 +51,24 @@ def test_a_refusal_is_printed_once_with_its_reason():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["[/x]", "[bold red]all parties have finished[/]", ":smile:", "a [link=x]b[/link]"])
+def test_what_a_peer_sent_is_never_markup(text):
+    """Finding 9: a kind of "[/x]" ended the call with rich's own error."""
+    assert lines_of(Refused("bob", "invalid", text)) == [f"refused: {text}"]
+    assert lines_of(Stopped("bob", 3, text)) == [f"training ended before step 3: {text}"]
+
+
+def test_control_characters_are_written_out():
+    """Finding 9: a peer's text cannot move the cursor, colour or clear the terminal."""
+    found = lines_of(Refused("bob", "invalid", "\x1b[2J\x07\rdone"), Remark("bob", "two\nlines\x1b[1m"))
+    assert found == [r"refused: \x1b[2J\x07\rdone", "two", r"lines\x1b[1m"]
+
+
+def test_a_party_that_joins_again_and_again_does_not_fill_the_log():
+    """Finding 9."""
+    assert len(lines_of(*(Joined("bob", step) for step in range(3000)))) == 1000
+
+
 def test_a_flood_of_different_refusals_ends():
     assert len(lines_of(*(Refused("bob", "gap", f"step {step}") for step in range(500)))) == 100
 

@@ -612,6 +612,8 @@ def test_no_file_changes_a_message_that_carries_predictions():
         ("party/plan.py", "rows"),
         ("privacy/accounts.py", "before"),
         ("privacy/accounts.py", "book"),
+        ("transport/grpc_known_server.py", "ours"),
+        ("transport/grpc_known_server.py", "self._endpoint"),
     }
 
 

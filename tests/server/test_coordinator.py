@@ -656,9 +656,21 @@ def test_a_gradient_that_comes_again_is_taken_once_and_the_first_one_stays():
     (again,) = coordinator.resend("store", -1)
     np.testing.assert_array_equal(again.message.release.values, gradient(0, schedule).release.values)
     coordinator.handle(GRADIENT_PARTY, Checkpointed(0))
-    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, salt=2)) == [], (
-        "forgotten after a checkpoint; the first one was served"
-    )
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule)) == [], "its acknowledgement may have been lost"
+    assert coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, mask_id=7, salt=2)) == []
+
+
+def test_a_gradient_of_a_checkpointed_step_is_refused_with_other_values_under_the_same_mask():
+    """Finding 14: it was taken after a checkpoint, and refused when the log was replayed."""
+    coordinator, schedule = with_private_labels()
+    all_push(coordinator, 0, schedule)
+    coordinator.handle(GRADIENT_PARTY, gradient(0, schedule))
+    coordinator.handle(GRADIENT_PARTY, Checkpointed(0))
+    before = insides(coordinator)
+    with pytest.raises(MessageRefused, match="the gradient of step 0 again with other values") as refused:
+        coordinator.handle(GRADIENT_PARTY, gradient(0, schedule, salt=2))
+    assert refused.value.refusal is Refusal.CONFLICT
+    np.testing.assert_equal(insides(coordinator), before)
 
 
 def test_a_gradient_off_the_wire_is_flat_and_means_the_same():
@@ -711,9 +723,8 @@ def test_gradients_that_all_have_been_served_are_not_stored():
         coordinator.handle(GRADIENT_PARTY, gradient(step, schedule))
         for party in PARTIES:
             coordinator.handle(party, Checkpointed(step))
-        assert not [
-            key for key in coordinator.state() if key.startswith(("gradient", "gradient_answer/", "total/", "digest/"))
-        ]
+        stored = ("gradient/", "gradient_answer/", "total/", "digest/")
+        assert not [key for key in coordinator.state() if key.startswith(stored)]
 
 
 # Early ends.

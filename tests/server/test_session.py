@@ -7,6 +7,7 @@ from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.identity import Identity
+from fdml.protocol.limits import CEILING, HELLO, largest_message
 from fdml.protocol.messages import (
     Ack,
     Checkpointed,
@@ -22,7 +23,6 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
-from fdml.server.limits import CEILING, HELLO, largest_message
 from fdml.server.session import Answer, Commit, Stream
 from fdml.settings import TrainingSettings
 from tests.server.sessions import (
@@ -324,7 +324,7 @@ FIRST = {
     "another protocol": (lambda server: server.hello(9, protocol=99), Refusal.MISMATCH, "protocol 99"),
     "more rows": (lambda server: server.hello(9, rows=ROWS + 1), Refusal.MISMATCH, "13 rows"),
     "other rows": (lambda server: server.hello(9, alignment_hash=b"x" * 32), Refusal.MISMATCH, "has seen another one"),
-    "an older start": (lambda server: server.hello(0), Refusal.FENCED, "started again"),
+    "an older start": (lambda server: server.hello(0), Refusal.FENCED, "is at its start 0"),
     "state the server never saw": (lambda server: server.hello(9, done=0), Refusal.MISMATCH, "lost its state.*--fresh"),
 }
 
@@ -478,7 +478,7 @@ def test_a_party_is_whom_its_certificate_names():
     ("uris", "refusal", "text"),
     [
         ([], Refusal.UNAUTHENTICATED, "the certificate names nobody; this is run 'shop'"),
-        (["https://example.org"], Refusal.UNAUTHENTICATED, "names https://example.org"),
+        (["https://example.org"], Refusal.UNAUTHENTICATED, "names 'https://example.org'"),
         ([uri("bob", run="other")], Refusal.UNAUTHENTICATED, "fdml://other/party/bob"),
         ([uri("bob", role="server")], Refusal.UNAUTHENTICATED, "only a party of it may join"),
         ([uri("zed")], Refusal.NOT_PERMITTED, "'zed' is not a party of this run: ann, bob"),

@@ -56,3 +56,28 @@ def test_a_damaged_file_differs_in_one_byte():
     disk.damage("state.0")
     differing = [one != other for one, other in zip(disk.read("state.0"), range(10), strict=True)]
     assert sum(differing) == 1
+
+
+def test_a_full_disk_tears_writes_too_but_the_process_is_told():
+    found = set()
+    for seed in range(100):
+        disk = VirtualDisk(Random(seed))
+        disk.append("log", b"old.")
+        disk.fill(1)
+        with pytest.raises(OSError, match="no space left"):
+            disk.append("log", b"new")
+        found.add(disk.read("log"))
+        disk.append("log", b"!")
+        assert disk.read("log").endswith(b"!"), "there is room again"
+    assert found == {b"old.", b"old.n", b"old.ne", b"old.new"}
+
+
+def test_a_disk_that_dies_while_it_is_full_is_sound_after_it():
+    disk = VirtualDisk(Random(0))
+    disk.arm(0)
+    disk.fill(5)
+    with pytest.raises(Crashed):
+        disk.append("log", b"1")
+    disk.disarm()
+    disk.replace("log", b"2")
+    assert disk.read("log") == b"2"

@@ -11,6 +11,7 @@ import grpc
 from fdml.protocol.identity import host_name
 from fdml.protocol.wire import decode_from_server, encode_from_party
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER
+from fdml.transport.pieces import Assembly, pieces
 from tests.transport.served import SECONDS
 
 
@@ -39,14 +40,20 @@ class RawStream:
             self._outgoing.put(message if isinstance(message, bytes) else encode_from_party(message))
         return self
 
+    def send_in_pieces(self, message):
+        """A message of any length, as a party's channel sends it."""
+        return self.send(*pieces(encode_from_party(message)))
+
     def close_own_side(self):
         """Send nothing more; what the server sends is still read."""
         self._outgoing.put(None)
 
     def receive(self, kind):
         """The next message of a kind."""
-        for raw in self._call:
-            message = decode_from_server(raw)
+        assembly = Assembly()
+        for piece in self._call:
+            raw = assembly.add(piece)
+            message = None if raw is None else decode_from_server(raw)
             if isinstance(message, kind):
                 return message
         raise AssertionError(f"the stream has ended before a {kind.__name__} came")

@@ -19,7 +19,7 @@ from fdml.protocol.alignment_messages import (
     Tokens,
 )
 from fdml.settings import run_hash
-from fdml.transport import grpc_alignment, grpc_server
+from fdml.transport import bulletin_calls, grpc_alignment
 from fdml.transport.grpc_alignment import GrpcAlignment
 from fdml.transport.grpc_endpoint import Endpoint
 from tests.server.sessions import settings_of
@@ -70,7 +70,7 @@ def served(port=0):
 def quick(monkeypatch):
     """Signs of life and answers to those who wait come twenty times as often."""
     monkeypatch.setattr(grpc_alignment, "_ALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(grpc_server, "_LONGEST_FETCH", 0.05)
+    monkeypatch.setattr(bulletin_calls, "_LONGEST_FETCH", 0.05)
 
 
 def test_requests_are_made_one_after_the_other():

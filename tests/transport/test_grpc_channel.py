@@ -11,7 +11,6 @@ from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_messages import Fetch, KeyOffer, Post
 from fdml.protocol.messages import Finished, Labels, Total, Welcome
 from fdml.protocol.wire import encode_from_server
-from fdml.settings import run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport import grpc_channel
 from fdml.transport.grpc_channel import GrpcChannel
@@ -28,7 +27,7 @@ def channel_to(port, party="bob", *, settings=None, credentials=None, run="shop"
     """A channel, closed in the end."""
     endpoint = Endpoint(f"127.0.0.1:{port}", run, party, credentials)
     listener = [].append if events is None else events.append
-    channel = GrpcChannel(endpoint, run_hash(settings or settings_of()), peer_timeout, listener)
+    channel = GrpcChannel(endpoint, settings or settings_of(), peer_timeout, listener)
     try:
         yield channel
     finally:

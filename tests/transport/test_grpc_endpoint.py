@@ -11,6 +11,7 @@ from fdml.transport.grpc_endpoint import (
     check_loopback,
     error_text,
     flow_options,
+    gave_up,
     is_loopback,
     keepalive_options,
     no_server,
@@ -63,7 +64,7 @@ def test_no_refusal_looks_like_a_broken_line():
     assert grpc.StatusCode.UNKNOWN not in STATUS_OF.values()
 
 
-@pytest.mark.parametrize("refusal", Refusal)
+@pytest.mark.parametrize("refusal", [each for each in Refusal if each is not Refusal.NOT_STORED])
 def test_a_refusal_of_the_server_is_raised_as_it_was(refusal):
     error = permanent_error(ENDPOINT, CallFailed(STATUS_OF[refusal], "party 'bob' has other rows"))
     assert isinstance(error, MessageRefused)
@@ -83,6 +84,26 @@ def test_whoever_shows_no_certificate_of_ours_will_not_do_so_later(details):
     assert isinstance(error, ServerUnreachable)
     assert "what answers at 127.0.0.1:7001 is no server of run 'shop'" in str(error)
     assert str(error).endswith("check the address and the keys")
+
+
+def test_a_server_whose_disk_is_full_is_asked_again_and_then_quoted():
+    """Chaos 7: it was "no server" before."""
+    failed = CallFailed(grpc.StatusCode.DATA_LOSS, "the server cannot use its disk (No space left on device)")
+    assert permanent_error(ENDPOINT, failed) is None
+    error = gave_up(ENDPOINT, 30.0, failed)
+    assert isinstance(error, MessageRefused)
+    assert str(error) == "the server cannot use its disk (No space left on device)"
+    gone = gave_up(ENDPOINT, 30.0, CallFailed(grpc.StatusCode.UNAVAILABLE, "Connection refused"))
+    assert isinstance(gone, ServerUnreachable)
+    assert "for 30 s (Connection refused)" in str(gone)
+
+
+def test_what_a_server_says_is_cut_and_has_no_control_characters():
+    """Finding 9: text of a lying server."""
+    text = error_text(CallFailed(grpc.StatusCode.ABORTED, "\x1b[2J[/x]" + "y" * 5000))
+    assert text.startswith("\\x1b[2J[/x]yyy")
+    assert len(text) < 420
+    assert text.isprintable()
 
 
 @pytest.mark.parametrize(

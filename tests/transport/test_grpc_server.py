@@ -7,6 +7,7 @@ from fdml import events
 from fdml.errors import PeerTimeout, Refusal
 from fdml.federation.certificates import Authority
 from fdml.protocol.identity import Credentials
+from fdml.protocol.limits import PIECE
 from fdml.protocol.messages import Ack, Finished, Labels, Total, Waiting, Welcome
 from fdml.storage.memory import MemoryDisk
 from fdml.transport import grpc_server
@@ -174,10 +175,9 @@ def test_bytes_in_both_directions_are_counted(plain):
         assert plain.session.status.traffic["ann"] == (0, 0)
 
 
-def test_what_is_over_the_ceiling_is_not_even_read(monkeypatch):
-    monkeypatch.setattr(grpc_server, "CEILING", 2**16)
+def test_what_is_longer_than_a_piece_is_not_even_read():
     with serve() as server, RawStream(server.port, "bob") as stream:
-        status, details = stream.send(hello(), bytes(2**16 + 1)).end()
+        status, details = stream.send(hello(), bytes(PIECE + 1)).end()
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "larger than max" in details
         assert server.session.status.refused == {}

@@ -12,7 +12,6 @@ from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_messages import KeyOffer, Post
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.messages import Labels, Total, Welcome
-from fdml.settings import run_hash
 from fdml.transport import grpc_known_server, grpc_server
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import ALIVE, CERTIFICATE, FETCH, POST, STATUS, Endpoint
@@ -49,7 +48,7 @@ def served(credentials=KNOWN["server"], port=0):
 def channel_of(server, name="bob", credentials=None, heard=None, server_key=MEMBERS["server"], port=None):
     target = f"127.0.0.1:{port or server.port}"
     endpoint = Endpoint(target, "shop", name, credentials or KNOWN[name], server_key)
-    return GrpcChannel(endpoint, run_hash(SETTINGS), SECONDS, [].append if heard is None else heard.append)
+    return GrpcChannel(endpoint, SETTINGS, SECONDS, [].append if heard is None else heard.append)
 
 
 def receive(channel, kind):

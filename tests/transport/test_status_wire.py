@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.errors import ExchangeError
+from fdml.errors import ExchangeError, Refusal
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.protocol.messages import Metrics
 from fdml.transport.status_wire import decode_status, encode_status
@@ -11,13 +11,14 @@ counts = st.integers(0, 2**63 - 1)
 steps = st.integers(-1, 2**62)
 seconds = st.floats(0, 1e9)
 figures = st.none() | st.floats(allow_nan=False)
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", fullmatch=True)
 parties = st.builds(
     PartyStatus,
-    name=st.text(),
+    name=names,
     connected=st.booleans(),
     pushed=steps,
     served=steps,
-    waits_for=st.lists(st.text()).map(tuple),
+    waits_for=st.lists(names).map(tuple),
     waiting_seconds=seconds,
     waited_seconds=seconds,
     bytes_in=counts,
@@ -30,11 +31,11 @@ parties = st.builds(
 metrics = st.builds(Metrics, st.integers(0, 2**32 - 1), seconds, figures, figures, figures)
 statuses = st.builds(
     RunStatus,
-    run=st.text(),
+    run=names,
     steps=counts,
     parties=st.lists(parties, max_size=4).map(tuple),
     history=st.lists(metrics, max_size=4).map(tuple),
-    refused=st.dictionaries(st.text(), counts, max_size=4),
+    refused=st.dictionaries(st.sampled_from([each.name.lower() for each in Refusal]), counts),
 )
 
 
@@ -59,3 +60,22 @@ def test_steps_before_the_first_come_back_as_such():
 def test_bytes_that_are_no_status_are_named(raw):
     with pytest.raises(ExchangeError, match=f"status of {len(raw)} bytes cannot be read .*; use the server's version"):
         decode_status(raw)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        RunStatus("[/x]"),
+        RunStatus("shop", parties=(PartyStatus("[bold red]all parties have finished[/]"),)),
+        RunStatus("shop", parties=(PartyStatus("ann", waits_for=("bob", "\x1b[2J")),)),
+    ],
+)
+def test_a_lying_server_s_names_do_not_get_to_the_terminal(status):
+    """Finding 9: `fdml status` shows names in a table, where markup would be acted on."""
+    with pytest.raises(ExchangeError, match="which no party can have"):
+        decode_status(encode_status(status))
+
+
+def test_reasons_that_there_are_not_are_left_out():
+    status = RunStatus("shop", refused={"gap": 3, "[/x]": 4})
+    assert decode_status(encode_status(status)).refused == {"gap": 3}

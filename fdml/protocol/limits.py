@@ -1,0 +1,63 @@
+"""How large a message may be: no larger than the run has use for."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fdml.settings import TrainingSettings
+
+PIECE = 2**20
+"""Bytes of the largest piece that travels at once: a longer message comes in several, and its length is checked as
+they come. A piece of exactly this size is followed by another."""
+CEILING = 512 * 2**20
+"""Bytes that no message may exceed, whatever the run: how many rows a party has is not known before its ids come.
+
+Labels take at most 16 bytes a row and tokens of ids 16, so a run may have 33 million rows; 16 million where ids are
+blinded (32 bytes).
+"""
+HELLO = 1024
+"""Bytes of a party's first message: it is the same few fields in every run."""
+CALL = 1024
+"""Bytes of a call that carries no alignment message, and of all but that message in one that does."""
+LARGEST_MATRIX = 64 * 2**30
+"""Bytes of the largest prediction matrix, where nothing is known of the machine."""
+_SLACK = 1024
+_VALUE = 8
+_EACH_PART = 32
+"""Bytes that a total says of each party's part, and a welcome of each epoch, at most."""
+
+
+class AgreedCounts(Protocol):
+    """How many rows a run has, as a hello says it or a server has agreed on it."""
+
+    @property
+    def rows(self) -> int:
+        """Rows to train on."""
+        ...
+
+    @property
+    def held_out(self) -> int:
+        """Rows held out."""
+        ...
+
+
+def largest_message(training: TrainingSettings, agreed: AgreedCounts, width: int) -> int:
+    """Bytes of the largest message a party of this run may send after its hello: labels, a block, or held-out rows."""
+    labels = 2 * _VALUE * (agreed.rows + agreed.held_out)
+    return min(max(labels, _VALUE * width * max(_block(training, agreed), agreed.held_out)) + _SLACK, CEILING)
+
+
+def largest_answer(training: TrainingSettings, agreed: AgreedCounts, width: int, parties: int) -> int:
+    """Bytes of the largest message the server of this run may send to a party: as above, and what each part says."""
+    return min(largest_message(training, agreed, width) + _EACH_PART * (parties + training.epochs), CEILING)
+
+
+def largest_width(training: TrainingSettings, agreed: AgreedCounts) -> int:
+    """How many values of a row can travel at most: no block may be larger than the largest message."""
+    return (CEILING - _SLACK) // (_VALUE * max(_block(training, agreed), agreed.held_out, 1))
+
+
+def _block(training: TrainingSettings, agreed: AgreedCounts) -> int:
+    """Rows of the largest block."""
+    whole = training.batches_per_block == "all" or training.exchanges is not None
+    return agreed.rows if whole else min(agreed.rows, training.batch_size * int(training.batches_per_block))

@@ -1,0 +1,76 @@
+"""A server whose folder cannot be used says so in one line; one with room for more files takes it."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from fdml.errors import StateCorrupt
+from fdml.federation.machine_limits import memory_size, raise_open_files
+from fdml.federation.serve import serve
+from tests.federation.folders import write_run
+
+
+@pytest.fixture
+def home(tmp_path):
+    write_run(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_state_folder_that_is_none_is_one_line_with_the_way_out(home):
+    """Finding 24: it was a traceback."""
+    (home / "server").mkdir(exist_ok=True)
+    (home / "server" / "state").write_text("no folder")
+    with pytest.raises(StateCorrupt, match=r"cannot store the run \(.*state.*\); make room in '.*state' and see that"):
+        serve(home / "run.toml", plain=True)
+
+
+FULL = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.argv = ["fdml", "serve", "--plain", sys.argv[2]]
+from fdml.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("room", [0, 16])
+def test_a_start_on_a_full_disk_is_one_line_with_the_way_out(home, room):
+    """Finding 24: restart with the disk still full."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, str(room), str(home / "run.toml")], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    (line,) = ran.stderr.strip().splitlines()
+    assert line.startswith("fdml: cannot store the run ([Errno 27] File too large")
+    assert line.endswith("then run the same command again")
+
+
+def test_as_many_files_may_be_open_as_the_system_allows():
+    """Finding 10: 1,024 open files are 1,024 connections."""
+    code = (
+        "import resource\n"
+        "from fdml.federation.machine_limits import raise_open_files\n"
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))\n"
+        "raise_open_files()\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert int(ran.stdout) == (65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536))
+
+
+def test_a_limit_that_is_high_enough_stays():
+    raise_open_files()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_open_files()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def test_the_machine_s_memory_is_known():
+    assert memory_size() == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") > 2**28
