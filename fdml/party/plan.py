@@ -21,6 +21,7 @@ from fdml.party.loop import TrainingTask, Worker
 from fdml.party.record_level import check_rate
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
+from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import GuardSettings, LossName, ModelSettings, TrainingSettings
 
@@ -39,6 +40,8 @@ class Plan:
     """How many classes the labels have; 0 for a regression."""
     parties: int | None = None
     """How many parties the run has; None if all train here."""
+    others: tuple[str, ...] = ()
+    """The names of the parties that train elsewhere."""
     guards: Mapping[str, GuardSettings] = field(default_factory=dict)
     """Of the parties that protect what they release."""
 
@@ -113,6 +116,7 @@ def training_task(
 ) -> TrainingTask:
     """What one party of the plan trains for and how; `private` where noise in its training hides its rows."""
     schedule, training = plan.schedule(len(sample)), plan.training
+    grid = grid_of(training.value_bits, training.max_prediction)
     rows, settings = sample.parts[party], plan.models[party]
     if private:
         check_rate(training, settings)
@@ -140,6 +144,8 @@ def training_task(
         watch_loss=watch_loss,
         gradient_party=gradient_party,
         denoise=None if training.exchanges is None else partial(denoise, rows=None if private else rows),
+        others=plan.others or tuple(name for name in plan.models if name != party),
+        others_limit=(plan.party_count - 1) * grid.largest_code(plan.party_count),
     )
 
 

@@ -2,7 +2,7 @@
 
 A record-level epsilon holds for all that one row can reach. Whatever is computed from all rows without noise, a mean
 of a column or a step size, carries each of them to every prediction. So it must follow from settings
-(docs/decisions/0016).
+(docs/decisions/0017).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ the outcome is the same on every machine.
 
 How much it hides: the discrete Laplace distribution has the epsilon of the continuous one. The discrete Gaussian
 distribution of variance s^2 + 4 is what rounding makes of a continuous one of variance s^2, to one part in 2^110
-(docs/decisions/0015), so `noise_on_grid` adds these 4 steps squared and all that is known of the continuous one holds.
+(docs/decisions/0016), so `noise_on_grid` adds these 4 steps squared and all that is known of the continuous one holds.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def test_gaussian_noise_on_the_grid_is_wider_by_what_rounding_takes(bits, sigma)
 
 
 def test_rounding_a_continuous_gaussian_makes_the_discrete_one():
-    """The lemma of docs/decisions/0015 in figures, with a rounding of variance 1 so that a difference could be seen."""
+    """The lemma of docs/decisions/0016 in figures, with a rounding of variance 1 so that a difference could be seen."""
     grid, step = np.linspace(-40, 40, 16_001), 80 / 16_000
     density = stats.norm(scale=3.0).pdf(grid)
     numbers = np.arange(-50, 51)
