@@ -14,6 +14,7 @@ from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import read_run, run_hash
 from fdml.storage.atomic import sync
 from fdml.storage.disk import FolderDisk
+from fdml.storage.failures import explained_failures
 from fdml.storage.lock import LOCK, exclusive_lock
 
 _PARTY_STAYS = (
@@ -52,6 +53,7 @@ class EndOfLife:
     """Files and folders by name, with what is in them."""
     stays: tuple[str, ...]
 
+    @explained_failures()
     def carry_out(self, *, unfinished: bool = False) -> None:
         """Remove it all; a process that uses the folder, or a run that is not over, stops this before anything goes."""
         if not self.finished and not unfinished:
@@ -68,6 +70,7 @@ class EndOfLife:
             sync(self.folder)
 
 
+@explained_failures()
 def end_of_life(path: Path) -> EndOfLife:
     """What to remove for a party.toml (the party's side) or a run.toml (the server's side)."""
     try:
