@@ -29,6 +29,7 @@ _MEANINGS = {
     "alignment": "which rows are shared, and the group key",
     "blocks": "features in the run's order",
     "bulletin": "tokens or blinded points, sealed offers and labels",
+    "consent": "which counts this party has agreed to",
     "checkpoint": "parameters and unanswered predictions",
     "encoder.json": "categories and means of columns",
     "incarnation": "the count of starts",
