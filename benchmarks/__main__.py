@@ -25,7 +25,7 @@ def bench(
     rows: Annotated[
         int | None, typer.Option(min=1000, help="How many rows (against, app-store, blocks, growth, network, speed).")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against).")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against, load).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figures to this PNG file (app-store, noise, regret).")

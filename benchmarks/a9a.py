@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks.cluster import finished_state, running
+from benchmarks.cluster import history_of, running
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.sparse_run import forget
@@ -106,9 +106,9 @@ def train_joint(home: Path) -> EpochTrace:
     forget(home, PARTIES)
     with running(home, PARTIES) as cluster:
         cluster.finish()
-    history = finished_state(home).history
+    history = history_of(home)
     metrics = [history[epoch] for epoch in sorted(history)]
-    return EpochTrace([each.seconds for each in metrics], [each.test_metric or 0.0 for each in metrics])
+    return EpochTrace([each.seconds or 0.0 for each in metrics], [each.test_metric or 0.0 for each in metrics])
 
 
 def _dense(sample: RowSet) -> torch.Tensor:

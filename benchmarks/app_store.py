@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines import TORCH_BATCHES, ScikitLearn, TorchPooled
-from benchmarks.cluster import Together, Usage, finished_state, running, usages
+from benchmarks.cluster import Together, Usage, running, seconds_at_epochs, usages
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.pooled import train_pooled
@@ -217,8 +217,7 @@ def run_processes(home: Path, kind: str) -> Joint:
     write_members(home)
     with running(home, PARTIES, _SECONDS) as cluster:
         memory = cluster.finish_watched()
-    state = finished_state(home)
-    return Joint({epoch: each.seconds for epoch, each in state.history.items()}, usages(home, PARTIES), memory)
+    return Joint(seconds_at_epochs(home), usages(home, PARTIES), memory)
 
 
 def joint_records(

@@ -24,9 +24,12 @@ from numpy.typing import NDArray
 
 from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
+from fdml.events import Evaluated
 from fdml.federation.join import join
+from fdml.federation.party_folder import HISTORY
 from fdml.federation.scaffold import write_keys
 from fdml.federation.serve import serve
+from fdml.monitor.history import read_history
 from fdml.monitor.listeners import ignore_events
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import read_run, run_hash
@@ -80,6 +83,13 @@ class Cluster:
         process = self._context.Process(target=self._live, args=(self._home, name, self._address), daemon=True)
         process.start()
         self._members[name] = process
+
+    def pid(self, name: str) -> int:
+        """The number of a process that was started."""
+        found = self._members[name].pid
+        if found is None:
+            raise FdmlError(f"{name} in {self._home} has not been started")
+        return found
 
     def kill(self, name: str) -> bool:
         """End a process as a power cut would; says whether it still ran."""
@@ -190,6 +200,16 @@ def run_side(home: Path, name: str, address: str) -> None:
 def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
     """What each process of a finished run took."""
     return {name: Usage(**json.loads((home / name / _USAGE).read_text())) for name in ("server", *parties)}
+
+
+def history_of(home: Path) -> dict[int, Evaluated]:
+    """The metrics of a run's epochs, from the file that its label party keeps."""
+    return read_history(home / read_run(home / "run.toml").label_party / HISTORY)
+
+
+def seconds_at_epochs(home: Path) -> dict[int, float]:
+    """Training seconds up to the end of every epoch of a run."""
+    return {epoch: each.seconds or 0.0 for epoch, each in history_of(home).items()}
 
 
 def finished_state(home: Path) -> RunState:

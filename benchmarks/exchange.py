@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cluster import finished_state, running, write_run
+from benchmarks.cluster import running, seconds_at_epochs, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from fdml.data.row_set import RowSet
@@ -116,9 +116,9 @@ def _over_grpc(
     write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
     with running(home, [f"p{at}" for at in range(_PARTIES)]) as cluster:
         cluster.finish()
-    history = finished_state(home).history
+    seconds = seconds_at_epochs(home)
     shutil.rmtree(home)
-    return history[training.epochs].seconds - history[1].seconds
+    return seconds[training.epochs] - seconds[1]
 
 
 def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int = 3) -> list[float]:

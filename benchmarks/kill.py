@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster import finished_state, running, write_run
+from benchmarks.cluster import finished_state, history_of, running, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
+from fdml.events import Evaluated
 from fdml.models.bundle import Bundle
-from fdml.protocol.messages import Metrics, Push, Total
+from fdml.protocol.messages import Push, Total
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.server.run_state import RunDefinition, RunState
@@ -87,7 +88,7 @@ def kill_runs(folder: Path, seeds: range, staleness: int, progress: Progress) ->
     _write(calm, staleness)
     with running(calm, PARTIES) as cluster:
         cluster.finish()
-    wanted, span = outcome_hash(calm), _last_epoch(calm).seconds
+    wanted, span = outcome_hash(calm), _last_epoch(calm).seconds or 0.0
     runs = []
     for seed in seeds:
         home = folder / f"seed-{seed}"
@@ -144,12 +145,12 @@ def final_metric(home: Path) -> float:
     """The last epoch's test metric, as the label party reported it."""
     found = _last_epoch(home).test_metric
     if found is None:
-        raise AssertionError("labels are shared, so the server has the metric")
+        raise AssertionError("the label party has evaluated without a metric")
     return found
 
 
-def _last_epoch(home: Path) -> Metrics:
-    history = finished_state(home).history
+def _last_epoch(home: Path) -> Evaluated:
+    history = history_of(home)
     return history[max(history)]
 
 

@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "blocks": Benchmark("benchmarks.blocks", ("rows",)),
     "kill": Benchmark("benchmarks.kill", ("first", "seeds")),
     "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
+    "load": Benchmark("benchmarks.load", ("rounds",)),
     "noise": Benchmark("benchmarks.noise", ("seeds", "plot")),
     "regret": Benchmark("benchmarks.regret", ("seeds", "plot")),
     "network": Benchmark("benchmarks.network", ("rows",)),

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.cluster import Cluster, finished_state, running, usages
+from benchmarks.cluster import Cluster, finished_state, running, seconds_at_epochs, usages
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from benchmarks.sparse_run import Data, write_run
@@ -116,7 +116,7 @@ def measure(size: Size) -> Point:
         with running(home, settings.parties, _DEADLINE) as cluster:
             per_byte = _server_time(cluster, home / "server" / "state" / "journal")
             cluster.finish()
-        state = finished_state(home)
+        state, seconds = finished_state(home), seconds_at_epochs(home)
         used = usages(home, settings.parties)
     if state.coordinator is None:
         raise StateCorrupt(f"the server's log of {size} holds no training")
@@ -124,7 +124,7 @@ def measure(size: Size) -> Point:
     pushed = size.parties * schedule.rows * size.scores * settings.training.value_bits // 8
     return Point(
         size,
-        (state.history[size.epochs].seconds - state.history[1].seconds) / (size.epochs - 1),
+        (seconds[size.epochs] - seconds[1]) / (size.epochs - 1),
         per_byte * pushed / schedule.blocks,
         max(each.memory for name, each in used.items() if name != "server"),
         used["server"].memory,

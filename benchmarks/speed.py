@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from benchmarks.app_store import CLOSE
 from benchmarks.baselines import ScikitLearn, TorchPooled
-from benchmarks.cluster import finished_state, running
+from benchmarks.cluster import history_of, running, seconds_at_epochs
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.pooled import PooledTrainer, train_pooled
@@ -114,7 +114,7 @@ def _ratios(model: str, split: str, seconds: Mapping[str, Sequence[float]]) -> d
 def _losses(model: str, split: str, folders: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
     """By how much the test AUC of the last joint runs is below that of pooled training on the same rows."""
     best = pooled_auc(folders[_JOINT[1]], _TRAINED[model])
-    ends = {name: finished_state(home).history for name, home in folders.items()}
+    ends = {name: history_of(home) for name, home in folders.items()}
     return {
         f"{model} pooled AUC {best:.4f} less {name}, {split}": spread([best - (ended[max(ended)].test_metric or 0.0)])
         | {"at_most": CLOSE[model]}
@@ -207,5 +207,5 @@ def joint_pass(home: Path) -> float:
     forget(home, settings.parties)
     with running(home, settings.parties) as cluster:
         cluster.finish()
-    history, training = finished_state(home).history, settings.training
-    return (history[training.epochs].seconds - history[1].seconds) / (training.epochs - 1) / training.passes
+    seconds, training = seconds_at_epochs(home), settings.training
+    return (seconds[training.epochs] - seconds[1]) / (training.epochs - 1) / training.passes

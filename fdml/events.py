@@ -66,11 +66,11 @@ class EpochDone:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The label party has scored the held-out rows. Figures that it keeps to itself are None elsewhere."""
+    """The label party has scored the held-out rows. The server knows the epoch alone."""
 
     party: str
     epoch: int
-    seconds: float
+    seconds: float | None = None
     train_loss: float | None = None
     """Mean loss of the epoch's totals as they were received."""
     test_loss: float | None = None

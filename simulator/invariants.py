@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
 from fdml.models.model import State
 from fdml.protocol.fixed_point import Codes
@@ -18,9 +19,9 @@ from fdml.protocol.messages import (
     HeldOutPredictions,
     HeldOutTotal,
     Labels,
-    Metrics,
     Push,
     Reply,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -108,7 +109,7 @@ class InvariantChecker:
                 require(self._stops.setdefault(party, step) == step, f"{party} stopped at two different steps")
             case Checkpointed(step):
                 self._kept[party] = max(self._kept[party], step)
-            case Metrics():
+            case SealedMetrics():
                 self.party.scored(message)
 
     def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
@@ -145,7 +146,7 @@ class InvariantChecker:
                     self._stopped[party] = message
             case Welcome(pushed, evaluated):
                 self._welcomed[party] = max(self._welcomed[party], pushed)
-                self._messages.store(party, [Metrics(epoch, 0.0) for epoch in evaluated])
+                self._messages.store(party, [SealedMetrics(epoch) for epoch in evaluated])
             case Ack(count):
                 self._messages.store(party, heard[:count])
 
@@ -190,14 +191,14 @@ class InvariantChecker:
             for step in last.values():
                 made, _ = coordinator.matrix.read(column, self._visits[step])
                 require(made == step, f"the matrix ends with step {made} of {party} where step {step} belongs")
-        for epoch, metrics in state.history.items():
-            known = self.party.metrics[epoch]
-            require(figures(metrics) == figures(known), f"the server has other metrics of epoch {epoch} than were sent")
+        found = {epoch: figures(open_metrics(self.party.key, sealed)) for epoch, sealed in state.history.items()}
+        for epoch, those in found.items():
+            known = figures(self.party.metrics[epoch])
+            require(those == known, f"the server has other metrics of epoch {epoch} than were sent")
         if staleness == 0:
             expected = fault_free_run(self._scenario)
             self._check_models(expected.models, models)
-            same = expected.metrics == {epoch: figures(metrics) for epoch, metrics in state.history.items()}
-            require(same, "the metrics are not those of a run without faults")
+            require(expected.metrics == found, "the metrics are not those of a run without faults")
         else:
             self._check_models(self._replayed(), models)
 
@@ -215,7 +216,8 @@ class InvariantChecker:
                 if isinstance(message, Push):
                     values = message.release.values
                     if message.release.mask_id:
-                        values = self._scenario.masks(party, 1).remove_one("push", party, message.step, 1, values)
+                        own = self._scenario.masks(shared.key, party, 1)
+                        values = own.remove_one("push", party, message.step, 1, values)
                     _same(self._pushes, (party, message.step), values, "push of step")
         return states
 

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from fdml.align.group_key import GroupKey
+from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Checkpoint
 from fdml.privacy.statement import Statement
-from fdml.protocol.messages import FromParty, Gradient, HeldOutPredictions, Metrics
+from fdml.protocol.messages import FromParty, Gradient, HeldOutPredictions, Metrics, SealedMetrics
 from simulator.scenarios import Scenario
 
 Key = tuple[str, type[FromParty], int]
 """A message by its party, its type and its step or epoch."""
-_MADE_ONCE = (Gradient, HeldOutPredictions, Metrics)
+_MADE_ONCE = (Gradient, HeldOutPredictions, SealedMetrics)
 """Messages that a party which goes on from a checkpoint does not make again."""
 
 
@@ -64,6 +66,13 @@ class PartyChecker:
         """As the label party first sent them."""
 
     @property
+    def key(self) -> GroupKey:
+        """The group key that the parties have stored with their alignments."""
+        if not self._aligned:
+            raise InvariantBroken("something was sealed or masked before any party had stored its alignment")
+        return next(iter(self._aligned.values())).key
+
+    @property
     def metrics(self) -> Mapping[int, Metrics]:
         """By epoch, what the label party reported."""
         return self._metrics
@@ -73,13 +82,15 @@ class PartyChecker:
         self._aligned[party] = shared
         for other, theirs in self._aligned.items():
             require(theirs.digest == shared.digest, f"{party} and {other} have aligned to different rows")
+            require(theirs.key == shared.key, f"{party} and {other} have different group keys")
             for part in ("train", "held_out"):
                 ours = [self._scenario.ids[party][row] for row in getattr(shared, part)]
                 same = ours == [self._scenario.ids[other][row] for row in getattr(theirs, part)]
                 require(same, f"{party} and {other} have their shared rows in different orders ({part})")
 
-    def scored(self, metrics: Metrics) -> None:
+    def scored(self, message: SealedMetrics) -> None:
         """The label party reports an epoch: again after a crash, but never otherwise."""
+        metrics = open_metrics(self.key, message) if message.sealed else Metrics(message.epoch)
         before = self._metrics.setdefault(metrics.epoch, metrics)
         require(figures(before) == figures(metrics), f"epoch {metrics.epoch} was scored twice, differently")
 
@@ -103,7 +114,7 @@ class PartyChecker:
         for epoch in range(1, done // scenario.schedule.blocks + 1):
             yield HeldOutPredictions, epoch
             if party == scenario.settings.label_party and epoch not in checkpoint.progress.pending:
-                yield Metrics, epoch
+                yield SealedMetrics, epoch
 
     def noted(self, party: str) -> None:
         """A party stores its result, after which it sends nothing again: the server must have everything."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
+from fdml.align.group_key import GroupKey
+from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
 from fdml.experiments.in_memory import NothingStored
 from fdml.models.model import State
@@ -40,18 +42,31 @@ class Reference:
     """By epoch, without the time they took."""
 
 
+class _AlignmentStored(NothingStored):
+    """Keeps the key that the parties have aligned to."""
+
+    key: GroupKey
+
+    def save_alignment(self, shared: SharedRows) -> None:
+        """Keep its key."""
+        self.key = shared.key
+
+
 def fault_free_run(scenario: Scenario) -> Reference:
     """The models and metrics at the end of a run in which nothing goes wrong."""
     sessions, state = _sessions(scenario), RunState(RunDefinition(scenario.settings, scenario.run_hash))
-    _take_turns(scenario, state, {name: (each, each.run()) for name, each in sessions.items()})
+    stored = _AlignmentStored()
+    _take_turns(scenario, state, {name: (each, each.run()) for name, each in sessions.items()}, stored)
     models = {name: _parameters(session) for name, session in sessions.items()}
-    return Reference(models, {epoch: figures(metrics) for epoch, metrics in state.history.items()})
+    history = {epoch: figures(open_metrics(stored.key, each)) for epoch, each in state.history.items()}
+    return Reference(models, history)
 
 
 def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
     """What every party aligns to."""
     state = RunState(RunDefinition(scenario.settings, scenario.run_hash))
-    return _take_turns(scenario, state, {name: (each, each.align()) for name, each in _sessions(scenario).items()})
+    work = {name: (each, each.align()) for name, each in _sessions(scenario).items()}
+    return _take_turns(scenario, state, work, NothingStored())
 
 
 def _sessions(scenario: Scenario) -> dict[str, PartySession]:
@@ -63,7 +78,10 @@ def _sessions(scenario: Scenario) -> dict[str, PartySession]:
 
 
 def _take_turns(
-    scenario: Scenario, state: RunState, work: Mapping[str, tuple[PartySession, Generator[Effect, None, T]]]
+    scenario: Scenario,
+    state: RunState,
+    work: Mapping[str, tuple[PartySession, Generator[Effect, None, T]]],
+    store: NothingStored,
 ) -> dict[str, T]:
     """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
@@ -76,7 +94,7 @@ def _take_turns(
     session = ServerSession(state, alignment, settings, clock)
     server = InProcessServer(session, scenario.run_hash, settings.training.peer_timeout_seconds)
     drivers = {
-        name: SessionDriver(effects, each, server.channel(name), NothingStored(), lambda _: None)
+        name: SessionDriver(effects, each, server.channel(name), store, lambda _: None)
         for name, (each, effects) in work.items()
     }
     while left := [driver for driver in drivers.values() if not driver.has_ended]:

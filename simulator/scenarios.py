@@ -218,9 +218,8 @@ class Scenario:
         blocks = self.schedule.blocks
         return min([self.schedule.steps, *(allowed * blocks for allowed in self.allowed.values())])
 
-    def masks(self, party: str, mask_id: int) -> Masks:
-        """A party's masks in one of its starts."""
-        key = GroupKey(self._secret(self.settings.parties[0], "group key"))
+    def masks(self, key: GroupKey, party: str, mask_id: int) -> Masks:
+        """A party's masks in one of its starts, under the key that the parties have aligned to."""
         return Masks(key.derive("masks"), self.settings.parties, party, mask_id)
 
     def member(self, party: str, start: int, *, disk: Disk | None = None, shared: SharedRows | None = None) -> Member:

@@ -10,8 +10,8 @@ from fdml.protocol.messages import (
     HeldOutPredictions,
     Hello,
     Labels,
-    Metrics,
     Push,
+    SealedMetrics,
     Stop,
     Total,
 )
@@ -45,7 +45,7 @@ def remembers(state: RunState, party: str, message: FromParty) -> bool:
             return coordinator is not None and coordinator.stopped is not None
         case Labels() | HeldOutPredictions():
             return coordinator is not None
-        case Metrics(epoch):
+        case SealedMetrics(epoch):
             return epoch in state.history
         case Finished():
             return state.has_finished(party)

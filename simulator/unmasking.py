@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from fdml.party.alignment import SharedRows
 from fdml.party.member import pairwise_masks_of
-from fdml.privacy.masks import Purpose
+from fdml.privacy.masks import Masks, Purpose
 from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import Release
@@ -22,7 +23,6 @@ class Unmasking:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._masks = scenario.masks(scenario.settings.parties[0], 0)
         self._masked: dict[tuple[str, str, int, int], Codes] = {}
         """By purpose, party, number and mask_id: what was put under a mask."""
 
@@ -48,5 +48,16 @@ class Unmasking:
     @cached_property
     def _pairwise(self) -> dict[str, PairwiseMasks]:
         """Every party's masks that cancel."""
-        found = alignment_of(self._scenario)
-        return {party: pairwise_masks_of(self._scenario.settings, party, shared) for party, shared in found.items()}
+        settings = self._scenario.settings
+        return {party: pairwise_masks_of(settings, party, shared) for party, shared in self._aligned.items()}
+
+    @cached_property
+    def _masks(self) -> Masks:
+        """Those under the group key, of whatever party and start."""
+        first = self._scenario.settings.parties[0]
+        return self._scenario.masks(self._aligned[first].key, first, 0)
+
+    @cached_property
+    def _aligned(self) -> dict[str, SharedRows]:
+        """With the keys that every party has."""
+        return alignment_of(self._scenario)

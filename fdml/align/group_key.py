@@ -35,6 +35,10 @@ class GroupKey:
         if len(self.secret) != _BYTES:
             raise AlignmentError(f"a group key of {len(self.secret)} bytes; it has {_BYTES}")
 
+    def bound_to(self, run: bytes, rows: bytes) -> GroupKey:
+        """The key of one run over one alignment, by their hashes: nothing sealed or masked under it fits another."""
+        return GroupKey(_keyed(self.secret, b"bound to" + run + rows))
+
     def derive(self, purpose: str) -> bytes:
         """32 bytes for one purpose, from which neither the key nor those of another purpose follow."""
         return _keyed(self.secret, f"derive {purpose}".encode())

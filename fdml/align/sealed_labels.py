@@ -65,10 +65,11 @@ def _check(what: str, task: Task, labels: LabelSet) -> None:
             raise LabelError(f"{what} labels or weights that are not finite numbers; correct its label column")
     for weights in (labels.train_weights, labels.held_out_weights):
         if weights.min(initial=0.0) < 0.0:
-            raise LabelError(f"{what} a weight of {weights.min():g}; weights are 0 or more")
+            raise LabelError(f"{what} a weight below 0 in row {int(weights.argmin())}; weights are 0 or more")
     if task == "regression":
         return
     for values in (labels.train, labels.held_out):
-        wrong = values[(values < 0) | (values >= labels.classes) | (values != np.floor(values))]
-        if wrong.size:
-            raise LabelError(f"{what} the label {wrong[0]:g}; the {labels.classes} classes are numbered from 0")
+        wrong = (values < 0) | (values >= labels.classes) | (values != np.floor(values))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise LabelError(f"{what} a label in row {row} that is none of the {labels.classes} classes, from 0 on")

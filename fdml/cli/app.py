@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,7 @@ def _options(
 
 def main() -> None:
     """Run the command. An `FdmlError` becomes one line and exit code 1; Ctrl-C ends with exit code 130."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log has a line for every call that it refuses
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's shell starts what it puts in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from fdml.cli.options import LogOption, PlainOption
 from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import serve as runs
-from fdml.monitor.terminal import RunTerminal, figures_text, print_line
+from fdml.monitor.terminal import RunTerminal, print_line
 
 
 def serve(
@@ -27,7 +26,9 @@ def serve(
     ] = None,
     port_file: Annotated[Path | None, typer.Option(help="Write the port to this file once the server listens.")] = None,
     log: LogOption = None,
-    json: Annotated[Path | None, typer.Option(help="Write the history of the run to this file.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the alignment and the evaluated epochs to this file.")
+    ] = None,
 ) -> None:
     """Run the server: it sums predictions and lets nobody run too far ahead.
 
@@ -37,11 +38,12 @@ def serve(
     with resumable(f"fdml serve {run}"), logged(RunTerminal(stderr), log) as listener:
         result = runs.serve(run, fresh=fresh, plain=plain, listen=listen, port_file=port_file, on_event=listener)
     state, bulletin = result.state, result.bulletin
-    records = runs.history(state)
-    for last in records[-1:]:
-        echo(f"all parties have finished: {figures_text(last.test_loss, last.test_metric)}")
+    if state.history:
+        echo(
+            f"all parties have finished: {len(state.history)} epochs were evaluated; their figures are for the parties"
+        )
     for party, (received, sent) in result.traffic.items():
         print_line(stderr, f"{party}: {received / 1e6:.1f} MB received, {sent / 1e6:.1f} MB sent")
     shared = None if bulletin.shared is None else bulletin.shared.train
     alignment = {"rows": bulletin.rows, "shared_rows": shared, "train_rows": state.rows}
-    write_json(json, {"alignment": alignment, "history": [asdict(each) for each in records]})
+    write_json(json, {"alignment": alignment, "evaluated": sorted(state.history)})

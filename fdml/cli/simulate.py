@@ -37,7 +37,7 @@ def simulate(
 
 def _row_text(row: Mapping[str, float | None]) -> str:
     figures = [row[name] for name in ("train_loss", "test_loss", "test_metric")]
-    cells = [f"{'private' if figure is None else format(figure, '.4f'):>10}" for figure in figures]
+    cells = [f"{'-' if figure is None else format(figure, '.4f'):>10}" for figure in figures]
     return f"{row['epoch']:5d}  {row['seconds']:7.2f}  {'  '.join(cells)}"
 
 

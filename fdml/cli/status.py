@@ -15,26 +15,34 @@ from fdml.federation import status as runs
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.monitor.terminal import figures_text
 
+_SHOWN_EPOCHS = 10
+"""The last ones; a file of --json has all."""
 _LEFT = ("party", "state", "waits for")
 _HEADINGS = ("party", "state", "step", "waits for", "waited", "sent", "received", "starts")
 
 
 def status(
-    run: Annotated[Path, typer.Argument(help="The run.toml of the run.")],
+    path: Annotated[
+        Path, typer.Argument(help="A party's party.toml; or the run.toml, with the server's folder beside it.")
+    ],
     plain: Annotated[bool, typer.Option("--plain", help="The run has no TLS.")] = False,
     server: ServerOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Show who is at which step, who waits for whom and since when."""
+    """Show who is at which step, who waits for whom and since when.
+
+    Metrics travel sealed for the parties: only a party, asked with its party.toml, shows their figures.
+    """
     check_writable(json)
-    found = runs.status(run, plain=plain, server=server)
+    read = runs.status(path, plain=plain, server=server)
+    found = read.status
     echo(f"run {found.run}")
     stdout.print(_table(found))
-    for last in found.history[-1:]:
-        echo(f"epoch {last.epoch}: {figures_text(last.test_loss, last.test_metric)}")
+    for each in read.metrics[-_SHOWN_EPOCHS:]:
+        echo(f"epoch {each.epoch}: {figures_text(each.test_loss, each.test_metric)}")
     if found.refused:
         echo("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
-    write_json(json, asdict(found))
+    write_json(json, {**asdict(found), "history": [asdict(each) for each in read.metrics]})
 
 
 def _table(found: RunStatus) -> Table:

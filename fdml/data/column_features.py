@@ -158,8 +158,8 @@ def _refuse_infinite(name: str, values: NDArray[np.float64], first: int) -> None
     if huge.any():
         row = int(np.argmax(huge))
         raise DataError(
-            f"column {name!r} is {values[row]} in data row {first + row + 1}, which is infinite or too large for "
-            f"float32; correct it, or drop the column through data.columns"
+            f"column {name!r} is infinite or too large for float32 in data row {first + row + 1}; correct it, or drop "
+            f"the column through data.columns"
         )
 
 

@@ -77,7 +77,7 @@ def labels_of(name: str, given: Column) -> NDArray[np.generic]:
     )
     if not np.isfinite(labels).all():
         row = int(np.argmin(np.isfinite(labels)))
-        raise LabelError(f"{what} is {labels[row]} in data row {row + 1}; correct or leave out this row")
+        raise LabelError(f"{what} is no finite number in data row {row + 1}; correct or leave out this row")
     return labels
 
 
@@ -91,7 +91,7 @@ def weights_of(name: str, column: Column) -> NDArray[np.float64]:
     bad = ~np.isfinite(weights) | (weights < 0)
     if bad.any():
         row = int(np.argmax(bad))
-        raise DataError(f"{what} is {weights[row]} in data row {row + 1}; a weight is a finite number, zero or more")
+        raise DataError(f"{what} is no finite number, zero or more, in data row {row + 1}; correct it")
     if not weights.any():
         raise DataError(f"{what} is zero in every row; give some row a weight above zero")
     return weights

@@ -48,7 +48,7 @@ def checked(kind: type[T], values: Mapping[str, Any], what: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
-        raise DataError(f"{what}: {place} is {first['input']!r}: {first['msg']}; the file is damaged") from None
+        raise DataError(f"{what}: {place}: {first['msg']}; the file is damaged") from None
 
 
 def _finite(text: str) -> float:

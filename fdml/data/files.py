@@ -38,6 +38,11 @@ CSV_BLOCK = 4 * 2**20
 """Bytes of text per parsed block; some tens of blocks are in memory at once."""
 PARQUET_BATCH = 2**15
 """Rows per batch."""
+_TELLABLE = re.compile(
+    r"Empty CSV file|Row #\d+|In CSV column #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|"
+    r"invalid UTF8 data|no column named|straddling object straddles two block boundaries"
+)
+"""What Arrow says of a CSV file without quoting a cell."""
 
 
 class FrameFile(Protocol):
@@ -145,4 +150,11 @@ def _csv_errors() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"cannot be read as CSV in UTF-8 with commas: {error}") from None
+        raise DataError(f"cannot be read as CSV in UTF-8 with commas: {_without_cells(error)}") from None
+
+
+def _without_cells(error: Exception) -> str:
+    """Where and why a CSV file cannot be read: Arrow's own text quotes the row."""
+    if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
+        return str(error)
+    return ", ".join(_TELLABLE.findall(str(error))) or "see that every line has as many columns as the first"

@@ -53,8 +53,8 @@ class LabelEncoding:
         if not known.all():
             row = int(np.argmin(known))
             raise LabelError(
-                f"label {labels[row].item()!r} in test row {row} does not occur in training; "
-                f"the classes are {_listed(self.classes)}"
+                f"the label in test row {row} does not occur in training, which has {len(self.classes)} classes; "
+                f"correct it, leave the row out, or add training rows of its class"
             )
         return np.searchsorted(self.classes, labels).astype(np.float64)
 
@@ -77,7 +77,8 @@ class LabelEncoding:
         what = "the label encoding"
         found = checked(_Stored, read_document(text, what, LAYOUT), what)
         if (found.classes is None) != (found.task == "regression"):
-            raise LabelError(f"{what} of task {found.task!r} has classes {found.classes!r}; the file is damaged")
+            has = "has no" if found.classes is None else "has"
+            raise LabelError(f"{what} of task {found.task!r} {has} classes; the file is damaged")
         if found.classes is None:
             return cls(found.task, None, found.centre, found.spread)
         return cls(found.task, _stored_classes(found.classes), found.centre, found.spread)
@@ -107,9 +108,7 @@ def _stored_classes(stored: _StoredClasses) -> Labels:
     except (ValueError, OverflowError):
         classes = np.zeros(0)
     if classes.tolist() != list(stored.values) or (classes[1:] <= classes[:-1]).any():
-        raise LabelError(
-            f"the classes {stored.values[:5]!r} are not {stored.type} in sorted order; the file is damaged"
-        )
+        raise LabelError(f"the {len(stored.values)} classes are not {stored.type} in sorted order; the file is damaged")
     return classes
 
 
@@ -131,10 +130,10 @@ def fit_labels(task: Task, labels: Labels, weights: NDArray[np.float64] | None =
         return LabelEncoding(task, None, centre, spread or 1.0)
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise LabelError(f"all {len(labels)} labels are {_listed(classes)}: one class only, there is nothing to learn")
+        raise LabelError(f"all {len(labels)} labels are the same: one class only, there is nothing to learn")
     if task == "binary" and len(classes) > 2:
         raise LabelError(
-            f'task "binary" takes two classes, these labels have {len(classes)}: {_listed(classes)}; '
+            f'task "binary" takes two classes, these labels have {len(classes)}; '
             f'set task = "multiclass" or "regression"'
         )
     if len(classes) > _MOST_CLASSES:
@@ -145,15 +144,10 @@ def fit_labels(task: Task, labels: Labels, weights: NDArray[np.float64] | None =
 def _targets(labels: Labels) -> NDArray[np.float64]:
     if labels.dtype.kind not in "biuf":
         raise LabelError(
-            f'task "regression" needs numbers as labels, not {labels[0].item()!r}; set task = "binary" or "multiclass"'
+            'task "regression" needs numbers as labels, not text or true and false; set task = "binary" or "multiclass"'
         )
     targets = labels.astype(np.float64)
     if not np.isfinite(targets).all():
         row = int(np.argmin(np.isfinite(targets)))
-        raise LabelError(f"label in row {row} is {targets[row]}; drop the row or mend the label")
+        raise LabelError(f"the label in row {row} is no finite number; drop the row or mend the label")
     return targets
-
-
-def _listed(classes: Labels) -> str:
-    shown = ", ".join(repr(each.item()) for each in classes[:5])
-    return shown + (", ..." if len(classes) > 5 else "")

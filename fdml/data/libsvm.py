@@ -86,5 +86,10 @@ def _pieces(path: Path, size: int) -> Iterator[tuple[Any, NDArray[np.float64]]]:
             while text := file.read(size):
                 whole = io.BytesIO(text + file.readline())
                 yield load_svmlight_file(whole, n_features=_WIDEST, dtype=np.float32, zero_based=True)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    except ValueError:  # its text may quote the line
+        raise DataError(
+            "cannot be read as LIBSVM: a line is no label and then numbers as number:value in ascending order; if it "
+            "is something else, set data.format"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read as LIBSVM: {error}; if it is something else, set data.format") from None

@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fdml.align.group_key import read_key_file
+from fdml.align.group_key import GroupKey, read_key_file
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
 from fdml.events import Listener
@@ -68,12 +68,16 @@ class PartyFolder(DiskStore):
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start, if the group_key file is still the one it was made with."""
         shared, path = super().shared_rows(), self.settings.group_key
-        if shared is not None and path is not None and read_key_file(path) != shared.key:
+        if shared is not None and path is not None and self._bound(path, shared.digest) != shared.key:
             raise AlignmentError(
                 f"the group_key file {str(path)!r} holds another key than the one that the rows of party "
                 f"{self.settings.party!r} were aligned with; put that back, or start over with --fresh at every side"
             )
         return shared
+
+    def _bound(self, key_file: Path, digest: bytes) -> GroupKey:
+        """The key of a file as an alignment uses it."""
+        return read_key_file(key_file).bound_to(run_hash(self.run), digest)
 
     def member(self, endpoint: Endpoint, *, yes: bool = False, ask: Ask | None = None) -> Member:
         """This party as its session sees it; `yes` and `ask` are how it consents to the shared rows being told."""

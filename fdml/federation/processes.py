@@ -8,13 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fdml.errors import PartyFailed, PeerTimeout
 from fdml.events import Listener, Remark
 from fdml.federation.addresses import takes_any_port, with_port
+from fdml.federation.party_folder import HISTORY
+from fdml.monitor.history import read_history
 from fdml.settings import RunSettings, read_run
 
 _POLL_SECONDS = 0.05
@@ -27,7 +29,7 @@ _LISTEN_SECONDS = 120.0
 def run_processes(
     path: Path, *, fresh: bool = False, plain: bool = False, on_event: Listener = lambda _: None
 ) -> dict[str, Any]:
-    """Run server and parties to their end; returns the history that the server wrote.
+    """Run server and parties to their end; returns the alignment and, from the label party's file, the history.
 
     All parties are in one hand here, so they consent to each other's rows (`--yes`).
     What a process prints becomes remarks of its side. Where run.toml leaves the port open (port 0), the server
@@ -36,16 +38,17 @@ def run_processes(
     settings = read_run(path)
     options = [*(["--fresh"] if fresh else []), *(["--plain"] if plain else [])]
     with tempfile.TemporaryDirectory(prefix="fdml-") as name, Children(Path(name), on_event) as children:
-        history, port_file = Path(name) / "history.json", Path(name) / "port"
-        children.start("server", "serve", str(path), "--json", str(history), "--port-file", str(port_file), *options)
+        outcome, port_file = Path(name) / "server.json", Path(name) / "port"
+        children.start("server", "serve", str(path), "--json", str(outcome), "--port-file", str(port_file), *options)
         found = [] if not takes_any_port(settings.server) else _await_port(children, settings, port_file)
         if found is not None:
             for party in settings.parties:
                 children.start(party, "join", str(path.parent / party / "party.toml"), "--yes", *found, *options)
         while children.are_running():
             time.sleep(_POLL_SECONDS)
-        written: dict[str, Any] = json.loads(history.read_text(encoding="utf-8"))
-    return written
+        alignment = json.loads(outcome.read_text(encoding="utf-8"))["alignment"]
+    history = read_history(path.parent / settings.label_party / HISTORY)
+    return {"alignment": alignment, "history": [asdict(history[epoch]) for epoch in sorted(history)]}
 
 
 def _await_port(children: Children, settings: RunSettings, port_file: Path) -> list[str] | None:

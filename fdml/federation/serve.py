@@ -16,7 +16,6 @@ from fdml.federation.machine_limits import memory_size, raise_open_files
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
-from fdml.protocol.messages import Metrics
 from fdml.protocol.shuffle import permutation
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.awake_clock import AwakeClock
@@ -132,8 +131,3 @@ def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool)
             "run.toml has changed since this run began; put it back, or start over at every side with --fresh"
         )
     disk.replace("run", definition.run_hash)
-
-
-def history(state: RunState) -> list[Metrics]:
-    """What the label party reported, epoch by epoch."""
-    return [state.history[epoch] for epoch in sorted(state.history)]

@@ -71,7 +71,7 @@ class HistoryFile:
         """`known` is what a checkpoint knows of earlier epochs; `remark` takes a sentence for a person."""
         self._path = path
         self._lock = threading.Lock()
-        self._rows = _read_rows(path, remark)
+        self._rows = read_history(path, remark)
         self._ended_early = False
         lost = [each for each in known if each.epoch not in self._rows]
         if lost:
@@ -108,8 +108,8 @@ class HistoryFile:
         write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
 
 
-def _read_rows(path: Path, remark: Callable[[str], None]) -> dict[int, Evaluated]:
-    """The rows of the file; one that is no history is put renamed."""
+def read_history(path: Path, remark: Callable[[str], None] = lambda _: None) -> dict[int, Evaluated]:
+    """The figures in a label party's file, by epoch; one that is no history is put aside."""
     if not path.is_file():
         return {}
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fdml.protocol.messages import Metrics
+from fdml.protocol.messages import SealedMetrics
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RunStatus:
     steps: int = 0
     """Steps of the whole run; 0 until the labels are known."""
     parties: tuple[PartyStatus, ...] = ()
-    history: tuple[Metrics, ...] = ()
-    """Figures of every evaluated epoch, as far as the label party shows them."""
+    history: tuple[SealedMetrics, ...] = ()
+    """Metrics of every evaluated epoch, sealed for the parties."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Number of refused messages by reason."""

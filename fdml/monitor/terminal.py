@@ -41,9 +41,9 @@ _MOST_JOINS = 1000
 
 
 def figures_text(test_loss: float | None, test_metric: float | None) -> str:
-    """The figures of held-out rows in words. Those of private labels are None away from the label party."""
+    """The figures of held-out rows in words. None where they are sealed, or are of another party's private labels."""
     if test_loss is None or test_metric is None:
-        return "figures over private labels stay with the label party"
+        return "its figures are for the parties that have the labels"
     return f"test loss {test_loss:.4f}, test metric {test_metric:.4f}"
 
 

@@ -14,6 +14,7 @@ from fdml.party.channel import Incoming
 from fdml.party.effects import Emit, Flush, SaveAlignment, Send, Work, remark
 from fdml.party.member import Member
 from fdml.protocol.alignment_messages import AlignmentMessage, Fetch
+from fdml.settings import run_hash
 
 
 def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation[SharedRows]:
@@ -39,7 +40,7 @@ def find_shared_rows(member: Member, clock: Callable[[], float]) -> Conversation
         own.train_rows[found.train],
         own.test_rows[found.held_out],
         found.digest,
-        agreement.key,
+        agreement.key.bound_to(run_hash(run), found.digest),
         report,
         pair_keys(run, member.name, keys.secrets, agreement, found.digest),
     )

@@ -71,6 +71,7 @@ class SharedRows:
     digest: bytes
     """The same at all parties."""
     key: GroupKey
+    """Bound to this run and these rows."""
     report: AlignmentReport
     pair_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """By other party: what only it and this party know, for the rows of this alignment."""

@@ -87,6 +87,12 @@ def _id_counts(known: dict[str, Any]) -> IdCounts:
     return IdCounts(**{**known, **rows})
 
 
+def stored_group_key(disk: Disk) -> GroupKey | None:
+    """The key of a party's alignment, to open what was sealed for it; None before it has aligned."""
+    raw = disk.read(_NAME)
+    return None if raw is None else GroupKey(bytes.fromhex(json.loads(str(unpack_arrays(raw)["facts"]))["key"]))
+
+
 def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
     """Rows of a party's training file that its run trained on, in the run's order."""
     raw = disk.read(_NAME)

@@ -16,8 +16,8 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Hello,
     Labels,
-    Metrics,
     Push,
+    SealedMetrics,
     Stopped,
     Total,
     Waiting,
@@ -98,7 +98,9 @@ class Delivery:
     @property
     def unacknowledged(self) -> list[FromParty]:
         """What is not known to be stored and would not be made again after a restart."""
-        return [message for message in self._unstored if isinstance(message, Gradient | HeldOutPredictions | Metrics)]
+        return [
+            message for message in self._unstored if isinstance(message, Gradient | HeldOutPredictions | SealedMetrics)
+        ]
 
     def receive(self, message: FromServer) -> None:
         """Take in a message from the server."""

@@ -146,6 +146,11 @@ class Member:
         """The masks of one start of this party, under an id that no other start has."""
         return Masks(key.derive("masks"), self.run.parties, self.name, self.mask_id())
 
+    def model_mac(self, model_hash: bytes, alignment_hash: bytes) -> bytes:
+        """What the server may compare models by: under this party's secret, so that nobody can try out a guess."""
+        content = run_hash(self.run) + alignment_hash + model_hash
+        return hashlib.blake2b(content, key=self.noise.secret, digest_size=32, person=b"fdml model mac").digest()
+
     def pairwise_masks(self, shared: SharedRows) -> PairwiseMasks | None:
         """The masks of predictions that cancel in their sum; None where they are under the group key, or under none."""
         return pairwise_masks_of(self.run, self.name, shared) if self.run.has_pairwise_masks else None

@@ -92,10 +92,11 @@ def recalibrated(worker: Worker, loss: LossName, sample: RowSet) -> Calibration:
     """Scale and offset of the joint score where exchanges were few; to find them takes no further release.
 
     Under noise the parties have denoised each other's predictions already, and a fit to
-    an uncertain estimate made it worse (docs/decisions/0010).
+    an uncertain estimate made it worse (docs/decisions/0010). Where this party's own are
+    noisy, a fit to its exact ones would tell of what it never released.
     """
     estimate = worker.estimate()
-    if estimate is None or estimate.variance > 0.0:
+    if estimate is None or estimate.variance > 0.0 or worker.ledger.mechanism.noise != "none":
         return IDENTITY
     return calibrate(loss, estimate.score, sample)
 

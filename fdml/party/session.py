@@ -52,7 +52,6 @@ from fdml.protocol.messages import (
     Gradient,
     HeldOutPredictions,
     Hello,
-    Metrics,
     Push,
     Stopped,
     Total,
@@ -111,7 +110,7 @@ class PartySession:
         labels = yield from self._exchange_labels(shared)
         worker, guard = yield from self._prepare(shared, labels)
         progress = Progress() if self._checkpoint is None else self._checkpoint.progress
-        evaluation = Evaluation(self._member, labels, progress)
+        evaluation = Evaluation(self._member, shared.key, labels, progress)
         yield from self._train(worker, guard, evaluation, facts)
         yield from self._evaluate(worker, guard, evaluation, labels)
         result = yield from self._finish(worker, guard, evaluation, facts)
@@ -246,13 +245,13 @@ class PartySession:
             return
         if total.variance > 0.0 and evaluation.last is None:
             yield remark(self._member.name, noise_remark(total.variance))
-        found = evaluation.score(total, guard)
+        found, sealed = evaluation.score(total, guard)
         yield Emit(
             events.Evaluated(
                 self._member.name, found.epoch, found.seconds, found.train_loss, found.test_loss, found.test_metric
             )
         )
-        yield Send(Metrics(found.epoch, found.seconds) if self._member.has_private_labels else found)
+        yield Send(sealed)
 
     def _evaluate(self, worker: Worker, guard: Guard, evaluation: Evaluation, labels: LabelSet) -> Work[None]:
         """What is left to evaluate when training has ended."""
@@ -297,7 +296,7 @@ class PartySession:
         return result
 
     def _report(self, result: FinishedModel) -> Work[None]:
-        yield Send(Finished(result.model_hash))
+        yield Send(Finished(self._member.model_mac(result.model_hash, self._alignment_hash)))
         yield Flush()
         yield SaveResult(FinishedModel(result.facts, result.model_hash, reported=True))
 

@@ -124,7 +124,9 @@ def state_of(
         _masks(run) if blind else protection,
         "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
     )
-    exposures = [server, _others(run, party, often, protection), *_labels(run, party, schedule)]
+    exposures = [server, _model_mac(), _others(run, party, often, protection)]
+    if party == run.label_party:
+        exposures += [*_labels(run, schedule), *_metrics(run, evaluations)]
     exposures.append(
         Exposure(
             "network",
@@ -173,9 +175,42 @@ def _others(run: RunSettings, party: str, often: str, protection: str) -> Exposu
     return Exposure(sees_sums, "its predictions of every row", form, often, protection, "A4 to A6; A7 together")
 
 
-def _labels(run: RunSettings, party: str, schedule: Schedule) -> list[Exposure]:
-    if party != run.label_party:
-        return []
+def _model_mac() -> Exposure:
+    return Exposure(
+        "server",
+        "whether its final model is the one it finished with before",
+        "a MAC under a secret that stays with this party",
+        "once",
+        "a keyed hash (BLAKE2b): nobody can try out a guess of the model",
+        "A14 retrain and compare",
+    )
+
+
+def _metrics(run: RunSettings, evaluations: int) -> list[Exposure]:
+    """What the label party's evaluations show, and what a server that sees all predictions knows anyway."""
+    times = f"{evaluations} evaluations"
+    if run.privacy.labels == "shared":
+        form, who = "exact, sealed from the server, which knows the epoch alone", "every other party"
+    else:
+        form, who = "the number of the epoch; the figures stay with this party", "server and every other party"
+    found = [
+        Exposure(who, "losses and metric of every evaluated epoch", form, times, "none", "A13 labels from metrics")
+    ]
+    if run.privacy.server == "plain":
+        found.append(
+            Exposure(
+                "server",
+                "the labels of all rows, as well as the model predicts them, and so about how many are of each class",
+                "from the sum of all predictions, which it has",
+                "every epoch",
+                'none; `server = "blind"` would hide the sum',
+                "",
+            )
+        )
+    return found
+
+
+def _labels(run: RunSettings, schedule: Schedule) -> list[Exposure]:
     if run.privacy.labels == "shared":
         return [
             Exposure(

@@ -19,6 +19,8 @@ WEIGHT_TYPE = np.dtype("<f8")
 """Of a row's weight on its way."""
 _SEAL_BYTES = 28
 """What sealing adds: a nonce of 12 bytes and a tag of 16."""
+SEALED_METRICS_BYTES = 4 * 8 + _SEAL_BYTES
+"""Of sealed metrics: four doubles."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,12 @@ class HeldOutPredictions:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What the label party found at the end of an epoch. Over private labels it keeps all but the time to itself."""
+    """What the label party found at the end of an epoch; it leaves that party only sealed. Who cannot read a figure
+    has None."""
 
     epoch: int
-    seconds: float
+    seconds: float | None = None
+    """Of training, up to the end of the epoch."""
     train_loss: float | None = None
     """Mean loss of the epoch's totals as they were received."""
     test_loss: float | None = None
@@ -131,13 +135,26 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class SealedMetrics:
+    """The metrics of one epoch under the key that only the parties have; the server learns which epoch it was.
+
+    Over private labels there is nothing sealed: the figures stay with the label party.
+    """
+
+    epoch: int
+    sealed: bytes = b""
+
+
+@dataclass(frozen=True)
 class Finished:
     """The party has trained to the end."""
 
-    model_hash: bytes
+    model_mac: bytes
+    """Of its final parameters, under a secret that stays with the party: equal for equal models, and no guess of them
+    can be tried out."""
 
 
-FromParty = Hello | Labels | Push | Gradient | Stop | Checkpointed | HeldOutPredictions | Metrics | Finished
+FromParty = Hello | Labels | Push | Gradient | Stop | Checkpointed | HeldOutPredictions | SealedMetrics | Finished
 
 
 @dataclass(frozen=True)

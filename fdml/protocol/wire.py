@@ -15,6 +15,7 @@ from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.fixed_point import FIXED_POINTS, INT64, NARROW, Codes, pack40, unpack40
 from fdml.protocol.messages import (
     PROTOCOL,
+    SEALED_METRICS_BYTES,
     Ack,
     Checkpointed,
     Finished,
@@ -25,9 +26,9 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Hello,
     Labels,
-    Metrics,
     Push,
     Release,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -40,7 +41,6 @@ from fdml.settings import is_name
 _HASH_BYTES = 32
 _TYPES = {grid.bits // 8: grid.dtype for grid in FIXED_POINTS.values()}
 _WIDTHS = (*_TYPES, NARROW)
-_FIGURES = ("train_loss", "test_loss", "test_metric")
 _MOST_STEPS = 2**53
 
 
@@ -61,10 +61,10 @@ def encode_from_party(message: FromParty) -> bytes:
             envelope = pb.FromParty(checkpointed=pb.Checkpointed(step=step))
         case HeldOutPredictions(epoch, release):
             envelope = pb.FromParty(held_out=pb.HeldOutPredictions(epoch=epoch, **_release_out(release)))
-        case Metrics():
-            envelope = pb.FromParty(metrics=pb.Metrics(**vars(message)))
-        case Finished(model_hash):
-            envelope = pb.FromParty(finished=pb.Finished(model_hash=model_hash))
+        case SealedMetrics():
+            envelope = pb.FromParty(metrics=pb.SealedMetrics(**vars(message)))
+        case Finished(model_mac):
+            envelope = pb.FromParty(finished=pb.Finished(model_mac=model_mac))
     return envelope.SerializeToString()
 
 
@@ -214,17 +214,16 @@ def _hello_in(content: pb.Hello) -> Hello:
     )
 
 
-def _metrics_in(content: pb.Metrics) -> Metrics:
-    given = {name: getattr(content, name) for name in _FIGURES if content.HasField(name)}
-    if not all(math.isfinite(value) for value in (content.seconds, *given.values())):
-        raise invalid("metrics that are not finite numbers")
-    return Metrics(content.epoch, content.seconds, **given)
+def _metrics_in(content: pb.SealedMetrics) -> SealedMetrics:
+    if len(content.sealed) not in (0, SEALED_METRICS_BYTES):
+        raise invalid(f"sealed metrics of {len(content.sealed)} bytes instead of {SEALED_METRICS_BYTES} or none")
+    return SealedMetrics(content.epoch, content.sealed)
 
 
 def _finished_in(content: pb.Finished) -> Finished:
-    if len(content.model_hash) != _HASH_BYTES:
-        raise invalid(f"model_hash of {len(content.model_hash)} bytes instead of {_HASH_BYTES}")
-    return Finished(content.model_hash)
+    if len(content.model_mac) != _HASH_BYTES:
+        raise invalid(f"model_mac of {len(content.model_mac)} bytes instead of {_HASH_BYTES}")
+    return Finished(content.model_mac)
 
 
 def _stopped_in(content: pb.Stopped) -> Stopped:

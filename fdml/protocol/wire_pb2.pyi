@@ -81,25 +81,19 @@ class HeldOutPredictions(_message.Message):
     width: int
     def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
 
-class Metrics(_message.Message):
-    __slots__ = ("epoch", "seconds", "train_loss", "test_loss", "test_metric")
+class SealedMetrics(_message.Message):
+    __slots__ = ("epoch", "sealed")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    SECONDS_FIELD_NUMBER: _ClassVar[int]
-    TRAIN_LOSS_FIELD_NUMBER: _ClassVar[int]
-    TEST_LOSS_FIELD_NUMBER: _ClassVar[int]
-    TEST_METRIC_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    seconds: float
-    train_loss: float
-    test_loss: float
-    test_metric: float
-    def __init__(self, epoch: _Optional[int] = ..., seconds: _Optional[float] = ..., train_loss: _Optional[float] = ..., test_loss: _Optional[float] = ..., test_metric: _Optional[float] = ...) -> None: ...
+    sealed: bytes
+    def __init__(self, epoch: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ("model_hash",)
-    MODEL_HASH_FIELD_NUMBER: _ClassVar[int]
-    model_hash: bytes
-    def __init__(self, model_hash: _Optional[bytes] = ...) -> None: ...
+    __slots__ = ("model_mac",)
+    MODEL_MAC_FIELD_NUMBER: _ClassVar[int]
+    model_mac: bytes
+    def __init__(self, model_mac: _Optional[bytes] = ...) -> None: ...
 
 class FromParty(_message.Message):
     __slots__ = ("hello", "labels", "push", "checkpointed", "held_out", "metrics", "finished", "gradient", "stop")
@@ -117,11 +111,11 @@ class FromParty(_message.Message):
     push: Push
     checkpointed: Checkpointed
     held_out: HeldOutPredictions
-    metrics: Metrics
+    metrics: SealedMetrics
     finished: Finished
     gradient: Gradient
     stop: Stop
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., checkpointed: _Optional[_Union[Checkpointed, _Mapping]] = ..., held_out: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[Metrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., checkpointed: _Optional[_Union[Checkpointed, _Mapping]] = ..., held_out: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[SealedMetrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("pushed", "evaluated")
@@ -266,9 +260,9 @@ class RunStatus(_message.Message):
     run: str
     steps: int
     parties: _containers.RepeatedCompositeFieldContainer[PartyStatus]
-    history: _containers.RepeatedCompositeFieldContainer[Metrics]
+    history: _containers.RepeatedCompositeFieldContainer[SealedMetrics]
     refused: _containers.ScalarMap[str, int]
-    def __init__(self, run: _Optional[str] = ..., steps: _Optional[int] = ..., parties: _Optional[_Iterable[_Union[PartyStatus, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[Metrics, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., steps: _Optional[int] = ..., parties: _Optional[_Iterable[_Union[PartyStatus, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[SealedMetrics, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class PostRequest(_message.Message):
     __slots__ = ("to", "about", "message", "run_hash", "protocol")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -25,9 +25,9 @@ from fdml.protocol.messages import (
     HeldOutPredictions,
     Hello,
     Labels,
-    Metrics,
     Push,
     Reply,
+    SealedMetrics,
     Stop,
     Welcome,
     prediction_width,
@@ -77,7 +77,8 @@ class RunState:
         self._labels: Labels | None = None
         self.coordinator: Coordinator | None = None
         self._held_out: HeldOutSums | None = None
-        self.history: dict[int, Metrics] = {}
+        self.history: dict[int, SealedMetrics] = {}
+        """By epoch, what the label party reported: nothing that the server can read."""
         self._finished: dict[str, bytes] = {}
 
     @classmethod
@@ -146,7 +147,7 @@ class RunState:
                 return True
             case HeldOutPredictions(epoch):
                 return held_out is not None and held_out.has_part(sender, epoch)
-            case Metrics(epoch):
+            case SealedMetrics(epoch):
                 waiting = held_out is not None and held_out.has_total(epoch)
                 return self.history.get(epoch) == message and not waiting
             case Finished():
@@ -216,13 +217,13 @@ class RunState:
             case HeldOutPredictions():
                 total = self._training(sender)[1].take(sender, message)
                 return [] if total is None else [Reply(self._definition.settings.label_party, total)]
-            case Metrics():
+            case SealedMetrics():
                 self._only_label_party(sender, "metrics")
                 self._training(sender)[1].discard(sender, message.epoch)
                 self.history[message.epoch] = message
                 return []
-            case Finished(model_hash):
-                self._finish(sender, model_hash)
+            case Finished(model_mac):
+                self._finish(sender, model_mac)
                 return []
 
     def _hello(self, sender: str, hello: Hello) -> list[Reply]:
@@ -236,14 +237,14 @@ class RunState:
             replies.append(Reply(sender, self._labels))
         return replies + self.coordinator.resend(sender, hello.done)
 
-    def _finish(self, sender: str, model_hash: bytes) -> None:
+    def _finish(self, sender: str, model_mac: bytes) -> None:
         coordinator, _ = self._training(sender)
         left = coordinator.end - 1 - coordinator.served(sender)
         if left > 0:
             raise MessageRefused(
                 f"party {sender!r} sent that it has finished, {left} steps before the end", Refusal.GAP
             )
-        if self._finished.setdefault(sender, model_hash) != model_hash:
+        if self._finished.setdefault(sender, model_mac) != model_mac:
             raise MessageRefused(
                 f"party {sender!r} finished before with another model; its files have changed", Refusal.CONFLICT
             )
@@ -303,7 +304,7 @@ class RunState:
         facts: dict[str, Any] = {
             "number": self._number,
             "membership": self._membership.facts(),
-            "history": [asdict(each) for each in self.history.values()],
+            "history": {epoch: each.sealed.hex() for epoch, each in self.history.items()},
             "finished": {party: digest.hex() for party, digest in self._finished.items()},
         }
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
@@ -319,7 +320,8 @@ class RunState:
         arrays: Mapping[str, Any] = unpack_arrays(stored)
         facts = json.loads(str(arrays["facts"]))
         self._membership.restore(facts["membership"])
-        self.history = {each["epoch"]: Metrics(**each) for each in facts["history"]}
+        known = {int(epoch): bytes.fromhex(sealed) for epoch, sealed in facts["history"].items()}
+        self.history = {epoch: SealedMetrics(epoch, sealed) for epoch, sealed in known.items()}
         self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
         if "labels/classes" in arrays:
             self._begin(Labels(int(arrays["labels/classes"]), arrays["labels/sealed"].tobytes()))

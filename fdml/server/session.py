@@ -15,7 +15,7 @@ from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.identity import parse_identity
 from fdml.protocol.limits import HELLO, largest_message
-from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Metrics, Reply, Waiting
+from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Reply, SealedMetrics, Waiting
 from fdml.protocol.quoting import quoted, shown
 from fdml.protocol.wire import decode_from_party
 from fdml.server.admission import check_position, check_rows
@@ -28,7 +28,7 @@ from fdml.settings import RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
-_WITH_EVENT = (Hello, Metrics, Finished)
+_WITH_EVENT = (Hello, SealedMetrics, Finished)
 """Messages that listeners of the server learn of."""
 _MOST_REPORTED = 100
 """Different refusals that become events; all are counted."""
@@ -309,12 +309,12 @@ class ServerSession:
             raise MessageRefused(f"party {stream.party!r} sent hello twice on one line", Refusal.INVALID)
 
 
-def _event_of(party: str, message: Hello | Metrics | Finished) -> events.Event:
+def _event_of(party: str, message: Hello | SealedMetrics | Finished) -> events.Event:
     match message:
         case Hello():
             return events.Joined(party, message.done + 1)
-        case Metrics(epoch, seconds, train_loss, test_loss, test_metric):
-            return events.Evaluated(party, epoch, seconds, train_loss, test_loss, test_metric)
+        case SealedMetrics(epoch):
+            return events.Evaluated(party, epoch)
         case Finished():
             return events.Finished(party)
 

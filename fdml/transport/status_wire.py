@@ -9,12 +9,11 @@ from google.protobuf.message import DecodeError
 from fdml.errors import ExchangeError, Refusal
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.messages import Metrics
+from fdml.protocol.messages import SealedMetrics
 from fdml.protocol.wire import check_names
 
 _PARTY_FIELDS = tuple(each.name for each in fields(PartyStatus))
 _REASONS = tuple(refusal.name.lower() for refusal in Refusal)
-_FIGURES = ("train_loss", "test_loss", "test_metric")
 
 
 def encode_status(status: RunStatus) -> bytes:
@@ -40,7 +39,7 @@ def decode_status(raw: bytes) -> RunStatus:
         message.run,
         message.steps,
         tuple(_party(each) for each in message.parties),
-        tuple(_metrics(each) for each in message.history),
+        tuple(SealedMetrics(each.epoch, each.sealed) for each in message.history),
         {name: message.refused[name] for name in _REASONS if name in message.refused},
     )
 
@@ -49,8 +48,3 @@ def _party(message: pb.PartyStatus) -> PartyStatus:
     check_names([message.name, *message.waits_for])
     values = {name: getattr(message, name) for name in _PARTY_FIELDS}
     return PartyStatus(**{**values, "waits_for": tuple(message.waits_for)})
-
-
-def _metrics(message: pb.Metrics) -> Metrics:
-    figures = {name: getattr(message, name) if message.HasField(name) else None for name in _FIGURES}
-    return Metrics(message.epoch, message.seconds, **figures)

@@ -357,3 +357,15 @@ def test_a_key_does_not_show_itself_and_has_one_size():
     assert KEY.secret.hex() not in repr(KEY)
     with pytest.raises(AlignmentError, match="a group key of 31 bytes"):
         GroupKey(bytes(31))
+
+
+@pytest.mark.parametrize("change", ["run", "rows"])
+def test_one_key_file_gives_every_run_and_every_alignment_a_key_of_its_own(change):
+    """Finding 19: sealed labels and masks were bound to neither, so that one run's fitted in another."""
+    one = KEY.bound_to(b"r" * 32, b"a" * 32)
+    other = KEY.bound_to(b"s" * 32, b"a" * 32) if change == "run" else KEY.bound_to(b"r" * 32, b"b" * 32)
+    assert one == KEY.bound_to(b"r" * 32, b"a" * 32), "the same at every party"
+    assert len({KEY.secret, one.secret, other.secret}) == 3
+    assert one.derive("masks") != other.derive("masks")
+    with pytest.raises(AlignmentError, match="cannot be opened"):
+        other.open("labels", one.seal("labels", b"the labels"))

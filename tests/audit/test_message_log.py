@@ -12,9 +12,9 @@ from fdml.protocol.messages import (
     Gradient,
     HeldOutPredictions,
     Hello,
-    Metrics,
     Push,
     Release,
+    SealedMetrics,
 )
 from fdml.protocol.schedule import schedule_for
 from fdml.settings import RunSettings
@@ -61,7 +61,7 @@ def test_a_push_that_comes_again_is_kept_as_it_came_first_and_the_resend_is_coun
 
 @pytest.mark.parametrize(
     "message",
-    [Hello(b"r", b"a", 3, 0, 1, -1), Checkpointed(1), Metrics(1, 0.5), Finished(b"m" * 32)],
+    [Hello(b"r", b"a", 3, 0, 1, -1), Checkpointed(1), SealedMetrics(1), Finished(b"m" * 32)],
 )
 def test_what_carries_no_predictions_is_not_kept(message):
     messages = log()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import scaling as growth
-from benchmarks.cluster import finished_state
+from benchmarks.cluster import history_of
 from benchmarks.scaling import Size, exponent
 from benchmarks.sparse_run import write_run
 from benchmarks.speed import SPLITS, baselines_for, joint_pass, make_data, pooled_auc, pooled_for, pooled_sample
@@ -42,7 +42,7 @@ def test_a_joint_run_is_aligned_once_and_trained_anew_each_time(tmp_path):
     before = (home / "p1" / "state" / "alignment").stat().st_mtime_ns
     assert joint_pass(home) > 0
     assert (home / "p1" / "state" / "alignment").stat().st_mtime_ns == before
-    history = finished_state(home).history
+    history = history_of(home)
     assert joint_pass(home) < history[3].seconds, "a part of one epoch, not the whole training"
     assert abs(pooled_auc(home, 6) - history[3].test_metric) < 0.25, "of the same rows, of which few are held out"
 

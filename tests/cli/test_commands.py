@@ -117,7 +117,7 @@ BAD_RUNS = {
     "labels of the wrong kind": (
         "run.toml", "label_party", 'task = "regression"\nlabel_party', '"regression" needs numbers as labels',
     ),
-    "one class": ("shop/data.csv", ",no", ",yes", "all 640 labels are 'yes': one class only"),
+    "one class": ("shop/data.csv", ",no", ",yes", "all 640 labels are the same: one class only"),
     "no labels": ("shop/party.toml", 'label = "rich"', "", "label party 'shop' has no labels; set data.label"),
     "an empty party": (
         "bank/party.toml", '[model]', 'ignore = ["hours", "city"]\n[model]', "neither features nor labels",

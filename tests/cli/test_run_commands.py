@@ -84,11 +84,16 @@ def test_a_party_s_figures_name_its_model(finished):
 
 
 @pytest.mark.slow
-def test_the_server_s_figures_are_the_history(finished):
+def test_the_server_knows_which_epochs_were_evaluated_and_no_figures(finished):
     found = json.loads((finished / "server.json").read_text())
-    assert [row["epoch"] for row in found["history"]] == [1, 2, 3]
+    assert found["evaluated"] == [1, 2, 3]
     assert found["alignment"]["shared_rows"] == 200
-    assert "all parties have finished: test loss" in (finished / "server.log").read_text()
+    said = (finished / "server.log").read_text()
+    assert "all parties have finished: 3 epochs were evaluated; their figures are for the parties" in said
+    assert "test loss" not in said
+    for event in events(finished, "server"):
+        if event["kind"] == "Evaluated":
+            assert {event[name] for name in ("seconds", "train_loss", "test_loss", "test_metric")} == {None}
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_the_table_names_every_party_and_its_state(run):
 def test_who_waits_for_whom_is_in_the_table_and_in_the_file(run, tmp_path):
     with RawStream(run.target, None, "bob") as line:
         line.send(run.hello())
-        until(lambda: status(run.file, plain=True, server=run.target).parties[1].waits_for, "bob waits")
+        until(lambda: status(run.file, plain=True, server=run.target).status.parties[1].waits_for, "bob waits")
         text = succeed("status", run.file, "--plain", "--server", run.target, "--json", tmp_path / "status.json")
     bob = json.loads((tmp_path / "status.json").read_text())["parties"][1]
     assert bob["waits_for"] == ["ann"]

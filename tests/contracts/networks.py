@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
+
 from benchmarks.proxy import Proxy
+from fdml.data.rows import DenseRows
 from fdml.settings import run_hash
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.in_process import InProcessServer
@@ -90,8 +93,17 @@ class SimulatedNetwork:
     can_break = True
 
     def __init__(self, settings, *, rows, held_out):
-        drawn = Scenario.draw(Random(0))
-        scenario = replace(drawn, settings=settings, rows=rows, held_out=held_out, rotate_bytes=10**9, allowed={})
+        every = rows + held_out
+        scenario = replace(
+            Scenario.draw(Random(0)),
+            settings=settings,
+            rows=rows,
+            held_out=held_out,
+            rotate_bytes=10**9,
+            allowed={},
+            features={party: DenseRows(np.zeros((every, 2), np.float32)) for party in settings.parties},
+            ids={party: tuple(f"row {number}" for number in range(every)) for party in settings.parties},
+        )
         self._queue = EventQueue(7)
         self._simulation = Simulation(self._queue, scenario, InvariantChecker(scenario))
         self._server = ServerNode(self._simulation)

@@ -29,9 +29,9 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Hello,
     Labels,
-    Metrics,
     Push,
     Release,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -289,9 +289,9 @@ def test_held_out_predictions_go_to_the_label_party_and_metrics_to_the_server(be
         run.channels[party].send(HeldOutPredictions(1, Release(parts[party])))
     (total,) = run.until("ann", HeldOutTotal)
     np.testing.assert_array_equal(total.values, parts["ann"] + parts["bob"])
-    run.channels["ann"].send(Metrics(1, 0.5, 0.1, 0.2, 0.3))
+    run.channels["ann"].send(SealedMetrics(1))
     run.stored()
-    assert run.state.history == {1: Metrics(1, 0.5, 0.1, 0.2, 0.3)}
+    assert run.state.history == {1: SealedMetrics(1)}
     assert run.received("bob", HeldOutTotal) == []
 
 
@@ -336,7 +336,7 @@ def test_a_run_goes_to_its_end(begin):
 @pytest.mark.parametrize(
     ("message", "refusal"),
     [
-        (Metrics(1, 0.5), Refusal.NOT_PERMITTED),
+        (SealedMetrics(1), Refusal.NOT_PERMITTED),
         (Finished(b"m" * 32), Refusal.GAP),
         (Stop(9), Refusal.GAP),
     ],
@@ -415,7 +415,7 @@ def test_metrics_and_held_out_totals_survive_a_broken_line(breakable):
         run.channels[party].send(HeldOutPredictions(1, Release(np.arange(HELD_OUT))))
     run.network.break_lines()
     run.until("ann", HeldOutTotal)
-    run.channels["ann"].send(Metrics(1, 0.5))
+    run.channels["ann"].send(SealedMetrics(1))
     run.network.break_lines()
     run.stored()
     assert list(run.state.history) == [1]
@@ -435,7 +435,7 @@ def test_an_alignment_goes_on_over_broken_lines(breakable):
 
 def test_what_a_restarted_party_would_not_make_again_is_known_until_it_is_stored(breakable):
     run = breakable.join()
-    metrics = Metrics(1, 0.5)
+    metrics = SealedMetrics(1)
     run.network.break_lines()
     run.channels["ann"].send(metrics)
     assert run.channels["ann"].unacknowledged() in ([metrics], [])

@@ -41,7 +41,7 @@ def test_a_missing_label_is_refused(values):
 
 
 def test_an_infinite_label_is_refused():
-    with pytest.raises(LabelError, match="label column 'y' is -inf in data row 2; correct or leave out"):
+    with pytest.raises(LabelError, match="label column 'y' is no finite number in data row 2; correct or leave out"):
         labels_of("y", pa.array([1.0, -np.inf]))
 
 
@@ -59,8 +59,8 @@ def test_weights_are_float64():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1.0, -0.5], "weight column 'w' is -0.5 in data row 2; a weight is a finite number, zero or more"),
-        ([1.0, np.inf], "weight column 'w' is inf in data row 2"),
+        ([1.0, -0.5], "weight column 'w' is no finite number, zero or more, in data row 2; correct it"),
+        ([1.0, np.inf], "weight column 'w' is no finite number, zero or more, in data row 2"),
         ([np.nan, 1.0], "weight column 'w' has no value in data row 1"),
         ([0.0, 0.0], "weight column 'w' is zero in every row; give some row a weight above zero"),
         (["a", "b"], "weight column 'w' holds string; weights are numbers"),

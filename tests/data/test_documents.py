@@ -73,7 +73,7 @@ def test_checked_values_become_a_dataclass():
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_its_place(values, place):
-    with pytest.raises(DataError, match=rf"the fact: {place} is .*; the file is damaged"):
+    with pytest.raises(DataError, match=rf"the fact: {place}: .*; the file is damaged"):
         checked(Fact, values, "the fact")
 
 

@@ -96,7 +96,7 @@ def test_a_missing_number_is_an_error_unless_a_rule_is_set():
 
 @pytest.mark.parametrize("rule", ["error", "mean", "zero"])
 def test_an_infinite_number_is_always_an_error(rule):
-    with pytest.raises(DataError, match="column 'x' is inf in data row 1"):
+    with pytest.raises(DataError, match="column 'x' is infinite or too large for float32 in data row 1"):
         fitted(pa.table({"x": [np.inf, 1.0]}), missing=rule)
 
 

@@ -74,7 +74,7 @@ def test_a_missing_number_is_counted_over_all_batches():
 
 
 def test_an_infinite_number_is_named_by_its_row_in_the_file():
-    with pytest.raises(DataError, match="column 'x' is inf in data row 3"):
+    with pytest.raises(DataError, match="column 'x' is infinite or too large for float32 in data row 3"):
         fitted([1.0, 2.0], [np.inf])
 
 

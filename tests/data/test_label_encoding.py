@@ -39,11 +39,11 @@ def test_constant_targets_are_only_centred():
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
-        ("binary", ["a", "a"], "all 2 labels are 'a': one class only"),
-        ("binary", [0, 1, 2], r'"binary" takes two classes, these labels have 3: 0, 1, 2; set task = "multiclass"'),
+        ("binary", ["a", "a"], "all 2 labels are the same: one class only"),
+        ("binary", [0, 1, 2], r'"binary" takes two classes, these labels have 3; set task = "multiclass"'),
         ("multiclass", np.arange(2000), '2000 different labels are too many for classes; set task = "regression"'),
-        ("regression", ["a", "b"], r'"regression" needs numbers as labels, not \'a\''),
-        ("regression", [1.0, np.nan], "label in row 1 is nan"),
+        ("regression", ["a", "b"], '"regression" needs numbers as labels, not text'),
+        ("regression", [1.0, np.nan], "the label in row 1 is no finite number"),
         ("binary", np.array([1, "a"], object), "mixed types"),
     ],
 )
@@ -53,9 +53,7 @@ def test_labels_of_the_wrong_kind_are_refused(task, labels, message):
 
 
 def test_a_test_label_that_training_never_saw_is_named():
-    with pytest.raises(
-        LabelError, match="label 'c' in test row 1 does not occur in training; the classes are 'a', 'b'"
-    ):
+    with pytest.raises(LabelError, match="the label in test row 1 does not occur in training, which has 2 classes"):
         fit_labels("binary", np.array(["a", "b"])).transform(np.array(["a", "c"]))
 
 
@@ -122,12 +120,12 @@ BINARY = LabelEncoding("binary", np.array([0, 1]))
     [
         ("", "the label encoding is no JSON"),
         (changed(BINARY, layout=9), "the label encoding has layout 9, this fdml reads layout 1"),
-        (changed(BINARY, task="guess"), "the label encoding: task is 'guess'"),
-        (changed(BINARY, classes=None), "of task 'binary' has classes None; the file is damaged"),
+        (changed(BINARY, task="guess"), "the label encoding: task: "),
+        (changed(BINARY, classes=None), "of task 'binary' has no classes; the file is damaged"),
         (changed(BINARY, task="regression"), "of task 'regression' has classes"),
-        (changed(BINARY, spread=0), "the label encoding: spread is 0"),
-        (changed(BINARY, classes={"type": "object", "values": [1, 2]}), "classes.type is 'object'"),
-        (changed(BINARY, classes={"type": "int64", "values": [1]}), "classes.values is"),
+        (changed(BINARY, spread=0), "the label encoding: spread: "),
+        (changed(BINARY, classes={"type": "object", "values": [1, 2]}), "classes.type: "),
+        (changed(BINARY, classes={"type": "int64", "values": [1]}), "classes.values: "),
         (changed(BINARY, classes={"type": "int64", "values": [1, 0]}), "are not int64 in sorted order"),
         (changed(BINARY, classes={"type": "int64", "values": [1, 1]}), "are not int64 in sorted order"),
         (changed(BINARY, classes={"type": "int8", "values": [1, 999]}), "are not int8 in sorted order"),

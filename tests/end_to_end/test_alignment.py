@@ -210,11 +210,11 @@ def test_a_label_party_without_features_takes_part(tmp_path):
     with running(tmp_path / "run", ("ann", "bob", "cyd"), epochs=3) as cluster:
         settings = cluster.home / "ann" / "party.toml"
         settings.write_text(settings.read_text() + "columns = []\n")
-        cluster.serve("--json", str(tmp_path / "run.json"))
+        cluster.serve()
         for party in cluster.parties:
             cluster.join(party)
         cluster.finish()
-        last = json.loads((tmp_path / "run.json").read_text())["history"][-1]
+        last = json.loads((cluster.home / "ann" / "history.json").read_text())[-1]
         assert last["test_metric"] > 0.6
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fdml.privacy.accounts import AccountFile, Counts
 from fdml.privacy.pairwise_masks import PAIRWISE_ID
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Labels, Metrics, Push
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Labels, Push, SealedMetrics
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.storage.disk import FolderDisk
@@ -185,7 +185,7 @@ def test_private_labels_stay_with_the_label_party(tmp_path):
     cluster = whole_run(tmp_path / "run", PRIVATE, parties=("ann", "bob", "cyd"), rows=2000, training={"epochs": 6})
     said = [message for _, message in messages(cluster)]
     assert [message.sealed for message in said if isinstance(message, Labels)] == [b""]
-    assert all(message.test_loss is None for message in said if isinstance(message, Metrics))
+    assert [message.sealed for message in said if isinstance(message, SealedMetrics)] == [b""] * 6
     gradients = [message for message in said if isinstance(message, Gradient)]
     assert len(gradients) == 80 * 6
     assert all(gradient.release.mask_id for gradient in gradients), "the server must not read labels off their signs"

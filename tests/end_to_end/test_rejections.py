@@ -15,7 +15,7 @@ from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.identity import Credentials
 from fdml.protocol.key_sets import position_digest
 from fdml.protocol.limits import CEILING, HELLO, PIECE, largest_message
-from fdml.protocol.messages import Checkpointed, Finished, Labels, Metrics, Welcome
+from fdml.protocol.messages import Checkpointed, Finished, Labels, SealedMetrics, Welcome
 from fdml.settings import TrainingSettings
 from fdml.transport import grpc_server
 from fdml.transport.grpc_channel import GrpcChannel
@@ -152,7 +152,7 @@ LATER = {
     "a block too long": (lambda run, step: push(step, rows=21), Refusal.INVALID, "shape"),
     "a message over the limit": (lambda run, step: push(step, rows=10_000), Refusal.TOO_LARGE, "the largest has 2144"),
     "labels of someone else": (lambda run, step: labels(), Refusal.NOT_PERMITTED, "only 'ann' may"),
-    "metrics of someone else": (lambda run, step: Metrics(1, 1, 1, 1, 1), Refusal.NOT_PERMITTED, "only 'ann' may"),
+    "metrics of someone else": (lambda run, step: SealedMetrics(1), Refusal.NOT_PERMITTED, "only 'ann' may"),
     "a total it never got": (lambda run, step: Checkpointed(10**6), Refusal.GAP, "was served only"),
     "the end, too early": (lambda run, step: Finished(b"0" * 32), Refusal.GAP, "before the end"),
 }

@@ -8,16 +8,19 @@ import pytest
 import torch
 from sklearn.datasets import make_classification
 
+from fdml.align.sealed_metrics import open_metrics
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, span
 from fdml.errors import DataError, MessageRefused, PeerTimeout, SettingsError, TrainingDiverged
 from fdml.events import EpochDone, StepDone
+from fdml.experiments.in_memory import KEY
 from fdml.experiments.in_process import train_in_process
 from fdml.models.calibration import IDENTITY
 from fdml.models.metrics import mean_loss, metric
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan, joint_score
-from fdml.protocol.messages import Finished, Gradient, Hello, Metrics, Push
+from fdml.protocol.fixed_point import decode
+from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Hello, Push, SealedMetrics
 from fdml.settings import GuardSettings, PrivacySettings, TrainingSettings
 
 
@@ -181,8 +184,8 @@ def test_over_private_labels_the_label_party_evaluates_and_the_server_is_not_tol
         tap=lambda party, message: messages.append((party, message)),
     )
     assert all(found.test_loss is not None for found in result.evaluations.values())
-    metrics = [message for _, message in messages if isinstance(message, Metrics)]
-    assert [each.test_loss for each in metrics] == [None, None]
+    metrics = [message for _, message in messages if isinstance(message, SealedMetrics)]
+    assert metrics == [SealedMetrics(1), SealedMetrics(2)]
     assert {party for party, message in messages if isinstance(message, Gradient)} == {"p0"}
 
 
@@ -192,6 +195,40 @@ def test_few_exchanges_give_a_calibration_that_the_last_figures_are_of():
     assert result.calibration is not IDENTITY
     last = result.evaluations[max(result.evaluations)]
     assert last.test_loss == pytest.approx(mean_loss("logistic", result.score(test.parts), test), abs=1e-6)
+
+
+def test_where_only_the_label_party_is_noisy_the_loss_is_that_of_what_was_released():
+    """Finding 7: scale and offset were fitted to its exact predictions, and told the server 15.62 instead of 12.61."""
+    train, test = split_of()
+    plan = replace(
+        plan_of(train, epochs=6, exchanges=1), guards={"p0": GuardSettings(clip=3, noise="gaussian", sigma=4)}
+    )
+    messages = []
+    result = train_in_process(plan, train, held_out=test, tap=lambda _, message: messages.append(message))
+    assert result.calibration is IDENTITY
+    last = max(result.evaluations)
+    released = sum(
+        decode(each.release.values).reshape(-1, 1)
+        for each in messages
+        if isinstance(each, HeldOutPredictions) and each.epoch == last
+    )
+    (told,) = [open_metrics(KEY, each) for each in messages if isinstance(each, SealedMetrics) and each.epoch == last]
+    assert told.test_loss == result.evaluations[last].test_loss
+    assert told.test_loss == pytest.approx(mean_loss("logistic", released, test), abs=1e-12)
+
+
+def test_where_the_score_is_recalibrated_others_are_told_of_the_score_as_released():
+    """Finding 7: a calibration is made of predictions that never left."""
+    train, test = split_of()
+    messages = []
+    result = train_in_process(
+        plan_of(train, epochs=6, exchanges=2), train, held_out=test, tap=lambda _, message: messages.append(message)
+    )
+    last = max(result.evaluations)
+    (told,) = [open_metrics(KEY, each) for each in messages if isinstance(each, SealedMetrics) and each.epoch == last]
+    uncalibrated = joint_score(result.models, test.parts, result.objective)
+    assert told.test_loss == pytest.approx(mean_loss("logistic", uncalibrated, test), abs=1e-6)
+    assert told.test_loss != result.evaluations[last].test_loss
 
 
 # In turns

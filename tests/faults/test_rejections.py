@@ -13,7 +13,16 @@ import pytest
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.fixed_point import LARGEST_CODE
-from fdml.protocol.messages import PROTOCOL, Checkpointed, Finished, HeldOutPredictions, Metrics, Push, Release, Total
+from fdml.protocol.messages import (
+    PROTOCOL,
+    Checkpointed,
+    Finished,
+    HeldOutPredictions,
+    Push,
+    Release,
+    SealedMetrics,
+    Total,
+)
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party
 from tests.server.run_states import (
     EPOCHS,
@@ -89,8 +98,8 @@ def bad_labels(**change):
     return sent("store", labels(**change), (JOINED, MIDDLE), INVALID)
 
 
-def bad_metrics(**change):
-    return sent("store", Metrics(**{**vars(metrics(1)), **change}), ANY, INVALID)
+def bad_metrics(size):
+    return sent("store", SealedMetrics(1, b"s" * size), ANY, INVALID)
 
 
 TABLE = {
@@ -112,10 +121,9 @@ TABLE = {
     "labels of another party": sent("guard", labels(), ANY, Refusal.NOT_PERMITTED),
     "metrics of another party": sent("guard", metrics(1), ANY, Refusal.NOT_PERMITTED),
     # numbers that are none, or too large
-    "NaN in metrics": bad_metrics(train_loss=NAN),
-    "Inf in metrics": bad_metrics(test_loss=INF),
-    "-Inf in metrics": bad_metrics(test_metric=-INF),
-    "NaN seconds": bad_metrics(seconds=NAN),
+    "metrics that are not sealed": bad_metrics(32),
+    "metrics cut short": bad_metrics(59),
+    "metrics with something behind them": bad_metrics(61),
     "a prediction out of range": sent(
         "guard", next_push("guard", values=with_one(LARGEST_CODE + 1)), (MIDDLE,), INVALID
     ),
@@ -194,7 +202,7 @@ TABLE = {
     "epoch 0": sent("guard", HeldOutPredictions(0, held_out("guard", 1).release), TRAINING, GAP),
     "an epoch too many": sent("guard", HeldOutPredictions(EPOCHS + 1, held_out("guard", 1).release), TRAINING, GAP),
     "metrics of an epoch too many": sent("store", metrics(EPOCHS + 1), TRAINING, GAP),
-    "the largest epoch": sent("store", Metrics(2**32 - 1, 1.0, 1.0, 1.0, 1.0), TRAINING, GAP),
+    "the largest epoch": sent("store", SealedMetrics(2**32 - 1), TRAINING, GAP),
     "finished too early": sent("guard", Finished(b"m" * 32), TRAINING, GAP),
     # processes that were replaced
     "old incarnation": sent("guard", hello(1), (-1,), Refusal.FENCED),

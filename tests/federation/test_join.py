@@ -6,11 +6,11 @@ import threading
 import numpy as np
 import pytest
 
+from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import AlignmentError, PeerTimeout, SettingsError
 from fdml.events import Aligned, EpochDone, Evaluated, Finished, Joined, Remark, Waiting
 from fdml.federation.join import align, join
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
-from fdml.federation.serve import history
 from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from fdml.storage.arrays import hash_arrays
@@ -61,19 +61,22 @@ def test_every_party_leaves_the_model_it_reported(finished):
 
 
 def test_the_bundles_of_a_run_have_one_version_and_the_label_partys_has_the_figures(finished):
-    home, server, _, _ = finished
+    home, _, _, events = finished
     ann, bob = (Bundle.load(home / party / MODEL) for party in ("ann", "bob"))
     assert ann.card.version == bob.card.version
-    assert ann.card.metrics == history(server.result.state)[-1]
+    assert ann.card.metrics.test_loss == of_kind(events["ann"], Evaluated)[-1].test_loss
     assert (bob.card.metrics, bob.labels) == (None, None)
     assert ann.labels.classes.tolist() == ["no", "yes"]
 
 
-def test_the_server_has_the_figures_of_every_epoch(finished):
-    _, server, _, events = finished
-    found = history(server.result.state)
-    assert [each.epoch for each in found] == list(range(1, EPOCHS + 1))
-    assert [each.test_loss for each in found] == [each.test_loss for each in of_kind(events["ann"], Evaluated)]
+def test_the_server_has_the_metrics_of_every_epoch_sealed_for_all_parties(finished):
+    home, server, _, events = finished
+    sealed = server.result.state.history
+    assert sorted(sealed) == list(range(1, EPOCHS + 1))
+    for party in ("ann", "bob"):
+        key = PartyFolder(home / party / "party.toml").shared_rows().key
+        found = [open_metrics(key, sealed[epoch]).test_loss for epoch in sorted(sealed)]
+        assert found == [each.test_loss for each in of_kind(events["ann"], Evaluated)]
     assert set(server.result.traffic) == {"ann", "bob"}
     assert all(min(both) > 0 for both in server.result.traffic.values())
 

@@ -2,15 +2,19 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 
+import grpc
 import pytest
 
 from fdml.errors import StateCorrupt
 from fdml.federation.machine_limits import memory_size, raise_open_files
 from fdml.federation.serve import serve
+from fdml.transport.grpc_endpoint import ALIVE
 from tests.federation.folders import write_run
+from tests.transport.served import SECONDS, until
 
 
 @pytest.fixture
@@ -48,6 +52,29 @@ def test_a_start_on_a_full_disk_is_one_line_with_the_way_out(home, room):
     (line,) = ran.stderr.strip().splitlines()
     assert line.startswith("fdml: cannot store the run ([Errno 27] File too large")
     assert line.endswith("then run the same command again")
+
+
+def test_calls_that_grpc_itself_refuses_do_not_fill_the_log(home, tmp_path):
+    """Finding 11: gRPC writes a line of its own for every compressed call."""
+    words = [
+        "serve",
+        "--plain",
+        "--listen",
+        "127.0.0.1:0",
+        "--port-file",
+        str(tmp_path / "port"),
+        str(home / "run.toml"),
+    ]
+    with subprocess.Popen([sys.executable, "-m", "fdml", *words], stderr=subprocess.PIPE, text=True) as server:
+        until(lambda: (tmp_path / "port").exists(), "the server listens")
+        port = (tmp_path / "port").read_text().strip()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, pytest.raises(grpc.RpcError) as failed:
+            channel.unary_unary(ALIVE)(bytes(2**20), timeout=SECONDS, compression=grpc.Compression.Gzip)
+        server.send_signal(signal.SIGTERM)
+        printed = server.stderr.read()
+    assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "serving run" in printed
+    assert "gzip" not in printed
 
 
 def test_as_many_files_may_be_open_as_the_system_allows():

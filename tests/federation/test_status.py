@@ -1,9 +1,21 @@
+import numpy as np
 import pytest
 
-from fdml.errors import ServerUnreachable, SettingsError
+from fdml.align.group_key import GroupKey
+from fdml.align.sealed_metrics import seal_metrics
+from fdml.errors import AlignmentError, ServerUnreachable, SettingsError
 from fdml.federation.key_files import members_table, write_credentials
 from fdml.federation.status import status
-from tests.end_to_end.served import served
+from fdml.party.alignment import AlignmentReport, SharedRows
+from fdml.party.alignment_store import AlignmentStore
+from fdml.protocol.messages import Metrics
+from fdml.settings import run_hash
+from fdml.storage.disk import FolderDisk
+from tests.end_to_end.cluster import until
+from tests.end_to_end.served import RawStream, labels, served
+
+KEY = GroupKey(bytes(range(32)))
+FOUND = [Metrics(1, 0.5, 0.75, 0.625, 0.875), Metrics(2, 1.0, 0.5, 0.25, 0.9375)]
 
 
 def write_run(folder, address, members=None):
@@ -13,16 +25,41 @@ def write_run(folder, address, members=None):
     return path
 
 
+def write_party(folder, name, server=None):
+    (folder / name).mkdir(exist_ok=True)
+    path = folder / name / "party.toml"
+    where = "" if server is None else f'server = "{server}"\n'
+    path.write_text(f'party = "{name}"\nrun = "../run.toml"\n{where}[data]\npath = "data.csv"\n')
+    return path
+
+
+def write_alignment(folder, run, key):
+    """What an aligned party has stored."""
+    report = AlignmentReport("tokens", {}, 3, 2, 1, 0.0)
+    shared = SharedRows(np.arange(2), np.arange(1), b"d" * 32, key, report)
+    AlignmentStore(FolderDisk(folder / "state"), run_hash=run_hash(run.settings), data="").save(shared)
+
+
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory):
     with served(tmp_path_factory.mktemp("secure")) as run:
         yield run
 
 
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """A server to which ann has reported two epochs."""
+    with served(tmp_path_factory.mktemp("evaluated")) as run:
+        with RawStream(run.target, run.credentials("ann")) as line:
+            line.send(run.hello(), labels(), *(seal_metrics(KEY, each) for each in FOUND))
+            until(lambda: len(run.state.history) == 2, "both epochs are reported")
+        yield run
+
+
 @pytest.mark.parametrize("name", ["server", "ann", "bob"])
 def test_the_keys_of_any_side_will_do(secure, tmp_path, name):
     write_credentials(tmp_path / name / "keys", secure.credentials(name))
-    found = status(write_run(tmp_path, secure.target, secure.settings.members), plain=False)
+    found = status(write_run(tmp_path, secure.target, secure.settings.members), plain=False).status
     assert found.run == "e2e"
     assert [party.name for party in found.parties] == ["ann", "bob"]
     assert {party.state for party in found.parties} == {"aligned, not joined yet"}
@@ -31,17 +68,17 @@ def test_the_keys_of_any_side_will_do(secure, tmp_path, name):
 def test_the_server_is_where_the_option_says(secure, tmp_path):
     write_credentials(tmp_path / "ann" / "keys", secure.credentials("ann"))
     path = write_run(tmp_path, "127.0.0.1:0", secure.settings.members)
-    assert status(path, plain=False, server=secure.target).run == "e2e"
+    assert status(path, plain=False, server=secure.target).status.run == "e2e"
     with pytest.raises(SettingsError, match="leaves the port open"):
         status(path, plain=False)
 
 
-def test_the_server_is_where_party_toml_says(secure, tmp_path):
+@pytest.mark.parametrize("by", ["run.toml", "party.toml"])
+def test_the_server_is_where_party_toml_says(secure, tmp_path, by):
     write_credentials(tmp_path / "bob" / "keys", secure.credentials("bob"))
-    (tmp_path / "bob" / "party.toml").write_text(
-        f'party = "bob"\nrun = "../run.toml"\nserver = "{secure.target}"\n[data]\npath = "data.csv"\n'
-    )
-    assert status(write_run(tmp_path, "127.0.0.1:1", secure.settings.members), plain=False).run == "e2e"
+    own = write_party(tmp_path, "bob", secure.target)
+    run = write_run(tmp_path, "127.0.0.1:1", secure.settings.members)
+    assert status(run if by == "run.toml" else own, plain=False).status.run == "e2e"
 
 
 def test_another_server_that_the_authority_names_is_not_asked(secure, tmp_path):
@@ -61,7 +98,8 @@ def test_without_keys_there_is_nobody_to_ask_as(secure, tmp_path):
 
 def test_a_plain_run_needs_no_keys_but_loopback(tmp_path):
     with served(tmp_path / "plain", plain=True) as run:
-        assert status(write_run(tmp_path, run.target), plain=True).run == "e2e"
+        assert status(write_run(tmp_path, run.target), plain=True).status.run == "e2e"
+    assert not (tmp_path / "ann").exists(), "nothing is made by asking"
     with pytest.raises(SettingsError, match="for loopback only"):
         status(write_run(tmp_path, "example.org:7443"), plain=True)
 
@@ -69,3 +107,33 @@ def test_a_plain_run_needs_no_keys_but_loopback(tmp_path):
 def test_a_server_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ServerUnreachable, match=r"no server of run 'e2e' answers at 127.0.0.1:1 .* `fdml serve`"):
         status(write_run(tmp_path, "127.0.0.1:1"), plain=True)
+
+
+# Metrics
+
+
+def test_a_party_opens_the_metrics_with_the_key_of_its_alignment(evaluated, tmp_path):
+    """Finding 1: they are sealed under way and at the server, and for the other parties to read."""
+    write_run(tmp_path, evaluated.target, evaluated.settings.members)
+    write_credentials(tmp_path / "bob" / "keys", evaluated.credentials("bob"))
+    own = write_party(tmp_path, "bob")
+    write_alignment(tmp_path / "bob", evaluated, KEY)
+    assert status(own, plain=False).metrics == tuple(FOUND)
+    assert status(tmp_path / "run.toml", plain=False).metrics == tuple(FOUND)
+
+
+@pytest.mark.parametrize("name", ["server", "bob"])
+def test_the_server_and_a_party_that_has_not_aligned_see_the_epochs_alone(evaluated, tmp_path, name):
+    """Finding 1: exact figures told the server the labels of the held-out rows."""
+    write_credentials(tmp_path / name / "keys", evaluated.credentials(name))
+    found = status(write_run(tmp_path, evaluated.target, evaluated.settings.members), plain=False)
+    assert found.metrics == (Metrics(1), Metrics(2))
+    assert [each.epoch for each in found.status.history] == [1, 2]
+
+
+def test_a_key_of_another_alignment_is_named(evaluated, tmp_path):
+    write_run(tmp_path, evaluated.target, evaluated.settings.members)
+    write_credentials(tmp_path / "bob" / "keys", evaluated.credentials("bob"))
+    write_alignment(tmp_path / "bob", evaluated, GroupKey(bytes(32)))
+    with pytest.raises(AlignmentError, match="the sealed metrics of epoch 1 of 60 bytes cannot be opened"):
+        status(write_party(tmp_path, "bob"), plain=False)

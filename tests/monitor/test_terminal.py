@@ -97,11 +97,11 @@ def test_the_end_shows_the_figures_of_the_last_epoch():
     assert lines_of(Finished("bob", 2.25)) == ["bob: finished after 2.2 s"]
 
 
-def test_figures_over_private_labels_are_not_printed_as_numbers():
-    assert figures_text(None, None) == "figures over private labels stay with the label party"
+def test_figures_that_are_not_for_this_side_are_not_printed_as_numbers():
+    assert figures_text(None, None) == "its figures are for the parties that have the labels"
     assert figures_text(0.25, 0.75) == "test loss 0.2500, test metric 0.7500"
-    assert lines_of(Evaluated("ann", 3, 1.0), Finished("ann", 1.0)) == [
-        "ann: finished after 1.0 s; epoch 3: figures over private labels stay with the label party"
+    assert lines_of(Evaluated("ann", 3), Finished("ann", 1.0)) == [
+        "ann: finished after 1.0 s; epoch 3: its figures are for the parties that have the labels"
     ]
 
 

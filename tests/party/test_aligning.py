@@ -1,15 +1,18 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from fdml.align.sealed_labels import open_labels
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError
 from fdml.events import Aligned
 from fdml.party.aligning import align_rows, find_shared_rows
 from fdml.party.effects import Emit, Flush, SaveAlignment, Send
 from fdml.protocol.alignment_messages import Fetch, Post
-from tests.party.sessions import BROWSER, STORE, ArrayData, Clock, SmallRun, hold
+from fdml.protocol.messages import Labels
+from tests.party.sessions import BROWSER, STORE, ArrayData, Clock, SmallRun, hold, with_training
 
 
 def test_a_party_without_keys_cannot_align():
@@ -72,3 +75,43 @@ def test_an_alignment_of_an_earlier_start_sends_nothing():
     with pytest.raises(StopIteration) as end:
         next(work)
     assert end.value.value is shared
+
+
+class OneKeyFile(SmallRun):
+    """All runs of the same parties take the group key from one file."""
+
+    key_file = None
+
+    def member(self, party, disk=None, shared=None):
+        made = super().member(party, disk, shared)
+        keys = replace(made.alignment(), group_key_file=self.key_file)
+        return replace(made, alignment=lambda: keys)
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch):
+    """Two runs over the same rows in the same order, with one key file; their settings differ."""
+    (tmp_path / "group.key").write_text("ab" * 32)
+    (tmp_path / "group.key").chmod(0o600)
+    monkeypatch.setattr(OneKeyFile, "key_file", tmp_path / "group.key")
+    return [hold(run) for run in (OneKeyFile(), with_training(OneKeyFile(), echo=1.0))]
+
+
+def test_with_one_key_file_for_two_runs_the_labels_of_one_cannot_be_served_in_the_other(two_runs):
+    """Finding 19: equal labels in equal order gave equal bytes, and a lying server could swap them."""
+    one, other = (next(each for each in run[STORE].channel.sent if isinstance(each, Labels)) for run in two_runs)
+    shared = [run[BROWSER].store.shared_rows() for run in two_runs]
+    assert shared[0].train.tolist() == shared[1].train.tolist(), "the same rows in the same order"
+    assert len(one.sealed) == len(other.sealed)
+    assert one.sealed != other.sealed
+    assert open_labels(shared[0].key, one, 8, 2, "binary", STORE).classes == 2
+    with pytest.raises(AlignmentError, match="the sealed labels of 38 bytes cannot be opened"):
+        open_labels(shared[1].key, one, 8, 2, "binary", STORE)
+
+
+def test_with_one_key_file_for_two_runs_their_masks_differ(two_runs):
+    """Finding 19: under one mask id the same mask would lie on both runs' predictions."""
+    codes = np.zeros((4, 1), np.int64)
+    masks = [OneKeyFile().member(STORE).masks(run[STORE].store.shared_rows().key) for run in two_runs]
+    assert masks[0].mask_id == masks[1].mask_id
+    assert masks[0].add("push", 0, codes).tolist() != masks[1].add("push", 0, codes).tolist()

@@ -3,7 +3,7 @@ import pytest
 
 from fdml.errors import DataError, StateCorrupt
 from fdml.party.checkpoint import Checkpoint, CheckpointStore, FinishedModel, Progress, SavedState
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Metrics, Release
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Release, SealedMetrics
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 FACTS = {"run.toml": "abc", "data": "def", "model": "{}"}
@@ -43,11 +43,11 @@ def test_progress_comes_back_as_it_was():
 
 def test_what_the_server_may_not_have_is_saved_with_the_state_in_order():
     held_out = [HeldOutPredictions(epoch, Release(np.arange(3) + epoch, 7)) for epoch in range(1, 13)]
-    gradient, metrics = Gradient(4, Release(np.array([9]), 7)), Metrics(1, 2.0, 0.5, 0.5, 0.9)
+    gradient, metrics = Gradient(4, Release(np.array([9]), 7)), SealedMetrics(1, b"s" * 60)
     disk = MemoryDisk()
     CheckpointStore(disk).save(checkpoint(0, unacknowledged=(*held_out, gradient, metrics)))
     found = saved_on(disk).checkpoint
-    assert [type(message) for message in found.unacknowledged[-2:]] == [Gradient, Metrics]
+    assert [type(message) for message in found.unacknowledged[-2:]] == [Gradient, SealedMetrics]
     assert [message.epoch for message in found.unacknowledged[:-2]] == list(range(1, 13)), "12 comes after 2"
     assert [message.release.values.tolist() for message in found.unacknowledged[:2]] == [[1, 2, 3], [2, 3, 4]]
     assert found.unacknowledged[-1] == metrics

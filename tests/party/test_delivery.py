@@ -15,9 +15,9 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Hello,
     Labels,
-    Metrics,
     Push,
     Release,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -242,7 +242,7 @@ def test_labels_are_given_once_though_they_come_on_every_line():
 
 def test_gradients_held_out_predictions_and_metrics_that_are_not_stored_are_named_for_the_checkpoint():
     """Pushes are in the worker's own state, and it says again that it stops; these would be lost with the process."""
-    metrics = Metrics(1, 1.0, 0.5, 0.5, 0.9)
+    metrics = SealedMetrics(1, b"sealed")
     predictions = held_out()
     delivery = sent(push(0), predictions, gradient(0), push(1), metrics, Checkpointed(0), Stop(2))
     assert delivery.unacknowledged == [predictions, gradient(0), metrics]

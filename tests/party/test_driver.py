@@ -22,7 +22,7 @@ from fdml.party.effects import (
 )
 from fdml.party.session import PartySession
 from fdml.privacy.statement import Statement
-from fdml.protocol.messages import Checkpointed, Metrics, Stop, Welcome
+from fdml.protocol.messages import Checkpointed, SealedMetrics, Stop, Welcome
 from tests.party.sessions import STORE, Clock, ScriptedChannel, SmallRun, hold, training_part
 
 STATEMENT = Statement("run", STORE, plain_line=False, spent=(), exposures=())
@@ -140,10 +140,10 @@ def test_a_flush_is_ready_once_everything_is_stored():
 
 def test_a_checkpoint_is_saved_with_what_the_channel_has_not_delivered():
     store, channel = Calls(), ScriptedChannel([])
-    channel.on_their_way = [Metrics(1, 0.5)]
+    channel.on_their_way = [SealedMetrics(1)]
     driver_of(effects(SaveCheckpoint(CHECKPOINT)), channel, store)[0].advance()
     ((_, saved),) = store.calls
-    assert (saved.step, saved.unacknowledged) == (3, (Metrics(1, 0.5),))
+    assert (saved.step, saved.unacknowledged) == (3, (SealedMetrics(1),))
 
 
 def test_an_alignment_is_saved_with_the_bytes_that_travelled(shared):

@@ -1,18 +1,22 @@
 import numpy as np
 import pytest
 
+from fdml.align.group_key import GroupKey
 from fdml.align.sealed_labels import LabelSet
+from fdml.align.sealed_metrics import open_metrics
+from fdml.errors import MessageRefused
 from fdml.models.calibration import Calibration
 from fdml.models.metrics import auc
 from fdml.party.checkpoint import Progress
 from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.privacy.guard import no_protection
-from fdml.protocol.fixed_point import encode
-from fdml.protocol.messages import HeldOutTotal
-from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings, evaluation_schedule
+from fdml.protocol.fixed_point import INT64, encode
+from fdml.protocol.messages import HeldOutTotal, SealedMetrics
+from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
 from tests.party.sessions import STORE, SmallRun
 
 SCORES = np.array([-2.0, 0.5, 1.0, -0.25])
+KEY = GroupKey(bytes(range(32)))
 LABELS = np.array([0.0, 1.0, 0.0, 1.0])
 WEIGHTS = np.array([1.0, 2.0, 0.5, 0.5])
 
@@ -29,7 +33,8 @@ def run_of(every=None, **training):
 def evaluation(run=None, held_out=LABELS, progress=None):
     weights = WEIGHTS[: len(held_out)]
     labels = LabelSet(2, np.zeros(8), held_out, np.ones(8), weights)
-    return Evaluation((run or SmallRun()).member(STORE), labels, progress or Progress(pending={3: (1.5, 0.7)}))
+    member = (run or SmallRun()).member(STORE)
+    return Evaluation(member, KEY, labels, progress or Progress(pending={3: (1.5, 0.7)}))
 
 
 def total(epoch=3, scores=SCORES):
@@ -63,20 +68,21 @@ def test_an_evaluation_is_after_each_epoch_or_at_the_end(every, each_epoch):
 
 def test_the_metrics_are_those_of_the_total_with_the_weights_of_the_rows():
     found = evaluation()
-    metrics = found.score(total(), no_protection())
+    metrics, sealed = found.score(total(), no_protection())
     losses = np.log1p(np.exp(np.where(LABELS == 1, -SCORES, SCORES)))
     assert metrics.test_loss == pytest.approx(losses @ WEIGHTS / WEIGHTS.sum(), abs=1e-9)
     assert metrics.test_metric == pytest.approx(auc(LABELS, SCORES, WEIGHTS))
     assert (metrics.epoch, metrics.seconds, metrics.train_loss) == (3, 1.5, 0.7)
     assert found.last is metrics
+    assert open_metrics(KEY, sealed) == metrics
     assert found.pending == {}
 
 
 def test_the_total_is_read_through_the_calibration():
     plain, calibrated = evaluation(), evaluation()
     calibrated.calibration = Calibration(2.0, np.array([0.5]))
-    moved = plain.score(total(scores=2.0 * SCORES + 0.5), no_protection())
-    found = calibrated.score(total(), no_protection())
+    moved, _ = plain.score(total(scores=2.0 * SCORES + 0.5), no_protection())
+    found, _ = calibrated.score(total(), no_protection())
     assert found.test_loss == pytest.approx(moved.test_loss, abs=1e-9)
 
 
@@ -92,3 +98,55 @@ def test_the_remark_of_noise_has_its_standard_deviation_and_the_way_out():
     text = noise_remark(0.25)
     assert "noise of 0.5 in all" in text
     assert 'guard.evaluation = "exact"' in text
+
+
+# What others are told.
+
+
+def test_others_are_told_of_the_score_as_it_was_released_not_as_it_is_calibrated():
+    """Finding 7: the calibration is a fit to predictions that were never released."""
+    plain, calibrated = evaluation(), evaluation()
+    calibrated.calibration = Calibration(2.0, np.array([0.5]))
+    as_released, _ = plain.score(total(), no_protection())
+    at_home, told = calibrated.score(total(), no_protection())
+    assert open_metrics(KEY, told) == as_released
+    assert at_home.test_loss != as_released.test_loss
+
+
+def test_over_private_labels_others_are_told_the_epoch():
+    found = evaluation(SmallRun(privacy=PrivacySettings(labels="private")), held_out=LABELS)
+    scores = np.column_stack([SCORES, -SCORES]).reshape(-1, 1)
+    metrics, told = found.score(total(scores=scores), no_protection())
+    assert told == SealedMetrics(3)
+    assert metrics.test_loss > 0
+
+
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_sum_that_the_parties_cannot_have_made_is_refused(row, sign):
+    """Finding 1, a lying blind server: offsets of 1024 * 2^k on 20 rows of a sum told 20 labels by the loss."""
+    found, sums = evaluation(), total()
+    sums.values[row] += sign * (INT64.largest_code(2) * 2 + 2**35)
+    with pytest.raises(MessageRefused, match=r"of epoch 3 has 1 values that 2 parties cannot have made") as refused:
+        found.score(sums, no_protection())
+    assert "each sends at most 1.04858e+06" in str(refused.value)
+    assert found.pending == {3: (1.5, 0.7)}
+    assert found.last is None
+
+
+def test_the_largest_sum_that_the_parties_can_make_is_scored():
+    found, sums = evaluation(), total()
+    sums.values[0] = 2 * INT64.largest_code(2)
+    assert found.score(sums, no_protection())[0].test_loss > 1e5
+
+
+def test_the_offsets_of_the_lying_server_are_refused():
+    """Finding 1: as it was tried, 20 rows at once; the label party scored it and asked nothing."""
+    held_out = np.arange(200) % 2.0
+    labels = LabelSet(2, np.zeros(8), held_out, np.ones(8), np.ones(200))
+    found = Evaluation(SmallRun().member(STORE), KEY, labels, Progress(pending={3: (1.5, 0.7)}))
+    sums = total(scores=np.zeros(200))
+    for bit in range(20):
+        sums.values[bit] += encode(np.array([1024.0 * 2**bit]))
+    with pytest.raises(MessageRefused, match="cannot have made"):
+        found.score(sums, no_protection())

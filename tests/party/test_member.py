@@ -1,10 +1,14 @@
+import hashlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fdml.models.registry import model_settings
 from fdml.party.member import Member
-from fdml.settings import GuardSettings, PrivacySettings
+from fdml.privacy.noise import NoiseKey
+from fdml.settings import GuardSettings, PrivacySettings, run_hash
+from fdml.storage.arrays import hash_arrays
 from tests.party.sessions import BROWSER, STORE, SmallRun, hold, with_training
 from tests.storage.memory_disk import MemoryDisk
 
@@ -72,3 +76,31 @@ def test_the_masks_of_all_parties_come_from_the_group_key(shared):
     total = ours.add("push", 3, codes) + theirs.add("push", 3, codes)
     opened = ours.remove("push", (3, 3), (ours.mask_id, theirs.mask_id), total)
     assert opened.tolist() == (2 * codes).tolist()
+
+
+# What the server compares models by.
+
+
+def test_the_mac_of_a_model_is_no_function_of_the_parameters_that_anyone_else_can_compute(shared):
+    """Finding 2: an unkeyed hash of the exact parameters told every cell that could be guessed, round all noise."""
+    model_hash = hash_arrays({"theta": np.arange(3.0)})
+    member = SmallRun().member(STORE)
+    mac = member.model_mac(model_hash, shared.digest)
+    assert len(mac) == 32
+    parts = (run_hash(member.run), shared.digest, shared.key.secret, b"")
+    guesses = [hashlib.blake2b(first + second + model_hash, digest_size=32) for first in parts for second in parts]
+    guesses += [hashlib.blake2b(model_hash, digest_size=32, key=shared.key.derive(name)) for name in ("masks", "mac")]
+    assert mac not in [model_hash, *(each.digest() for each in guesses)], "not even with what all parties know"
+
+
+def test_the_mac_is_the_same_after_a_restart_and_another_for_another_model_run_alignment_or_secret(shared):
+    member = SmallRun().member(STORE)
+    mac = member.model_mac(b"m" * 32, shared.digest)
+    assert mac == SmallRun().member(STORE).model_mac(b"m" * 32, shared.digest)
+    others = [
+        member.model_mac(b"n" * 32, shared.digest),
+        member.model_mac(b"m" * 32, b"d" * 32),
+        SmallRun(every="end").member(STORE).model_mac(b"m" * 32, shared.digest),
+        replace(member, noise=NoiseKey(b"other".ljust(32))).model_mac(b"m" * 32, shared.digest),
+    ]
+    assert len({mac, *others}) == 5

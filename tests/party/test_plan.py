@@ -7,7 +7,8 @@ from fdml.models.calibration import IDENTITY
 from fdml.models.registry import model_settings
 from fdml.party.few_exchanges import Estimate
 from fdml.party.plan import Plan, build_worker, joint_score, recalibrated, training_task
-from fdml.privacy.guard import no_protection
+from fdml.privacy.guard import NO_NOISE, no_protection
+from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.settings import GuardSettings, TrainingSettings
 from tests.party.workers import ServerCopy, finish
 
@@ -137,10 +138,11 @@ def test_a_worker_predicts_the_held_out_rows_it_is_given():
 
 
 class Estimating:
-    """A worker of which only the estimate is asked."""
+    """A worker of which only the estimate and the noise are asked."""
 
-    def __init__(self, estimate):
+    def __init__(self, estimate, mechanism=NO_NOISE):
         self._estimate = estimate
+        self.ledger = Ledger(mechanism, None, 1e-5, None)
 
     def estimate(self):
         return self._estimate
@@ -155,3 +157,5 @@ def test_scores_are_recalibrated_only_where_exchanges_were_few_and_without_noise
     assert found.scale == pytest.approx(1 / 3, rel=0.2)
     assert recalibrated(Estimating(None), "logistic", sample) is IDENTITY
     assert recalibrated(Estimating(Estimate(3 * logit, 0.1)), "logistic", sample) is IDENTITY
+    own_noise = Mechanism("gaussian", 3.0, 1.0)
+    assert recalibrated(Estimating(Estimate(3 * logit, 0.0), own_noise), "logistic", sample) is IDENTITY, "finding 7"

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import ExchangeError, LabelError, MessageRefused, PeerTimeout, Refusal, ServerUnreachable, StateCorrupt
 from fdml.events import EpochDone, Evaluated, Finished, Joined, Released, Remark, StepDone, Stopped
 from fdml.party.checkpoint import FinishedModel, SavedState
 from fdml.party.effects import Emit, Flush, SaveResult, Send
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.protocol import messages
-from fdml.protocol.messages import Checkpointed, HeldOutPredictions, Hello, Labels, Metrics, Push, Total, Welcome
+from fdml.protocol.messages import Checkpointed, HeldOutPredictions, Hello, Labels, Push, SealedMetrics, Total, Welcome
 from fdml.settings import GuardSettings, PrivacySettings
 from fdml.storage.arrays import hash_arrays
 from tests.party.sessions import (
@@ -58,6 +59,12 @@ def pushes(side):
     return {push.step: push.release.values.tobytes() for push in sent(side, Push)}
 
 
+def opened(side):
+    """The metrics that a party sent, as another party reads them."""
+    key = side.store.shared_rows().key
+    return [open_metrics(key, each) for each in sent(side, SealedMetrics)]
+
+
 # The order of effects
 
 
@@ -71,7 +78,7 @@ def test_a_party_first_finds_its_rows_and_stores_them_once_the_server_has_all_it
 
 def test_the_label_party_says_hello_gives_the_labels_trains_scores_and_finishes_in_this_order(held):
     order = order_of(held[STORE].effects)
-    scored = ["receive", "emit Evaluated", "send Metrics 1", "receive", "emit Evaluated", "send Metrics 2"]
+    scored = ["receive", "emit Evaluated", "send SealedMetrics 1", "receive", "emit Evaluated", "send SealedMetrics 2"]
     assert order[order.index("send Hello") :] == [
         "send Hello", "send Labels", "emit Joined", *TRAINING_PART, *scored, *LAST_PART
     ]  # fmt: skip
@@ -115,10 +122,10 @@ def test_state_is_saved_when_its_time_has_come_and_at_the_end():
 
 def test_a_checkpoint_takes_with_it_what_the_channel_has_not_brought_to_the_server(held):
     channel = ScriptedChannel(training_part(held[STORE]))
-    channel.on_their_way = [Metrics(1, 2.0)]
+    channel.on_their_way = [SealedMetrics(1)]
     side = Side(SmallRun(), STORE, channel, shared=held[STORE].store.shared_rows())
     side.driver.advance()
-    assert saved_on(side.disk).checkpoint.unacknowledged == (Metrics(1, 2.0),)
+    assert saved_on(side.disk).checkpoint.unacknowledged == (SealedMetrics(1),)
 
 
 def test_the_phases_follow_each_other(held):
@@ -273,15 +280,16 @@ def test_a_flush_waits_until_everything_is_stored(held):
     assert saved_on(waiting.disk).result.reported
 
 
-def test_the_reported_hash_is_that_of_the_parameters_in_the_bundle(held):
+def test_the_result_has_the_hash_of_the_parameters_in_the_bundle_and_the_server_another_value(held):
     for side in held.values():
         (bundle,), (report,) = side.store.bundles, sent(side, messages.Finished)
-        assert report.model_hash == hash_arrays(bundle.parameters) == side.result.model_hash
+        assert side.result.model_hash == hash_arrays(bundle.parameters)
+        assert report.model_mac != side.result.model_hash
         assert bundle.alignment_hash == side.store.shared_rows().digest
 
 
 def test_the_label_partys_bundle_has_the_last_metrics_and_the_others_have_none(held):
-    assert held[STORE].store.bundles[0].metrics == sent(held[STORE], Metrics)[-1]
+    assert held[STORE].store.bundles[0].metrics == opened(held[STORE])[-1]
     assert held[BROWSER].store.bundles[0].metrics is None
 
 
@@ -294,7 +302,8 @@ def test_a_result_that_was_saved_but_not_reported_is_reported_again_and_nothing_
         "emit Remark", "send Hello", "send Finished", "Flush", "save result, reported", "emit Finished"
     ]  # fmt: skip
     assert start.channel.sent[0].incarnation == 4
-    assert start.channel.sent[1] == messages.Finished(b"m" * 32)
+    mac = SmallRun().member(STORE).model_mac(b"m" * 32, side.store.shared_rows().digest)
+    assert start.channel.sent[1] == messages.Finished(mac)
     assert start.result.model_hash == b"m" * 32
     assert saved_on(start.disk).result.reported
 
@@ -349,8 +358,8 @@ def test_a_result_of_other_settings_counts_for_nothing(held):
 # Evaluating
 
 
-def test_the_metrics_are_of_the_held_out_rows_and_sent_as_they_are_emitted(held):
-    found, emitted = sent(held[STORE], Metrics), held[STORE].events_of(Evaluated)
+def test_the_metrics_are_of_the_held_out_rows_and_sealed_as_they_are_emitted(held):
+    found, emitted = opened(held[STORE]), held[STORE].events_of(Evaluated)
     assert [each.epoch for each in found] == [1, 2]
     assert [vars(each) for each in found] == [
         {name: value for name, value in vars(each).items() if name != "party"} for each in emitted
@@ -364,7 +373,7 @@ def test_evaluated_at_the_end_the_held_out_rows_are_predicted_once():
         assert [each.epoch for each in sent(side, HeldOutPredictions)] == [2]
     order = order_of(sides[STORE].effects)
     assert order[order.index("send HeldOutPredictions 2") :] == [
-        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send Metrics 2", *LAST_PART
+        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send SealedMetrics 2", *LAST_PART
     ]  # fmt: skip
     assert order.index("save checkpoint 3") < order.index("send HeldOutPredictions 2")
 
@@ -383,7 +392,7 @@ def test_without_held_out_rows_nothing_is_evaluated(held):
     script = [each for each in training_part(side) if not isinstance(each, messages.HeldOutTotal)]
     alone = Side(SmallRun(), STORE, ScriptedChannel(script), shared=none)
     assert not alone.driver.advance()
-    assert sent(alone, HeldOutPredictions, Metrics) == []
+    assert sent(alone, HeldOutPredictions, SealedMetrics) == []
     assert sent(alone, Hello)[0].held_out == 0
     assert alone.parameters() == side.parameters()
     assert alone.store.bundles[0].metrics is None
@@ -399,7 +408,7 @@ def test_an_epoch_that_an_earlier_start_has_scored_is_not_scored_again(held):
     disk = side.store.after_checkpoint[-1]
     start = again(SmallRun(), side, saved=saved_on(disk), disk=disk.copy(), script=script)
     assert start.driver.has_ended
-    assert sent(start, Metrics) == []
+    assert sent(start, SealedMetrics) == []
 
 
 def test_noise_on_held_out_predictions_is_remarked_once():
@@ -423,11 +432,9 @@ def test_private_labels_stay_and_the_label_party_returns_a_gradient_for_every_st
     assert sides[BROWSER].events_of(StepDone) == [StepDone(BROWSER, step, 0) for step in range(4)]
 
 
-def test_over_private_labels_the_metrics_that_leave_have_the_time_only():
+def test_over_private_labels_the_metrics_that_leave_have_the_epoch_only():
     sides = hold(SmallRun(privacy=PrivacySettings(labels="private")))
-    assert [(each.train_loss, each.test_loss, each.test_metric) for each in sent(sides[STORE], Metrics)] == (
-        [(None, None, None)] * 2
-    )
+    assert sent(sides[STORE], SealedMetrics) == [SealedMetrics(1), SealedMetrics(2)]
     assert all(each.test_loss is not None for each in sides[STORE].events_of(Evaluated)), "at home they are known"
 
 

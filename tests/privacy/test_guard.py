@@ -576,8 +576,8 @@ def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_k
         "self._hello(shared)",
         "labels_to_send(member, shared, labels)",
         "Checkpointed(safe)",
-        "Metrics(found.epoch, found.seconds) if self._member.has_private_labels else found",
-        "Finished(result.model_hash)",
+        "sealed",
+        "Finished(self._member.model_mac(result.model_hash, self._alignment_hash))",
     }
     assert arguments_of("_send", "party/session.py") == {
         "worker.first_messages()",
@@ -588,11 +588,16 @@ def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_k
 
 
 def test_metrics_are_made_from_held_out_totals_and_the_loss_of_released_totals_alone():
-    assert makers_of("Metrics") - {"protocol/wire.py", "server/run_state.py", "transport/status_wire.py"} == {
-        "party/evaluation.py", "party/session.py"
+    """What the session sends of an evaluation is what `score` sealed; only its own terminal and files have more."""
+    assert makers_of("Metrics") == {"party/evaluation.py", "align/sealed_metrics.py", "federation/status.py"}
+    assert makers_of("SealedMetrics") - {"protocol/wire.py", "server/run_state.py", "transport/status_wire.py"} == {
+        "party/evaluation.py", "align/sealed_metrics.py"
     }  # fmt: skip
-    (made,) = calls_of("Metrics", of="party/evaluation.py")
-    assert made[2].lineno in lines_of("party/evaluation.py", "score")
+    assert {ast.unparse(call) for _, _, call in calls_of("seal_metrics")} == {
+        "seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, *told))"
+    }
+    scoring = lines_of("party/evaluation.py", "score")
+    assert all(call.lineno in scoring for _, _, call in calls_of("Metrics", of="party/evaluation.py"))
 
 
 def test_no_file_changes_a_message_that_carries_predictions():

@@ -9,12 +9,15 @@ from fdml.protocol.schedule import schedule_of
 from fdml.settings import GuardSettings, RunSettings
 
 
-def statement(server="blind", staleness=0, parties=("ann", "bob", "cyd")):
+def statement(server="blind", staleness=0, parties=("ann", "bob", "cyd"), party="bob", labels="shared"):
     run = RunSettings(
-        parties=parties, label_party="ann", training={"staleness": staleness, "epochs": 2}, privacy={"server": server}
+        parties=parties,
+        label_party="ann",
+        training={"staleness": staleness, "epochs": 2},
+        privacy={"server": server, "labels": labels},
     )
     ledger, schedule = Ledger(NO_NOISE, None, 1e-5, None), schedule_of(100, run.training)
-    return state_of(run, "bob", GuardSettings(), ledger, schedule, 2, plain=False).as_text()
+    return state_of(run, party, GuardSettings(), ledger, schedule, 2, plain=False).as_text()
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,33 @@ def test_a_plain_server_saw_predictions_as_they_are():
     text = statement("plain")
     assert "each party's own, plain" in text
     assert "AES-CTR" not in text
+
+
+# Finding 30: it named neither metrics nor the model's hash, nor what a plain server predicts.
+
+
+@pytest.mark.parametrize("party", ["ann", "bob"])
+@pytest.mark.parametrize("server", ["plain", "blind"])
+def test_every_party_is_told_of_the_mac_of_its_model(party, server):
+    assert "a MAC under a secret that stays with this party" in statement(server, party=party)
+
+
+def test_the_label_party_is_told_who_saw_its_metrics():
+    text = statement(party="ann")
+    assert "| every other party | losses and metric of every evaluated epoch | exact, sealed from the server" in text
+    assert "2 evaluations" in text
+    assert "losses and metric" not in statement(party="bob"), "they are of the label party's labels"
+
+
+def test_metrics_of_private_labels_were_shown_to_nobody():
+    text = statement(party="ann", labels="private")
+    assert "the number of the epoch; the figures stay with this party" in text
+    assert "exact, sealed" not in text
+
+
+def test_the_label_party_is_told_that_a_plain_server_predicts_its_labels():
+    """It has the total: test AUC .90 on a9a. A blind one has nothing to predict them with."""
+    for labels in ("shared", "private"):
+        assert "as well as the model predicts them" in statement("plain", party="ann", labels=labels)
+    assert "as well as the model predicts them" not in statement("blind", party="ann")
+    assert "as well as the model predicts them" not in statement("plain", party="bob")

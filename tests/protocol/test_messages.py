@@ -58,14 +58,8 @@ FIELDS = {
     "Stop": {"step": "int"},
     "Checkpointed": {"step": "int"},
     "HeldOutPredictions": {"epoch": "int", "release": "Release"},
-    "Metrics": {
-        "epoch": "int",
-        "seconds": "float",
-        "train_loss": "float | None",
-        "test_loss": "float | None",
-        "test_metric": "float | None",
-    },
-    "Finished": {"model_hash": "bytes"},
+    "SealedMetrics": {"epoch": "int", "sealed": "bytes"},
+    "Finished": {"model_mac": "bytes"},
     "Welcome": {"pushed": "int", "evaluated": "tuple[int, ...]"},
     "Ack": {"count": "int"},
     "Total": {

@@ -1,4 +1,5 @@
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Hello,
     Labels,
-    Metrics,
     Push,
     Release,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -40,7 +41,6 @@ mask_ids = st.integers(0, 2**64 - 1)
 variances = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(abs)
 releases = st.builds(Release, codes, mask_ids, variances)
 gradients = st.builds(Gradient, steps, st.builds(Release, wide, mask_ids))
-figures = st.none() | numbers
 label_sets = st.builds(Labels, st.just(0) | st.integers(2, 2**16), st.binary(max_size=200))
 from_party = st.one_of(
     st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 2**32 - 1)),
@@ -50,7 +50,7 @@ from_party = st.one_of(
     st.builds(Stop, steps),
     st.builds(Checkpointed, steps),
     st.builds(HeldOutPredictions, epochs, releases),
-    st.builds(Metrics, epochs, numbers, figures, figures, figures),
+    st.builds(SealedMetrics, epochs, st.just(b"") | st.binary(min_size=60, max_size=60)),
     st.builds(Finished, hashes),
 )
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", fullmatch=True)
@@ -228,7 +228,7 @@ BAD = {
         envelope(hello=pb.Hello(run_hash=b"r" * 32, alignment_hash=b"a" * 33, protocol=PROTOCOL)),
         "alignment_hash of 33 bytes",
     ),
-    "a long model hash": (envelope(finished=pb.Finished(model_hash=b"m" * 1000)), "model_hash of 1000 bytes"),
+    "a long model hash": (envelope(finished=pb.Finished(model_mac=b"m" * 1000)), "model_mac of 1000 bytes"),
     "too many rows": (
         envelope(hello=pb.Hello(run_hash=b"r" * 32, alignment_hash=b"a" * 32, rows=2**60)),
         f"rows {2**60}",
@@ -264,12 +264,17 @@ def test_a_server_can_send_no_name_that_no_party_can_have(name, message):
     assert len(text) < 200
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("field", ["seconds", "train_loss", "test_loss", "test_metric"])
-def test_metrics_that_are_no_numbers_are_refused(field, value):
-    given = dict.fromkeys(("seconds", "train_loss", "test_loss", "test_metric"), 0.5)
-    raw = encode_from_party(Metrics(1, **{**given, field: value}))
-    assert "metrics that are not finite numbers" in refused_as_invalid(decode_from_party, raw)
+@pytest.mark.parametrize("size", [1, 32, 59, 61])
+def test_metrics_that_are_not_as_long_as_sealed_ones_are_refused(size):
+    """32 bytes are the figures without a seal."""
+    raw = encode_from_party(SealedMetrics(1, b"s" * size))
+    assert f"sealed metrics of {size} bytes instead of 60" in refused_as_invalid(decode_from_party, raw)
+
+
+def test_figures_of_metrics_have_no_field_to_travel_in():
+    """As an older version sent them: field 4 was the test loss."""
+    raw = b"\x32\x0b\x08\x01\x21" + struct.pack("<d", 0.5)
+    assert "unknown fields" in refused_as_invalid(decode_from_party, raw)
 
 
 BAD_ANSWERS = {

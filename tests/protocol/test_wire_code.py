@@ -69,7 +69,7 @@ def test_the_code_is_made_of_the_description():
     [
         ("uint32 width = 5;", "uint32 width = 6;"),
         ("fixed64 mask_id = 3;", "uint64 mask_id = 3;"),
-        ("optional double train_loss", "double train_loss"),
+        ("optional bytes test = 2;", "bytes test = 2;"),
         ("repeated string parties = 1;", "string parties = 1;"),
         ("map<string, uint64> refused", "map<string, uint32> refused"),
         ("message StatusQuery {}", ""),

@@ -8,7 +8,17 @@ from fdml.protocol.alignment_calls import FetchCall, PostCall
 from fdml.protocol.alignment_messages import Consent, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.key_sets import position_digest
-from fdml.protocol.messages import PROTOCOL, Checkpointed, Finished, Gradient, Hello, Labels, Metrics, Release, Welcome
+from fdml.protocol.messages import (
+    PROTOCOL,
+    Checkpointed,
+    Finished,
+    Gradient,
+    Hello,
+    Labels,
+    Release,
+    SealedMetrics,
+    Welcome,
+)
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
@@ -158,11 +168,11 @@ def test_a_message_that_comes_again_is_acknowledged_but_not_logged():
     server.to_the_end(ann, bob)
     for stream in (ann, bob):
         server.send(stream, held_out(1), Finished(b"m" * 32))
-    server.send(ann, Metrics(1, 2.0, 0.5, 0.5, 0.5))
+    server.send(ann, SealedMetrics(1))
     server.carry_out(server.session.acknowledge())
     size = len(disk.files["journal"])
     ann, bob = server.join("ann", done=0), server.join("bob", done=0)
-    server.send(ann, server.labels(), push(0), held_out(1), Metrics(1, 2.0, 0.5, 0.5, 0.5), Finished(b"m" * 32))
+    server.send(ann, server.labels(), push(0), held_out(1), SealedMetrics(1), Finished(b"m" * 32))
     server.send(bob, push(1), push(2), Checkpointed(0), held_out(1))
     server.carry_out(server.session.acknowledge())
     assert not ann.refused

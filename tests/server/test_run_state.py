@@ -13,8 +13,8 @@ from fdml.protocol.messages import (
     HeldOutTotal,
     Hello,
     Labels,
-    Metrics,
     Push,
+    SealedMetrics,
     Total,
     Welcome,
 )
@@ -149,7 +149,7 @@ def test_who_comes_back_is_sent_how_far_it_has_pushed():
 
 def test_the_label_party_is_sent_which_epochs_it_has_scored_and_the_others_again():
     state = new_state()
-    script = [(party, message) for party, message in SCRIPTS[0] if not isinstance(message, Metrics)]
+    script = [(party, message) for party, message in SCRIPTS[0] if not isinstance(message, SealedMetrics)]
     answers = play(state, script)
     sums = {raw for answer in answers for to, raw in answer if isinstance(decode_from_server(raw), HeldOutTotal)}
     deliver(state, "store", metrics(2))
@@ -468,7 +468,7 @@ def test_a_refused_message_changes_nothing_here_or_on_disk(what, stop):
     play(state, SCRIPTS[0][:stop])
     before, files = state.fingerprint(), dict(disk.files)
     needs_labels = isinstance(message, (Push, Checkpointed, HeldOutPredictions, Finished)) or (
-        isinstance(message, Metrics) and sender == "store"
+        isinstance(message, SealedMetrics) and sender == "store"
     )
     early = stop == 3 and needs_labels
     with pytest.raises(MessageRefused, match="the labels have not come yet" if early else text) as refused:
@@ -556,11 +556,11 @@ def test_classes_that_do_not_fit_the_task_are_refused(task, classes):
 
 
 def test_metrics_of_an_epoch_may_be_sent_again():
-    """After a restart the seconds may differ."""
+    """After a restart the seconds in it may differ, and so the sealed bytes."""
     state = new_state()
     play(state, SCRIPTS[0])
-    deliver(state, "store", replace(metrics(2), seconds=77.0))
-    assert state.history[2].seconds == 77.0
+    deliver(state, "store", replace(metrics(2), sealed=metrics(3).sealed))
+    assert state.history[2].sealed == metrics(3).sealed
     assert list(state.history) == [1, 2, 3]
 
 

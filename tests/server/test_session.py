@@ -15,8 +15,8 @@ from fdml.protocol.messages import (
     Gradient,
     HeldOutTotal,
     Labels,
-    Metrics,
     Release,
+    SealedMetrics,
     Stop,
     Stopped,
     Total,
@@ -155,8 +155,8 @@ def test_joining_evaluating_and_finishing_are_events():
     ann, bob = server.training()
     assert emitted(server.effects) == [events.Joined("ann", 0), events.Joined("bob", 0)]
     server.to_the_end(ann, bob)
-    effects = server.send(ann, Metrics(1, 2.0, 0.5, 0.6, 0.7), Finished(b"m" * 32))
-    assert emitted(effects) == [events.Evaluated("ann", 1, 2.0, 0.5, 0.6, 0.7), events.Finished("ann")]
+    effects = server.send(ann, SealedMetrics(1, b"s" * 60), Finished(b"m" * 32))
+    assert emitted(effects) == [events.Evaluated("ann", 1), events.Finished("ann")]
     server.join("bob", incarnation=2, done=4)
     assert emitted(server.effects)[-1] == events.Joined("bob", 5)
 
@@ -351,7 +351,7 @@ LATER = {
     "a masked push": (lambda server: push(1, mask_id=5), Refusal.MISMATCH, "masked values"),
     "more bytes than the run has use for": (lambda server: push(1, rows=1000), Refusal.TOO_LARGE, "the largest has"),
     "labels of someone else": (lambda server: server.labels(), Refusal.NOT_PERMITTED, "only 'ann' may"),
-    "metrics of someone else": (lambda server: Metrics(1, 1.0), Refusal.NOT_PERMITTED, "only 'ann' may"),
+    "metrics of someone else": (lambda server: SealedMetrics(1), Refusal.NOT_PERMITTED, "only 'ann' may"),
     "a checkpoint of a total it never got": (lambda server: Checkpointed(7), Refusal.GAP, "was served only 0"),
     "the end, too early": (lambda server: Finished(b"0" * 32), Refusal.GAP, "before the end"),
     "an epoch too many": (lambda server: held_out(EPOCHS + 1), Refusal.GAP, "epoch 4 of 3"),

@@ -6,10 +6,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from fdml.align.sealed_metrics import seal_metrics
 from fdml.errors import InvariantBroken
 from fdml.party.checkpoint import Checkpoint, Progress
 from fdml.privacy.statement import Spent, Statement
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Metrics, Push, Release
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Metrics, Push, Release, SealedMetrics
 from simulator.party_invariants import PartyChecker, SentMessages
 from simulator.reference import alignment_of
 from simulator.scenarios import Scenario
@@ -71,22 +72,22 @@ def test_an_epoch_is_pending_at_the_label_party_or_its_metrics_are_kept(shared_l
     checker, party = PartyChecker(shared_labels, messages), shared_labels.settings.label_party
     last, predictions = shared_labels.schedule.blocks - 1, HeldOutPredictions(1, RELEASE)
     checker.saved(party, checkpoint(last, predictions, pending=[1]))
-    checker.saved(party, checkpoint(last, predictions, Metrics(1, 2.0)))
-    with pytest.raises(InvariantBroken, match="leaves out the Metrics of 1"):
+    checker.saved(party, checkpoint(last, predictions, SealedMetrics(1)))
+    with pytest.raises(InvariantBroken, match="leaves out the SealedMetrics of 1"):
         checker.saved(party, checkpoint(last, predictions))
 
 
 def test_every_gradient_must_be_in_the_checkpoint_or_at_the_server(private_labels, messages):
     checker, party = PartyChecker(private_labels, messages), private_labels.settings.label_party
     if private_labels.schedule.blocks == 1:
-        messages.store(party, [HeldOutPredictions(1, RELEASE), Metrics(1, 0.0)])
+        messages.store(party, [HeldOutPredictions(1, RELEASE), SealedMetrics(1)])
     checker.saved(party, checkpoint(0, Gradient(0, RELEASE)))
     with pytest.raises(InvariantBroken, match="leaves out the Gradient of 0"):
         checker.saved(party, checkpoint(0))
     checker.saved(other_party(private_labels), checkpoint(-1))
 
 
-@pytest.mark.parametrize("message", [Gradient(3, RELEASE), HeldOutPredictions(3, RELEASE), Metrics(3, 0.0)])
+@pytest.mark.parametrize("message", [Gradient(3, RELEASE), HeldOutPredictions(3, RELEASE), SealedMetrics(3)])
 def test_a_result_may_only_be_noted_when_the_server_has_everything(shared_labels, messages, message):
     checker = PartyChecker(shared_labels, messages)
     messages.post("a", message)
@@ -119,11 +120,15 @@ def test_an_evaluation_is_counted_once_however_often_it_was_sent(shared_labels, 
 
 def test_metrics_may_come_again_after_another_time_but_not_with_other_figures(shared_labels, messages):
     checker = PartyChecker(shared_labels, messages)
-    checker.scored(Metrics(1, 1.0, 0.5, 0.6, 0.7))
-    checker.scored(Metrics(1, 9.0, 0.5, 0.6, 0.7))
+    with pytest.raises(InvariantBroken, match="before any party had stored its alignment"):
+        checker.scored(SealedMetrics(1, b"s" * 60))
+    party, shared = next(iter(alignment_of(shared_labels).items()))
+    checker.aligned(party, shared)
+    checker.scored(seal_metrics(shared.key, Metrics(1, 1.0, 0.5, 0.6, 0.7)))
+    checker.scored(seal_metrics(shared.key, Metrics(1, 9.0, 0.5, 0.6, 0.7)))
     assert checker.metrics[1].seconds == 1.0
     with pytest.raises(InvariantBroken, match="epoch 1 was scored twice, differently"):
-        checker.scored(Metrics(1, 1.0, 0.5, 0.6, 0.8))
+        checker.scored(seal_metrics(shared.key, Metrics(1, 1.0, 0.5, 0.6, 0.8)))
 
 
 def test_all_parties_must_align_to_the_same_rows_in_the_same_order(shared_labels, messages):

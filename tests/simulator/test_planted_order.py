@@ -110,9 +110,9 @@ def test_an_evaluation_of_another_model_after_a_restart_is_found(monkeypatch):
 def test_metrics_made_again_from_other_figures_after_a_restart_are_found(monkeypatch):
     restored = Evaluation.__init__
 
-    def forgetful(self, member, labels, progress):
+    def forgetful(self, member, key, labels, progress):
         pending = {epoch: (seconds, 2.0 * loss) for epoch, (seconds, loss) in progress.pending.items()}
-        restored(self, member, labels, Progress(progress.seconds, pending, progress.evaluations))
+        restored(self, member, key, labels, Progress(progress.seconds, pending, progress.evaluations))
 
     monkeypatch.setattr(Evaluation, "__init__", forgetful)
     message = found(range(190, 1200))
