@@ -33,7 +33,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._spoiling = asyncio.Event()
+        self._spoiled = 0
         self._delay = 0.0
         self._rate = 0.0
         self.port = 0
@@ -66,9 +66,9 @@ class Proxy:
         """Pass so many bytes a second in each direction of each connection; 0 for as fast as can be."""
         self._rate = rate
 
-    def corrupt(self) -> None:
-        """Change one byte of what passes next, as a broken box on the way does."""
-        self._call(self._spoiling.set)
+    def corrupt(self, chunks: int = 1) -> None:
+        """Change a byte of each of the next few chunks that pass, as a broken box on the way does."""
+        self._spoiled = chunks
 
     def close(self) -> None:
         """Break everything and end the thread."""
@@ -137,8 +137,8 @@ class Proxy:
                 data = await reader.read(_CHUNK)
                 if self.recording is not None:
                     self.recording.append(data)
-                if self._spoiling.is_set() and data:
-                    self._spoiling.clear()
+                if self._spoiled and data:
+                    self._spoiled -= 1
                     data = bytes([data[0] ^ 0xFF]) + data[1:]
                 free_at = max(free_at, self._loop.time())
                 for piece in self._pieces(data):

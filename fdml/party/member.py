@@ -140,6 +140,7 @@ class Member:
             loss_for(self.run.task, self.run.loss),
             classes,
             parties=len(self.run.parties),
+            others=tuple(party for party in self.run.parties if party != self.name),
         )
 
     def masks(self, key: GroupKey) -> Masks:

@@ -44,7 +44,7 @@ from fdml.privacy.accounts import LifeAccount
 from fdml.privacy.build_guard import budget_remarks, guard_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.statement import state_of
-from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.messages import (
     Checkpointed,
     Finished,
@@ -166,7 +166,7 @@ class PartySession:
             member.guard,
             schedule,
             noise,
-            grid=FIXED_POINTS[self._run.training.value_bits],
+            grid=grid_of(self._run.training.value_bits, self._run.training.max_prediction),
             parties=len(self._run.parties),
             masks=member.masks(shared.key),
             blind=self._run.privacy.server == "blind",
@@ -198,6 +198,8 @@ class PartySession:
                 yield from self._send(worker.learn(answer))
                 self._seconds = self._clock() - began
                 yield Emit(events.StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
+                for event in worker.events():
+                    yield Emit(event)
                 if worker.ended_epoch:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
                     if evaluation.each_epoch:

@@ -44,6 +44,11 @@ class RawStream:
         """A message of any length, as a party's channel sends it."""
         return self.send(*pieces(encode_from_party(message)))
 
+    @property
+    def is_open(self):
+        """Whether the server has not ended it."""
+        return self._call.is_active()
+
     def close_own_side(self):
         """Send nothing more; what the server sends is still read."""
         self._outgoing.put(None)

@@ -2,8 +2,10 @@
 
 import errno
 import itertools
+import re
 import socket
 import ssl
+import time
 
 import grpc
 import numpy as np
@@ -146,10 +148,11 @@ def test_labels_and_blocks_longer_than_a_piece_travel_whole():
 
 def test_a_party_s_older_lines_end_when_it_has_too_many(plain, monkeypatch):
     monkeypatch.setattr(grpc_server, "_MOST_LINES", 3)
-    streams = [RawStream(plain.port, "bob") for _ in range(4)]
+    streams = [RawStream(plain.port, "bob") for _ in range(6)]
     try:
-        assert streams[0].end()[0] is grpc.StatusCode.OK, "no refusal: an honest party makes a new line"
-        streams[3].send(hello()).receive(Welcome)
+        until(lambda: sum(stream.is_open for stream in streams) == 3, "the end of three lines")
+        ended = [stream for stream in streams if not stream.is_open]
+        assert {stream.end()[0] for stream in ended} == {grpc.StatusCode.OK}, "an honest party makes a new line"
     finally:
         for stream in streams:
             stream.__exit__()
@@ -224,6 +227,7 @@ def test_a_party_does_not_believe_or_hold_whatever_a_server_sends(lie):
         channel.send(hello())
         with pytest.raises(ExchangeError) as refused:
             channel.wait(lambda: False, "for {} to send something else")
+    assert re.search("is not one of ours|larger than max", str(refused.value))
     assert len(str(refused.value)) < 400
 
 
@@ -239,10 +243,11 @@ def test_a_server_that_sends_faster_than_the_party_learns_has_to_wait():
     with scripted_server(flood) as port, channel_to(port) as channel:
         channel.send(hello())
         receive(channel, Welcome)
-        until(lambda: len(sent) > 100)
-        held_at_once = sum(1 for _ in iter(channel.poll, None))
-    assert held_at_once < 1000, "the party reads on as it uses them"
-    assert len(sent) < 50_000
+        before = 0
+        while len(sent) > before:
+            before = len(sent)
+            time.sleep(1.0)
+    assert before < 100_000, "the rest waits at the server"
 
 
 # Faults.
@@ -259,7 +264,7 @@ def test_wrong_bytes_on_a_line_that_had_worked_are_tried_again():
                 receive(channel, Welcome)
                 for _ in range(3):
                     made = proxy.accepted
-                    proxy.corrupt()
+                    proxy.corrupt(5)  # of the line, and of attempts at a new one
                     until(lambda made=made: proxy.accepted > made, "a new line")
                     assert receive(channel, Welcome) == Welcome(-1)
                 assert channel.all_stored
