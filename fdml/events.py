@@ -78,6 +78,21 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class LargestPart:
+    """How large predictions were in an epoch: one party's as a plain server sees them, all others' sum at a party."""
+
+    party: str
+    """Who has seen it; "server" for the server."""
+    of: tuple[str, ...]
+    """Whose predictions they are."""
+    epoch: int
+    """Counted from 1."""
+    largest: float
+    before: float | None = None
+    """The same in the epoch before; None where that is not known."""
+
+
+@dataclass(frozen=True)
 class Refused:
     """The server has refused a message, and changed nothing."""
 
@@ -114,7 +129,20 @@ class Finished:
     """Of its training; None where only the party knows."""
 
 
-Event = Aligned | Joined | Waiting | Released | StepDone | EpochDone | Evaluated | Refused | Stopped | Remark | Finished
+Event = (
+    Aligned
+    | Joined
+    | Waiting
+    | Released
+    | StepDone
+    | EpochDone
+    | Evaluated
+    | LargestPart
+    | Refused
+    | Stopped
+    | Remark
+    | Finished
+)
 """Anything that a side of a run reports; each kind is a frozen dataclass of its own."""
 Listener = Callable[[Event], None]
 """Called with every event, one after the other."""

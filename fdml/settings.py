@@ -74,6 +74,8 @@ class TrainingSettings(Settings):
     value_bits: Literal[64, 32, 16] = 64
     """Of a prediction on its way: 64 and 32 bits are exact for all purposes, 16 bits round to .002 and cut at 64
     divided by the number of parties."""
+    max_prediction: PositiveFloat | None = None
+    """The largest local prediction that may travel; larger ones are cut to it. None is what `value_bits` hold."""
     lookahead: NonNegativeInt = 1
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None
@@ -119,8 +121,7 @@ class PrivacySettings(Settings):
     label_epsilon: PositiveFloat | Literal["off"] = 2.0
     """Of private labels: each is randomised once before it is used. Off returns gradients that disclose every label."""
     server: Literal["plain", "blind"] = "plain"
-    """A blind server sees and stores predictions only under masks that the parties alone can take off; at staleness 0
-    not even a party can take off another one's."""
+    """A blind server sees predictions under masks only; at staleness 0 not even a party can take off another's."""
 
 
 class RunSettings(Settings):
@@ -335,8 +336,12 @@ def read_run(path: Path) -> RunSettings:
 
 
 def training_hash(settings: RunSettings) -> bytes:
-    """Of what is trained and how: all settings, but for where the server is and which keys the members have."""
-    what = settings.model_dump_json(exclude={"server", "members"})
+    """Of what is trained and how: all settings, but for where the server is and which keys the members have.
+
+    A setting that came later counts only where it is set: runs without it have the noise that they had.
+    """
+    later = {"max_prediction"} if settings.training.max_prediction is None else set[str]()
+    what = settings.model_dump_json(exclude={"server": True, "members": True, "training": later})
     return hashlib.blake2b(what.encode(), digest_size=32).digest()
 
 

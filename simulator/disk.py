@@ -55,7 +55,7 @@ class VirtualDisk:
             raise fault
         self.files[name] = content
 
-    def append(self, name: str, content: bytes) -> None:
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:  # noqa: ARG002 (processes die, no power is cut)
         """Write at a file's end."""
         fault = self._fault()
         arrived = self._arrived(content, tear=True) if fault is not None else content

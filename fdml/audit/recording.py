@@ -12,7 +12,7 @@ from fdml.data.rows import Rows
 from fdml.models.model import Model
 from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
+from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
 from fdml.settings import ModelSettings, RunSettings
 
@@ -66,5 +66,9 @@ class Recording:
     truth: GroundTruth
     repeated: tuple[tuple[str, Push | HeldOutPredictions | Gradient], ...] = ()
     """Every message as it came, resends included: for the test of masks."""
+    metrics: Mapping[int, SealedMetrics] = field(default_factory=dict)
+    """By epoch, as they travelled."""
+    finished: Mapping[str, Finished] = field(default_factory=dict)
+    """By party, what it sent of its final model."""
     model_settings: Mapping[str, ModelSettings] = field(default_factory=dict)
     """Of every party: taken as known to attackers, as a secret method protects nobody for long."""

@@ -49,7 +49,13 @@ def person() -> Callable[[str], bool] | None:
     """Puts a question to whoever sits at the terminal; None where nobody does."""
     if not (sys.stdin.isatty() and stderr.is_terminal):
         return None
-    return lambda question: typer.confirm(question, err=True)
+    return _ask
+
+
+def _ask(question: str) -> bool:
+    """A whole line: a progress bar may be below it, above which no half line can stand."""
+    print_line(stderr, f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 @contextmanager

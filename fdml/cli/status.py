@@ -40,6 +40,9 @@ def status(
     stdout.print(_table(found))
     for each in read.metrics[-_SHOWN_EPOCHS:]:
         echo(f"epoch {each.epoch}: {figures_text(each.test_loss, each.test_metric)}")
+    for party in found.parties:
+        if party.stands_out:
+            echo(f"party {party.name} stands out: its predictions reach {party.largest_prediction or 0.0:.3g}; ask it")
     if found.refused:
         echo("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
     write_json(json, {**asdict(found), "history": [asdict(each) for each in read.metrics]})

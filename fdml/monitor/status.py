@@ -34,6 +34,10 @@ class PartyStatus:
     """Connected for alignment, not for training yet."""
     aligned: bool = False
     """The shared rows are known to the server."""
+    largest_prediction: float | None = None
+    """The largest that the party has pushed in its present epoch; None where the server is blind."""
+    stands_out: bool = False
+    """Whether its predictions are far larger than before, or than those of the others."""
 
     @property
     def state(self) -> str:

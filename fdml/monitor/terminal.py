@@ -20,6 +20,7 @@ from fdml.events import (
     Event,
     Finished,
     Joined,
+    LargestPart,
     Listener,
     Refused,
     Released,
@@ -171,13 +172,13 @@ class RunTerminal:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         with self._lock:
-            if not isinstance(event, Waiting | Released | Refused | Remark):
+            if not isinstance(event, Waiting | Released | Refused | Remark | LargestPart):
                 self._end_wait(event.party)
             self._show(event)
 
     def _show(self, event: Event) -> None:
         match event:
-            case StepDone() | Released():
+            case StepDone() | Released() | LargestPart():
                 pass
             case EpochDone():
                 self._show_epoch(event)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import PrivacyBudgetSpent
+from fdml.events import Event
 from fdml.models.learner import Learner
 from fdml.models.learning_rate import LearningRate
 from fdml.models.losses import Floats
@@ -23,6 +24,7 @@ from fdml.models.objective import Objective
 from fdml.models.signals import BlockUpdate, Gradients, Scores, Signal
 from fdml.party.answers import check_answer
 from fdml.party.few_exchanges import Denoiser, Estimate, FewExchanges, train_alone
+from fdml.party.others import OthersPart
 from fdml.party.outbox import Outbox, PendingPush
 from fdml.party.worker_state import WorkerState
 from fdml.privacy.guard import Guard, group_of
@@ -33,6 +35,8 @@ from fdml.protocol.schedule import Schedule, Visit
 
 _AT_ONCE = 8192
 """Rows whose loss is computed at once."""
+_LARGEST_GRADIENT = 1.0
+"""Of a loss over classes, and only those have private labels."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,10 @@ class TrainingTask:
     """The label party where labels are private: it alone has `labels`, and returns gradients."""
     denoise: Denoiser | None = None
     """Only where exchanges are few."""
+    others: tuple[str, ...] = ()
+    """The names of the other parties."""
+    others_limit: int | None = None
+    """The largest code that the others' predictions may come to together; None is any."""
 
     @property
     def learns_from_gradients(self) -> bool:
@@ -70,6 +78,7 @@ class Worker:
         self._task = task
         self._guard = guard
         self._outbox = Outbox()
+        self._others = OthersPart(task.party, task.others, task.others_limit)
         self.step = 0
         """The next step to learn from."""
         self.pushed = -1
@@ -101,13 +110,16 @@ class Worker:
         if isinstance(answer, Gradient):
             signal: Signal = self._gradients(answer, pushed, visit)
         else:
-            total = self._guard.open_total(answer).reshape(pushed.codes.shape)
+            opened = self._guard.open_total(answer).reshape(pushed.codes.shape)
+            total = self._others.take(opened, pushed.codes, self.step)
             if task.gradient_party == task.party:
                 of_total = task.objective.gradient(decode(total), task.labels[visit.start : visit.stop])
                 yield self._guard.gradient(self.step, of_total)
             signal = self._scores(total, answer.variance - pushed.release.variance, pushed, visit)
         self._update(visit, signal)
         self.step += 1
+        if self.ended_epoch:
+            self._others.end_epoch(self.epoch)
         yield from self._push_ahead()
         if task.watch_loss and total is not None:  # after the push, so that nobody waits for it
             self._add_loss(visit, total)
@@ -130,7 +142,8 @@ class Worker:
     def _gradients(self, answer: Gradient, pushed: PendingPush, visit: Visit) -> Gradients:
         """The gradients of a block that the label party returned."""
         task = self._task
-        values = self._guard.open_gradient(answer, task.gradient_party or "").reshape(pushed.codes.shape)
+        opened = self._guard.open_gradient(answer, task.gradient_party or "").reshape(pushed.codes.shape)
+        values = np.clip(opened, -_LARGEST_GRADIENT, _LARGEST_GRADIENT)
         weights = task.weights[visit.start : visit.stop]
         return Gradients(values, decode(pushed.codes), pushed.own, weights, task.echo, task.objective)
 
@@ -200,6 +213,10 @@ class Worker:
             totals = decode(total[first : first + _AT_ONCE]).astype(np.float32)
             values = task.objective.value(totals, task.labels[some])
             self.loss_sum += float(values.astype(np.float64) @ task.weights[some])
+
+    def events(self) -> list[Event]:
+        """What there is to tell of the others since the last call."""
+        return self._others.events()
 
     def predict_held_out(self) -> Floats:
         """Local predictions of the held-out rows."""

@@ -20,6 +20,7 @@ from fdml.party.denoising import denoise
 from fdml.party.loop import TrainingTask, Worker
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
+from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import GuardSettings, LossName, ModelSettings, TrainingSettings
 
@@ -38,6 +39,8 @@ class Plan:
     """How many classes the labels have; 0 for a regression."""
     parties: int | None = None
     """How many parties the run has; None if all train here."""
+    others: tuple[str, ...] = ()
+    """The names of the parties that train elsewhere."""
     guards: Mapping[str, GuardSettings] = field(default_factory=dict)
     """Of the parties that protect what they release."""
 
@@ -106,6 +109,7 @@ def training_task(
 ) -> TrainingTask:
     """What one party of the plan trains for and how."""
     schedule, training = plan.schedule(len(sample)), plan.training
+    grid = grid_of(training.value_bits, training.max_prediction)
     rows, settings = sample.parts[party], plan.models[party]
     start = starting_rate(
         training.learning_rate if settings.learning_rate is None else settings.learning_rate,
@@ -131,6 +135,8 @@ def training_task(
         watch_loss=watch_loss,
         gradient_party=gradient_party,
         denoise=None if training.exchanges is None else partial(denoise, rows=rows),
+        others=plan.others or tuple(name for name in plan.models if name != party),
+        others_limit=(plan.party_count - 1) * grid.largest_code(plan.party_count),
     )
 
 

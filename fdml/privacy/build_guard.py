@@ -100,7 +100,7 @@ def guard_for(
         masks=masks,
         blind=blind,
         pairwise=pairwise,
-        store=ReleaseStore(disk, facts) if (noisy or pairwise is not None) and disk is not None else None,
+        store=None if disk is None or not (noisy or pairwise) else ReleaseStore(disk, facts, synced=noisy),
     )
 
 

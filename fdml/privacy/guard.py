@@ -62,7 +62,7 @@ class Guard:
         known = None if self._store is None else self._store.find(("push", step))
         if known is not None:
             return Push(step, known), self._own("push", step, known).reshape(predictions.shape)
-        before = self.ledger.state() if self._store is not None else {}
+        before = self.ledger.state() if self._store is not None and self._store.is_new else {}
         self.ledger.count_release(group_of(block))
         codes = self._perturbation.protect(predictions, "push", step)
         message = Push(step, self._sealed("push", step, codes, self._perturbation.mechanism.variance))
@@ -75,7 +75,7 @@ class Guard:
         known = None if self._store is None else self._store.find(("held-out", epoch))
         if known is not None:
             return HeldOutPredictions(epoch, known)
-        before = self.ledger.state() if self._store is not None else {}
+        before = self.ledger.state() if self._store is not None and self._store.is_new else {}
         if self._held_out_perturbation is self._perturbation:
             self.ledger.count_release(HELD_OUT)
         else:

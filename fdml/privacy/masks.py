@@ -29,11 +29,14 @@ class Keystream:
 
     def __init__(self, key: bytes) -> None:
         self._context = Cipher(algorithms.AES(key), modes.CTR(bytes(2 * _NONCE_HALF))).encryptor()
+        self._zeros = b""
 
     def values(self, number: int, like: Codes) -> Codes:
         """Of the same shape and type, so that adding them wraps around as the type does."""
         self._context.reset_nonce(number.to_bytes(_NONCE_HALF, "big") + bytes(_NONCE_HALF))
-        stream = np.frombuffer(self._context.update(bytes(like.nbytes)), like.dtype.newbyteorder("<"))
+        if len(self._zeros) != like.nbytes:
+            self._zeros = bytes(like.nbytes)
+        stream = np.frombuffer(self._context.update(self._zeros), like.dtype.newbyteorder("<"))
         return stream.astype(like.dtype, copy=False).reshape(like.shape)
 
 

@@ -22,12 +22,13 @@ class ReleaseStore:
     """The releases of a run, and how often each group of rows was released before them; durable when `add` returns.
 
     They belong to one run over one order of rows: `facts` says which. A store of other facts is refused, as its
-    releases would be sent for other rows.
+    releases would be sent for other rows. Without noise a release would be computed again to the same bits: then
+    the store need not be `synced`, and outlives the process, but not a power cut.
     """
 
-    def __init__(self, disk: Disk, facts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, disk: Disk, facts: Mapping[str, str] | None = None, *, synced: bool = True) -> None:
         self._facts = dict(facts or {})
-        self._journal = Journal(disk, _NAME)
+        self._journal = Journal(disk, _NAME, synced=synced)
         self._counts: dict[str, Any] | None = None
         """The ledger's state with the first `_counted` releases of those that are kept; None at the start."""
         self._counted = 0
@@ -55,8 +56,13 @@ class ReleaseStore:
         known = self._known.get(name)
         return None if known is None else known.release
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever added, so that `add` needs the ledger's state."""
+        return self._counts is None
+
     def add(self, message: Push | HeldOutPredictions, before: Mapping[str, Any]) -> None:
-        """Keep a release; `before` is the ledger's state without it."""
+        """Keep a release; `before` is the ledger's state without it, which only a new store looks at."""
         if self._counts is None:
             self._counts = dict(before)
             self._journal.append([self._head(), encode_from_party(message)])

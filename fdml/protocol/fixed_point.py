@@ -5,7 +5,8 @@ Every prediction passes here on its way out and back, so both ways are single co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ class FixedPoint:
     fraction_bits: int
     saturates: bool = False
     """Whether larger predictions are cut to the largest that fits; else they are an error."""
+    limit: float | None = None
+    """The largest prediction that may travel, where that is less than fits."""
 
     @cached_property
     def dtype(self) -> np.dtype[np.signedinteger[Any]]:
@@ -34,7 +37,8 @@ class FixedPoint:
 
     def largest_code(self, parties: int) -> int:
         """Of one of `parties` parties, so that their sum still fits. In 64 bits there is room for 2**11 of them."""
-        return 2**52 if self.bits == 64 else (2 ** (self.bits - 1) - 1) // parties
+        fits = 2**52 if self.bits == 64 else (2 ** (self.bits - 1) - 1) // parties
+        return fits if self.limit is None else min(fits, math.floor(self.limit * 2.0**self.fraction_bits))
 
     def largest(self, parties: int) -> float:
         """The largest prediction that may travel."""
@@ -44,6 +48,13 @@ class FixedPoint:
 INT64 = FixedPoint(64, 32)
 FIXED_POINTS: dict[Bits, FixedPoint] = {64: INT64, 32: FixedPoint(32, 20), 16: FixedPoint(16, 9, saturates=True)}
 _STEP = {grid.dtype: 2.0**-grid.fraction_bits for grid in FIXED_POINTS.values()}
+
+
+def grid_of(bits: Bits, limit: float | None = None) -> FixedPoint:
+    """The grid of a run's `value_bits`; with a largest prediction, to which larger ones are cut, where it has one."""
+    return FIXED_POINTS[bits] if limit is None else replace(FIXED_POINTS[bits], limit=limit, saturates=True)
+
+
 NARROW = 5
 """Bytes of a code of 64 bits on the wire, where all of a message fit."""
 LARGEST = INT64.largest(1)
@@ -72,6 +83,20 @@ def replace_own_part(total: Codes, codes: Codes, exact: Floats) -> Floats:
     result = np.empty_like(exact)
     _replace_own_part(total.reshape(-1), codes.reshape(-1), _STEP[codes.dtype], exact.reshape(-1), result.reshape(-1))
     return result
+
+
+def limit_others(total: Codes, codes: Codes, most: int) -> tuple[Codes, float]:
+    """A total of which the others' part, all but these codes, is within -most and most; and how large it was.
+
+    The same array where nothing was to be cut.
+    """
+    flat, own = total.reshape(-1), codes.reshape(-1)
+    largest = _largest_difference(flat, own)
+    if largest <= most:
+        return total, largest * _STEP[codes.dtype]
+    limited = np.empty_like(flat)
+    _limit_others(flat, own, most, limited)
+    return limited.reshape(total.shape), largest * _STEP[codes.dtype]
 
 
 def pack40(codes: Codes) -> bytes | None:
@@ -113,6 +138,21 @@ def _replace_own_part(total: Codes, codes: Codes, step: float, exact: Floats, re
     for place in range(len(codes)):
         others = codes.dtype.type(total[place] - codes[place])  # in its own type, where sums with masks begin again
         result[place] = others * step + np.float64(exact[place])
+
+
+@numba.njit(nogil=True, cache=True)
+def _largest_difference(total: Codes, codes: Codes) -> float:
+    largest = 0.0
+    for place in range(len(codes)):
+        largest = max(largest, abs(np.float64(codes.dtype.type(total[place] - codes[place]))))
+    return largest
+
+
+@numba.njit(nogil=True, cache=True)
+def _limit_others(total: Codes, codes: Codes, most: int, limited: Codes) -> None:
+    for place in range(len(codes)):
+        others = codes.dtype.type(total[place] - codes[place])
+        limited[place] = codes[place] + min(max(others, -most), most)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -80,14 +80,19 @@ def encode_from_server(message: FromServer) -> bytes:
         case Total(step, values, pushed_at, mask_ids, variance):
             envelope = pb.FromServer(
                 total=pb.Total(
-                    step=step, pushed_at=pushed_at, mask_ids=mask_ids, variance=variance, **_values_out(values)
+                    step=step,
+                    pushed_at=pushed_at,
+                    mask_ids=mask_ids,
+                    variance=variance,
+                    **_values_out(values, masked=bool(mask_ids)),
                 )
             )
         case Gradient():
             envelope = pb.FromServer(gradient=_gradient_out(message))
         case HeldOutTotal(epoch, values, mask_ids, variance):
+            out = _values_out(values, masked=bool(mask_ids))
             envelope = pb.FromServer(
-                held_out_total=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **_values_out(values))
+                held_out_total=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **out)
             )
         case Stopped(party, step):
             envelope = pb.FromServer(stopped=pb.Stopped(party=party, step=step))
@@ -161,11 +166,13 @@ def _codes_in(raw: bytes, width: int = 8) -> Codes:
 
 
 def _release_out(release: Release) -> dict[str, Any]:
-    return {"mask_id": release.mask_id, "variance": release.variance, **_values_out(release.values)}
+    out = _values_out(release.values, masked=release.mask_id != 0)
+    return {"mask_id": release.mask_id, "variance": release.variance, **out}
 
 
-def _values_out(values: Codes) -> dict[str, Any]:
-    narrow = pack40(values) if values.dtype == INT64.dtype else None
+def _values_out(values: Codes, *, masked: bool) -> dict[str, Any]:
+    """As bytes; under a mask values never fit into fewer."""
+    narrow = pack40(values) if values.dtype == INT64.dtype and not masked else None
     if narrow is not None:
         return {"codes": narrow, "width": NARROW}
     return {"codes": _codes_out(values), "width": values.dtype.itemsize}

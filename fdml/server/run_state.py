@@ -15,7 +15,7 @@ import numpy as np
 
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.fixed_point import FIXED_POINTS
+from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.limits import LARGEST_MATRIX
 from fdml.protocol.messages import (
     Checkpointed,
@@ -272,7 +272,7 @@ class RunState:
         settings = self._definition.settings
         blind = settings.privacy.server == "blind"
         gradient_party = settings.label_party if settings.privacy.labels == "private" else None
-        width, grid = prediction_width(settings.task, labels.classes), FIXED_POINTS[chosen.value_bits]
+        width, grid = prediction_width(settings.task, labels.classes), grid_of(chosen.value_bits, chosen.max_prediction)
         self.coordinator = Coordinator(
             self._parties,
             schedule,

@@ -15,7 +15,18 @@ from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.identity import parse_identity
 from fdml.protocol.limits import HELLO, largest_message
-from fdml.protocol.messages import Ack, Finished, FromParty, FromServer, Hello, Labels, Reply, SealedMetrics, Waiting
+from fdml.protocol.messages import (
+    Ack,
+    Finished,
+    FromParty,
+    FromServer,
+    Hello,
+    Labels,
+    Push,
+    Reply,
+    SealedMetrics,
+    Waiting,
+)
 from fdml.protocol.quoting import quoted, shown
 from fdml.protocol.wire import decode_from_party
 from fdml.server.admission import check_position, check_rows
@@ -187,6 +198,9 @@ class ServerSession:
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
             answers += self._addressed(replies)
+            if isinstance(message, Push) and self.state.coordinator is not None:
+                found = self.status.sizes.note(stream.party, message, self.state.coordinator.schedule)
+                effects += [Emit(event) for event in found]
             if isinstance(message, _WITH_EVENT):
                 effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.server.alignment import AlignmentPhase
+from fdml.server.part_sizes import PartSizes
 from fdml.server.run_state import RunState
 from fdml.settings import RunSettings
 
@@ -56,6 +57,7 @@ class StatusTracker:
         """Bytes from each party."""
         self.bytes_out: Counter[str] = Counter()
         """Bytes to each party."""
+        self.sizes = PartSizes(settings.parties)
         self.refused: Counter[str] = Counter()
         """Number of refused messages by reason."""
 
@@ -120,4 +122,6 @@ class StatusTracker:
             finished=self._state.has_finished(party),
             aligning=aligning,
             aligned=self._alignment.digest is not None,
+            largest_prediction=self.sizes.largest.get(party),
+            stands_out=party in self.sizes.outliers,
         )

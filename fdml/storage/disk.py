@@ -10,7 +10,7 @@ from fdml.storage.atomic import OWNER_ONLY, naming, sync, sync_data, write_all, 
 
 
 class Disk(Protocol):
-    """A folder of files. Every change is durable when its call returns."""
+    """A folder of files. Every change is durable when its call returns, unless it is said not to be synced."""
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None if there is none."""
@@ -20,8 +20,11 @@ class Disk(Protocol):
         """Write a whole file; after a crash it is the old one or the new one."""
         ...
 
-    def append(self, name: str, content: bytes) -> None:
-        """Write at a file's end; after a crash any first part of the content may be there."""
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:
+        """Write at a file's end; after a crash any first part of the content may be there.
+
+        What is not synced is with the operating system: it outlives the process, but not a power cut.
+        """
         ...
 
     def truncate(self, name: str, size: int) -> None:
@@ -54,8 +57,8 @@ class FolderDisk:
         self._close(name)
         write_file(self._folder / name, content)
 
-    def append(self, name: str, content: bytes) -> None:
-        """Write at a file's end and sync it."""
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:
+        """Write at a file's end and, unless told not to, sync it."""
         with naming(self._folder / name):
             handle = self._appending.get(name)
             if handle is None:
@@ -63,7 +66,8 @@ class FolderDisk:
                 self._appending[name] = handle
                 sync(self._folder)
             write_all(handle, content)
-            sync_data(handle)
+            if synced:
+                sync_data(handle)
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file to its first `size` bytes."""

@@ -20,11 +20,15 @@ class Journal:
 
     A write that fails, as on a full disk, may leave part of a group. It is cut off before anything else is written:
     what followed it could not be read again. While it cannot be cut off, the log takes nothing more.
+
+    Groups of a journal that is not `synced` outlive the process, but not a power cut: after one, what follows the
+    first group that is not whole is cut off.
     """
 
-    def __init__(self, disk: Disk, name: str) -> None:
+    def __init__(self, disk: Disk, name: str, *, synced: bool = True) -> None:
         self._disk = disk
         self._name = name
+        self._synced = synced
         self.size = 0
         self._is_closed = False
 
@@ -36,16 +40,17 @@ class Journal:
             yield from _records(group)
             at += _FRAME.size + len(group)
         if at < len(stored):
-            self._refuse_damage(stored, at)
+            if self._synced:
+                self._refuse_damage(stored, at)
             self._disk.truncate(self._name, at)
         self.size = at
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Add records as one group; durable on return. If the disk raises, the log is as it was before."""
+        """Add records as one group; durable on return, if it is synced. If the disk raises, the log is as it was."""
         self._check_open()
         framed = _framed(records, self.size)
         try:
-            self._disk.append(self._name, framed)
+            self._disk.append(self._name, framed, synced=self._synced)
         except OSError:
             self._cut_back()
             raise

@@ -17,7 +17,7 @@ class MemoryDisk:
         """Write a whole file."""
         self._files[name] = bytes(content)
 
-    def append(self, name: str, content: bytes) -> None:
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:  # noqa: ARG002 (it lives as long as the process)
         """Write at a file's end."""
         self._files[name] = self._files.get(name, b"") + content
 

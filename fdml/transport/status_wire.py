@@ -47,4 +47,5 @@ def decode_status(raw: bytes) -> RunStatus:
 def _party(message: pb.PartyStatus) -> PartyStatus:
     check_names([message.name, *message.waits_for])
     values = {name: getattr(message, name) for name in _PARTY_FIELDS}
-    return PartyStatus(**{**values, "waits_for": tuple(message.waits_for)})
+    largest = message.largest_prediction if message.HasField("largest_prediction") else None
+    return PartyStatus(**{**values, "waits_for": tuple(message.waits_for), "largest_prediction": largest})

@@ -33,10 +33,10 @@ NOISE = GuardSettings(clip=5.0, noise="gaussian", sigma=0.5, epsilon=1000.0)
 TRAINING_PART = [
     "send Push 0", "emit Released", "send Push 1", "emit Released",
     "receive", "send Push 2", "emit Released", "emit StepDone", "save checkpoint 0",
-    "receive", "send Push 3", "emit Released", "emit StepDone", "emit EpochDone",
+    "receive", "send Push 3", "emit Released", "emit StepDone", "emit LargestPart", "emit EpochDone",
     "send HeldOutPredictions 1", "emit Released", "save checkpoint 1", "send Checkpointed 0",
     "receive", "emit StepDone", "save checkpoint 2", "send Checkpointed 1",
-    "receive", "emit StepDone", "emit EpochDone",
+    "receive", "emit StepDone", "emit LargestPart", "emit EpochDone",
     "send HeldOutPredictions 2", "emit Released", "save checkpoint 3", "send Checkpointed 2",
 ]  # fmt: skip
 LAST_PART = [

@@ -149,9 +149,9 @@ class Storing(MemoryDisk):
         super().__init__()
         self.calls = calls
 
-    def append(self, name, content):
+    def append(self, name, content, **options):
         self.calls.append("store")
-        super().append(name, content)
+        super().append(name, content, **options)
 
 
 @pytest.mark.parametrize("leave", [lambda guard: push(guard, 0), lambda guard: guard.held_out(1, PREDICTIONS)])

@@ -13,6 +13,8 @@ from fdml.protocol.fixed_point import (
     decode,
     encode,
     encode_within,
+    grid_of,
+    limit_others,
     pack40,
     replace_own_part,
     unpack40,
@@ -165,3 +167,24 @@ def test_nothing_is_encoded_packed_and_unpacked_as_nothing():
     assert encode(none).size == 0
     assert pack40(encode(none)) == b""
     assert unpack40(b"").dtype == np.int64
+
+
+@given(
+    arrays(np.int64, 6, elements=st.integers(-(2**63), 2**63 - 1)),
+    arrays(np.int64, 6, elements=st.integers(-(2**52), 2**52)),
+    st.integers(0, 2**54),
+)
+def test_others_are_limited_as_by_plain_numpy(total, own, most):
+    others = total - own
+    limited, largest = limit_others(total, own, most)
+    np.testing.assert_array_equal(limited - own, np.clip(others, -most, most))
+    assert largest == np.abs(others.astype(np.float64)).max() * 2.0**-32
+    assert (limited is total) == (np.abs(others.astype(np.float64)).max() <= most)
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+def test_a_run_may_have_a_largest_prediction_below_what_fits(bits):
+    grid = grid_of(bits, 3.0)
+    assert grid.largest(2) == 3.0
+    assert grid_of(bits, 1e9).largest(2) == FIXED_POINTS[bits].largest(2)
+    assert grid_of(bits) is FIXED_POINTS[bits]

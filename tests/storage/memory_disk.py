@@ -27,7 +27,7 @@ class MemoryDisk:
         self._spend()
         self.files[name] = bytes(content)
 
-    def append(self, name, content):
+    def append(self, name, content, *, synced=True):
         before = self.files.get(name, b"")
         try:
             self._spend()

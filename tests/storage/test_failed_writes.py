@@ -73,10 +73,10 @@ class Broken(FolderDisk):
 
     is_broken = False
 
-    def append(self, name, content):
+    def append(self, name, content, **options):
         if not self.is_broken:
-            return super().append(name, content)
-        super().append(name, content[:3])
+            return super().append(name, content, **options)
+        super().append(name, content[:3], **options)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def truncate(self, name, size):

@@ -228,10 +228,10 @@ class FullDisk(MemoryDisk):
 
     is_full = False
 
-    def append(self, name, content):
+    def append(self, name, content, **options):
         if self.is_full:
             raise OSError("No space left on device")
-        super().append(name, content)
+        super().append(name, content, **options)
 
 
 def test_a_server_that_cannot_store_what_it_should_acknowledge_ends():

@@ -26,6 +26,8 @@ parties = st.builds(
     finished=st.booleans(),
     aligning=st.booleans(),
     aligned=st.booleans(),
+    largest_prediction=st.none() | st.floats(allow_nan=False),
+    stands_out=st.booleans(),
 )
 metrics = st.builds(SealedMetrics, st.integers(0, 2**32 - 1), st.binary(max_size=60))
 statuses = st.builds(
