@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from fdml.privacy.accounts import AccountFile, Counts
 from fdml.privacy.pairwise_masks import PAIRWISE_ID
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Labels, Push, SealedMetrics
 from fdml.protocol.wire import decode_from_party
@@ -111,6 +112,8 @@ def test_what_left_under_noise_leaves_again_as_it_was_after_a_kill(tmp_path, noi
         before = {m.step: m.release.values.tobytes() for s, m in messages(noisy) if s == "bob" and isinstance(m, Push)}
         after = {m.step: m.release.values.tobytes() for s, m in messages(cluster) if s == "bob" and isinstance(m, Push)}
         assert before == after
+        (account,) = AccountFile(FolderDisk(cluster.home / "bob" / "ledger")).read().runs.values()
+        assert account.counts == Counts(releases=LONG, exact=1), "counted once each, over both starts"
 
 
 @pytest.mark.parametrize("victim", ["ann", "bob"])
