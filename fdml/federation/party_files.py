@@ -58,7 +58,9 @@ class PartyFiles:
     @cached_property
     def fingerprint(self) -> str:
         """Equal if the files are, and the settings by which they are read."""
-        settings = self._party.data.model_copy(update={"path": Path(), "test_path": None}).model_dump_json()
+        data = self._party.data.model_copy(update={"path": Path(), "test_path": None})
+        unused = {name for name in ("ranges", "categories") if not getattr(data, name)}
+        settings = data.model_dump_json(exclude=unused)  # as it was before there were any
         return fingerprint(self._paths, settings).hex()
 
     @property
