@@ -12,6 +12,7 @@ from fdml.audit import label_lives as lives
 from fdml.audit import mask_checks as masking
 from fdml.audit import membership as serving
 from fdml.audit import metric_inference as metrics
+from fdml.audit import neighbours as files
 from fdml.audit import retraining
 from fdml.audit import single_parties as staleness
 from fdml.audit.recording import Recording
@@ -26,6 +27,7 @@ ATTACKS: dict[str, Attack] = dict(
             **features.attacks,
             **masking.attacks,
             **claims.attacks,
+            **files.attacks,
             **wire.attacks,
             **serving.attacks,
             **metrics.attacks,
