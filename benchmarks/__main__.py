@@ -19,7 +19,7 @@ def bench(
     old: Annotated[Path | None, typer.Argument(help="A checkout to compare this one with (against).")] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="How many runs with random faults (kill, protocol), or of each (noise, regret)."),
+        typer.Option(min=1, help="How many runs with faults (kill, protocol), or of each (neighbours, noise, regret)."),
     ] = None,
     first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
     rows: Annotated[

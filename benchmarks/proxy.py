@@ -67,7 +67,7 @@ class Proxy:
         self._rate = rate
 
     def corrupt(self, chunks: int = 1) -> None:
-        """Change a byte of each of the next few chunks that pass, as a broken box on the way does."""
+        """Change a byte of each of the next few chunks of answers, as a broken box on the way does."""
         self._spoiled = chunks
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Proxy:
             self._drop(writer)
             return
         self._writers.add(onward)
-        ways = (self._carry(reader, onward), self._carry(there, writer))
+        ways = (self._carry(reader, onward), self._carry(there, writer, answers=True))
         try:
             await asyncio.gather(*ways)
         except (OSError, asyncio.CancelledError):
@@ -125,7 +125,9 @@ class Proxy:
         self._writers.discard(writer)
         writer.close()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False
+    ) -> None:
         """One direction of one connection: read at once, hand over when it is due."""
         under_way = _UnderWay()
         delivery = asyncio.create_task(self._deliver(under_way, writer))
@@ -137,7 +139,7 @@ class Proxy:
                 data = await reader.read(_CHUNK)
                 if self.recording is not None:
                     self.recording.append(data)
-                if self._spoiled and data:
+                if answers and self._spoiled and data:
                     self._spoiled -= 1
                     data = bytes([data[0] ^ 0xFF]) + data[1:]
                 free_at = max(free_at, self._loop.time())

@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
     "load": Benchmark("benchmarks.load", ("rounds",)),
     "noise": Benchmark("benchmarks.noise", ("seeds", "plot")),
+    "neighbours": Benchmark("benchmarks.neighbours", ("seeds",)),
     "regret": Benchmark("benchmarks.regret", ("seeds", "plot")),
     "network": Benchmark("benchmarks.network", ("rows",)),
     "speed": Benchmark("benchmarks.speed", ("rows",)),

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -24,13 +23,15 @@ from pydantic import (
 )
 
 from fdml.errors import SettingsError
+from fdml.settings_data import DataSettings as DataSettings
+from fdml.settings_data import Format as Format
+from fdml.settings_data import IdSettings as IdSettings
 from fdml.settings_file import Settings, read_settings
 
 Task = Literal["binary", "multiclass", "regression"]
 LossName = Literal["logistic", "hinge", "softmax", "squared"]
 LrDecay = Literal["linear", "sqrt", "constant"]
 OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
-Format = Literal["csv", "parquet", "libsvm", "numpy"]
 Align = Literal["tokens", "ecdh"]
 Noise = Literal["none", "gaussian", "laplace"]
 
@@ -50,11 +51,6 @@ _TAKEN = ("server", "authority")
 """Folders and roles that are no party's."""
 
 
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 """The SHA-256 of a member's public key, as `fdml keys show` prints it."""
 
@@ -185,47 +181,6 @@ class ModelSettings(Settings):
         """The kind of model, where it is known."""
         kind = cls.model_fields["kind"].default
         return f" of model kind {kind!r}" if isinstance(kind, str) else ""
-
-
-class IdSettings(Settings):
-    """How a party spells its ids, so that all parties spell the same id alike, and what becomes of bad ones."""
-
-    trim: bool = True
-    """Whether white space around an id is taken off."""
-    case: Literal["keep", "lower"] = "keep"
-    unicode: Literal["keep", "NFC", "NFKC"] = "NFC"
-    numbers: Literal["typed", "all"] = "typed"
-    """Which whole numbers are written plainly, as 7: those of number columns, or also text like "007" and "7.0"."""
-    duplicates: Literal["error", "first", "drop"] = "error"
-    """What becomes of rows with a duplicate id: an error, the first is kept, or none is."""
-    missing: Literal["error", "drop"] = "error"
-    """What becomes of rows without an id."""
-
-
-class DataSettings(Settings):
-    """Where a party's rows are and what their columns mean."""
-
-    path: Path
-    test_path: Path | None = None
-    format: Format | None = None
-    """None goes by the file's ending."""
-    id: Names = ()
-    ids: IdSettings = IdSettings()
-    label: str | None = None
-    weight: str | None = None
-    columns: Names | None = None
-    """The feature columns; None takes every column that is not id, label, weight or ignored."""
-    ignore: Names = ()
-    """Columns to leave alone."""
-    categorical: Names = ()
-    """Columns of numbers that are codes; columns of text are categorical anyway."""
-    hashed: Names = ()
-    """Categorical columns to hash instead of one-hot."""
-    hash_size: PositiveInt = 1024
-    missing: Literal["error", "mean", "zero"] = "error"
-    """What a missing number becomes; a missing category gives no feature."""
-    scale: Literal["standard", "none"] = "standard"
-    """Numeric columns of tables: to mean 0 and variance 1, or as they are."""
 
 
 class GradientGuardSettings(Settings):

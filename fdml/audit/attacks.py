@@ -11,6 +11,9 @@ from fdml.audit import label_inference as labels
 from fdml.audit import label_lives as lives
 from fdml.audit import mask_checks as masking
 from fdml.audit import membership as serving
+from fdml.audit import metric_inference as metrics
+from fdml.audit import neighbours as files
+from fdml.audit import retraining
 from fdml.audit import single_parties as staleness
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult
@@ -24,8 +27,11 @@ ATTACKS: dict[str, Attack] = dict(
             **features.attacks,
             **masking.attacks,
             **claims.attacks,
+            **files.attacks,
             **wire.attacks,
             **serving.attacks,
+            **metrics.attacks,
+            **retraining.attacks,
             **staleness.attacks,
         }.items(),
         key=lambda each: int(each[0].removeprefix("A")),

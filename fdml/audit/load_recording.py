@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fdml.align.matching import PartyIds
 from fdml.audit.message_log import MessageLog, any_masks
-from fdml.audit.recording import FurtherRun, GroundTruth, Recording
+from fdml.audit.recording import FurtherRun, GroundTruth, PartyFile, Recording
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.errors import DataError
@@ -66,6 +66,10 @@ def read_recording(run_toml: Path) -> Recording:
         held_out_labels=problem.test.labels,
         models={name: load_model(plan, home) for name, home in folders.items()},
         weights=train.weights,
+        files={
+            name: PartyFile(home.folder.settings.data, home.folder.settings.guard, home.shared.train)
+            for name, home in folders.items()
+        },
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
     return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)

@@ -13,7 +13,7 @@ from fdml.privacy.ledger import Mechanism
 from fdml.privacy.masks import Masks, Purpose
 from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
 from fdml.protocol.fixed_point import decode
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
+from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
 from fdml.settings import ModelSettings, RunSettings
 
@@ -31,11 +31,19 @@ class MessageLog:
         self._pushes: dict[str, dict[int, Push]] = {party: {} for party in run.parties}
         self._held_out: dict[str, dict[int, HeldOutPredictions]] = {party: {} for party in run.parties}
         self._gradients: dict[int, Gradient] = {}
+        self._metrics: dict[int, SealedMetrics] = {}
+        self._finished: dict[str, Finished] = {}
         self._all: list[tuple[str, Push | HeldOutPredictions | Gradient]] = []
 
     def take(self, sender: str, message: object) -> None:
-        """Keep a message if it carries predictions or gradients."""
+        """Keep a message if it carries predictions, gradients, metrics or something of a model."""
         match message:
+            case SealedMetrics(epoch):
+                self._metrics[epoch] = message
+                return
+            case Finished():
+                self._finished[sender] = message
+                return
             case Push():
                 self._pushes[sender].setdefault(message.step, message)
             case HeldOutPredictions():
@@ -75,6 +83,8 @@ class MessageLog:
             mechanisms=mechanisms,
             truth=truth,
             repeated=tuple(self._all),
+            metrics=self._metrics,
+            finished=self._finished,
             model_settings=model_settings,
         )
 

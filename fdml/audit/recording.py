@@ -12,9 +12,9 @@ from fdml.data.rows import Rows
 from fdml.models.model import Model
 from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
+from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
-from fdml.settings import ModelSettings, RunSettings
+from fdml.settings import DataSettings, GuardSettings, ModelSettings, RunSettings
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class FurtherRun:
     """Which of the first run's rows stands where in it."""
     shown_labels: NDArray[np.float64]
     """In its own order."""
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """A party's file, and how its rows were used."""
+
+    data: DataSettings
+    guard: GuardSettings
+    order: NDArray[np.int64]
+    """Which row of the file each training row is."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class GroundTruth:
     """As they were after training."""
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """One per row, mean 1; empty where all are 1."""
+    files: Mapping[str, PartyFile] = field(default_factory=dict)
+    """How the parties' rows came from their files; empty for a run in one process."""
     further_run: FurtherRun | None = None
     """What the label party would show if it started over; None where that is not known."""
 
@@ -66,5 +78,9 @@ class Recording:
     truth: GroundTruth
     repeated: tuple[tuple[str, Push | HeldOutPredictions | Gradient], ...] = ()
     """Every message as it came, resends included: for the test of masks."""
+    metrics: Mapping[int, SealedMetrics] = field(default_factory=dict)
+    """By epoch, as they travelled."""
+    finished: Mapping[str, Finished] = field(default_factory=dict)
+    """By party, what it sent of its final model."""
     model_settings: Mapping[str, ModelSettings] = field(default_factory=dict)
     """Of every party: taken as known to attackers, as a secret method protects nobody for long."""

@@ -1,4 +1,4 @@
-"""A fitted column: a number, one feature per category, or hashed categories."""
+"""A fitted column: a number, a number in a known range, one feature per category, or hashed categories."""
 
 from __future__ import annotations
 
@@ -63,16 +63,32 @@ class Number:
     def entries(self, column: Column, first: int = 0, /) -> Entries:
         """Every row has the one feature."""
         with np.errstate(over="ignore"):  # refused just below
-            values = (self._filled(column, first) - self.mean) / self.deviation
+            values = (_filled(self.column, column, self.fill, first) - self.mean) / self.deviation
         _refuse_infinite(self.column, values, first)
         return np.zeros(len(values), np.int32), values.astype(np.float32)
 
-    def _filled(self, column: Column, first: int) -> NDArray[np.float64]:
-        values = present_or_nan(self.column, column, first)
-        gone = np.isnan(values)
-        if self.fill is None and gone.any():
-            raise no_value(self.column, first + int(np.argmax(gone)), int(gone.sum()))
-        return np.where(gone, self.fill or 0.0, values)
+
+@dataclass(frozen=True)
+class NumberInRange:
+    """A column of numbers whose range is known beforehand: -1 at its low end, 1 at its high end, cut beyond."""
+
+    kind: ClassVar[str] = "number_in_range"
+    column: str
+    fill: float | None
+    """What a missing number becomes, before scaling; None refuses it."""
+    low: float
+    high: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column's own name."""
+        return (self.column,)
+
+    def entries(self, column: Column, first: int = 0, /) -> Entries:
+        """Every row has the one feature."""
+        values = np.clip(_filled(self.column, column, self.fill, first), self.low, self.high)
+        scaled = (values - self.low) / (self.high - self.low) * 2.0 - 1.0
+        return np.zeros(len(values), np.int32), scaled.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -119,7 +135,9 @@ class Hashed:
         return _looked_up(codes, [bucket_of(self.column, value, self.size) for value in values])
 
 
-FEATURES: dict[str, type[Number] | type[OneHot] | type[Hashed]] = {each.kind: each for each in (Number, OneHot, Hashed)}
+FEATURES: dict[str, type[Number] | type[NumberInRange] | type[OneHot] | type[Hashed]] = {
+    each.kind: each for each in (Number, NumberInRange, OneHot, Hashed)
+}
 """Every kind of feature by its name in a JSON text."""
 
 
@@ -132,6 +150,15 @@ def bucket_of(column: str, value: str, size: int) -> int:
 def is_numeric(kind: Any) -> bool:
     """Whether a column is read as numbers. One without any value is: all its numbers are missing."""
     return is_number(kind) or bool(pat.is_null(kind))
+
+
+def _filled(name: str, column: Column, fill: float | None, first: int) -> NDArray[np.float64]:
+    """A column of numbers with the missing ones filled in, or an error where there is no fill."""
+    values = present_or_nan(name, column, first)
+    gone = np.isnan(values)
+    if fill is None and gone.any():
+        raise no_value(name, first + int(np.argmax(gone)), int(gone.sum()))
+    return np.where(gone, fill or 0.0, values)
 
 
 def no_value(name: str, row: int, count: int) -> DataError:

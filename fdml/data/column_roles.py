@@ -51,11 +51,12 @@ def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
     twice = repeated(roles.named)
     if twice is not None:
         raise DataError(f"column {twice!r} is named twice among data.id, data.label, data.weight and data.columns")
-    for name in (*settings.categorical, *settings.hashed):
-        if name not in names:
-            raise no_such("column", name, names)
-        if name not in roles.features:
-            raise DataError(f"column {name!r} is in data.categorical or data.hashed but is no feature; leave it out")
+    for setting in ("categorical", "hashed", "ranges", "categories"):
+        for name in getattr(settings, setting):
+            if name not in names:
+                raise no_such("column", name, names)
+            if name not in roles.features:
+                raise DataError(f"column {name!r} is in data.{setting} but is no feature; leave it out")
     return roles
 
 

@@ -4,11 +4,13 @@ The rules:
 - text, dictionary and bool columns, and those named in `categorical`, are categories: one feature
   per category seen in training, in sorted order, named like "city=Paris". A category that is missing
   (null, NaN or empty text) or was not seen in training gives no feature. "?" is a category like any other.
+  Of a column in `categories` the features are those listed there.
 - `hashed` columns get `hash_size` features each, named like "city#17": a value falls into bucket
   blake2b("city=Paris") mod `hash_size`, the same at every party and in every Python.
 - numbers are float32. `scale = "standard"` brings each column to mean 0 and variance 1 with the
   statistics of training (a constant column is only centred), "none" leaves it. A missing number (null
   or NaN) is an error, or becomes the training mean or zero, before scaling. Infinity is an error.
+  A column in `ranges` is cut to its range and scaled by it, to -1 and 1 at its ends.
 - dates, times, binary and nested types are an error.
 - rows are sparse if at most a quarter of a row's features can be other than zero (one per column),
   else dense. This depends on the columns alone, so training and test rows are always of one kind.

@@ -1,4 +1,4 @@
-"""Fitting of columns: categories, or mean and deviation, learned from training rows.
+"""Fitting of columns: categories, or mean and deviation, learned from training rows where settings do not give them.
 
 Rows come batch by batch and need not fit into memory.
 """
@@ -10,8 +10,19 @@ from typing import Protocol
 
 import numpy as np
 
-from fdml.data.column_features import Feature, Hashed, Number, OneHot, coded, is_numeric, no_value, present_or_nan
+from fdml.data.column_features import (
+    Feature,
+    Hashed,
+    Number,
+    NumberInRange,
+    OneHot,
+    coded,
+    is_numeric,
+    no_value,
+    present_or_nan,
+)
 from fdml.data.column_types import Column, ColumnType, column_type
+from fdml.errors import DataError
 from fdml.settings import DataSettings
 
 
@@ -30,16 +41,20 @@ class Fit(Protocol):
 def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
     """The fit for a column, by the settings and the type of its first batch."""
     if name in settings.hashed:
-        return HashedFit(Hashed(name, settings.hash_size, column_type(column.type)))
+        return KnownFit(Hashed(name, settings.hash_size, column_type(column.type)))
+    if name in settings.categories:
+        return KnownFit(OneHot(name, settings.categories[name], column_type(column.type)))
+    if name in settings.ranges and not is_numeric(column.type):
+        raise DataError(f"column {name!r} has data.ranges but holds {column.type}; correct the file, or leave it out")
     if name in settings.categorical or not is_numeric(column.type):
         return OneHotFit(name, column_type(column.type))
     return NumberFit(name, settings)
 
 
-class HashedFit:
-    """A hashed column: there is nothing to learn."""
+class KnownFit:
+    """A column whose feature follows from settings: there is nothing to learn."""
 
-    def __init__(self, feature: Hashed) -> None:
+    def __init__(self, feature: Feature) -> None:
         self._feature = feature
 
     def add(self, _column: Column, _first: int, /) -> None:
@@ -114,6 +129,8 @@ class NumberFit:
             raise no_value(self._name, self._first_missing, self._missing)
         mean = self._moments.mean if self._settings.missing == "mean" else 0.0
         fill = None if self._settings.missing == "error" else mean
+        if self._name in self._settings.ranges:
+            return NumberInRange(self._name, fill, *self._settings.ranges[self._name])
         if self._settings.scale == "none":
             return Number(self._name, fill)
         least, most, moments = self._least, self._most, self._moments

@@ -46,7 +46,7 @@ ENDINGS: dict[str, Format] = {
 
 TABLES: tuple[Format, ...] = ("csv", "parquet")
 """The formats with named columns."""
-COLUMN_SETTINGS = ("id", "label", "weight", "columns", "ignore", "categorical", "hashed")
+COLUMN_SETTINGS = ("id", "label", "weight", "columns", "ignore", "categorical", "hashed", "ranges", "categories")
 """The settings that name columns."""
 
 
@@ -136,6 +136,11 @@ def _encoded_matrix(kind: Format, settings: DataSettings, encoder: MatrixEncoder
     return MatrixSource(settings.path, matrix, encoder, settings.ids)
 
 
+def format_of(settings: DataSettings) -> Format:
+    """The format of a party's files: as set, or by the training file's ending."""
+    return _format(settings.path, settings)
+
+
 def _format(path: Path, settings: DataSettings) -> Format:
     if not path.is_file():
         raise DataError(f"there is no file {str(path)!r}; correct data.path or data.test_path")
@@ -148,7 +153,7 @@ def _format(path: Path, settings: DataSettings) -> Format:
 
 
 def _open_tables(paths: list[Path], kind: Format, settings: DataSettings) -> list[Source]:
-    text = [*settings.id, *settings.categorical, *settings.hashed]
+    text = [*settings.id, *settings.categorical, *settings.hashed, *settings.categories]
     with errors_about(paths[0]):
         file = open_frame(paths[0], kind, text)
         roles = roles_of(file.names, settings)

@@ -9,15 +9,18 @@ import numpy as np
 
 from fdml.data.partition import halves, parse_groups, partition
 from fdml.data.readers import load
+from fdml.data.sources import open_sources
 from fdml.data.table import PartyData, Table
 from fdml.errors import LabelError, SettingsError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.models.registry import kind_named, model_settings
+from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, read_party
 from fdml.settings import (
     DataSettings,
     GuardSettings,
+    RunSettings,
     Task,
     TrainingSettings,
     read_run,
@@ -28,6 +31,8 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
     """JointDataset, contender and seed of a run whose parties' folders stand beside run.toml."""
     run = read_run(path)
     parties = {name: _party_of(path, name) for name in run.parties}
+    for party in parties.values():
+        _check_record_level(party, run)
     data = {name: load(party.data) for name, party in parties.items()}
     problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
     models = {name: party.model for name, party in parties.items()}
@@ -46,6 +51,13 @@ def _party_of(run: Path, name: str) -> PartySettings:
     if settings.party != name:
         raise SettingsError(f"{path}: party is {settings.party!r}, but its folder is {name!r}; use one name")
     return settings
+
+
+def _check_record_level(party: PartySettings, run: RunSettings) -> None:
+    """Raise where a party's noise in training would not cover what is made of its rows, as `fdml join` does."""
+    if party.guard.training is not None:
+        check_record_level(party.guard, run.training, party.model, party.data)
+        check_encoder(party.guard, party.data, open_sources(party.data)[0].encoder)
 
 
 def from_data_file(

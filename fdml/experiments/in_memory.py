@@ -119,9 +119,14 @@ def _task_of(plan: Plan) -> Task:
 
 
 def members_of(
-    plan: Plan, run: RunSettings, train: RowSet, held_out: RowSet | None, start: Mapping[str, State]
+    plan: Plan,
+    run: RunSettings,
+    train: RowSet,
+    held_out: RowSet | None,
+    start: Mapping[str, State],
+    noise_seed: int | None = None,
 ) -> dict[str, Member]:
-    """All parties of a plan. Their noise keys follow from the seed, so that a run can be repeated."""
+    """All parties of a plan. Their noise keys follow from a seed (by default the plan's): runs can be repeated."""
     members = {}
     for name, model in plan.models.items():
         data = RowsInMemory(name, train, held_out, plan.classes)
@@ -129,7 +134,7 @@ def members_of(
             run=run,
             name=name,
             data=data,
-            noise=seeded_key(plan.training.seed, name),
+            noise=seeded_key(plan.training.seed if noise_seed is None else noise_seed, name),
             model=model,
             guard=plan.guard(name),
             shared=data.shared(run.parties),

@@ -75,6 +75,7 @@ def train_in_process(
     privacy: PrivacySettings | None = None,
     keep_epochs: bool = False,
     in_turns: bool = False,
+    noise_seed: int | None = None,
     on_event: Listener = lambda _: None,
     tap: Tap = lambda _, __: None,
 ) -> TrainingResult:
@@ -82,10 +83,11 @@ def train_in_process(
 
     `start` continues from saved states. With `held_out` rows every epoch is
     evaluated. Parties are threads, or with `in_turns` take turns in this thread,
-    which makes any run repeatable. `tap` sees every message to the server.
+    which makes any run repeatable. `noise_seed` draws other noise for the same
+    orders and starting parameters than the plan's seed does. `tap` sees every message to the server.
     """
     run = run_of(plan, privacy)
-    members = members_of(plan, run, rows, held_out, start or {})
+    members = members_of(plan, run, rows, held_out, start or {}, noise_seed)
     server = _server(run, tap)
     recorder = _Recorder(list(members), keep_epochs=keep_epochs, on_event=on_event)
     sessions = {name: PartySession(member, SavedState(), time.monotonic) for name, member in members.items()}

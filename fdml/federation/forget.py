@@ -14,6 +14,7 @@ from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import read_run, run_hash
 from fdml.storage.atomic import sync
 from fdml.storage.disk import FolderDisk
+from fdml.storage.failures import explained_failures
 from fdml.storage.lock import LOCK, exclusive_lock
 
 _PARTY_STAYS = (
@@ -28,6 +29,7 @@ _MEANINGS = {
     "alignment": "which rows are shared, and the group key",
     "blocks": "features in the run's order",
     "bulletin": "tokens or blinded points, sealed offers and labels",
+    "consent": "which counts this party has agreed to",
     "checkpoint": "parameters and unanswered predictions",
     "encoder.json": "categories and means of columns",
     "incarnation": "the count of starts",
@@ -52,6 +54,7 @@ class EndOfLife:
     """Files and folders by name, with what is in them."""
     stays: tuple[str, ...]
 
+    @explained_failures()
     def carry_out(self, *, unfinished: bool = False) -> None:
         """Remove it all; a process that uses the folder, or a run that is not over, stops this before anything goes."""
         if not self.finished and not unfinished:
@@ -68,6 +71,7 @@ class EndOfLife:
             sync(self.folder)
 
 
+@explained_failures()
 def end_of_life(path: Path) -> EndOfLife:
     """What to remove for a party.toml (the party's side) or a run.toml (the server's side)."""
     try:

@@ -23,6 +23,7 @@ from fdml.data.sources import Source, open_sources
 from fdml.errors import DataError, LabelError
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
+from fdml.party.record_level import check_encoder
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
 from fdml.storage.atomic import write_file
@@ -47,6 +48,7 @@ class PartyFiles:
         """Of the training file, and of the test file if there is one."""
         sources = open_sources(self._party.data)
         name = self._party.party
+        check_encoder(self._party.guard, self._party.data, sources[0].encoder)
         if name != self._run.label_party and not sources[0].names:
             raise DataError(f"party {name!r} has no features; only the label party may have none")
         if name == self._run.label_party and any(source.labels() is None for source in sources):
@@ -81,11 +83,13 @@ class PartyFiles:
     def rows(self, shared: SharedRows) -> PartyRows:
         """The features of the shared rows, mapped from disk."""
         rows, held_out = len(shared.train), len(shared.held_out)
-        if len(self._paths) == 1:
-            (whole,) = self._blocks([np.concatenate([shared.train, shared.held_out])])
-            return PartyRows(span(whole, 0, rows), span(whole, rows, rows + held_out))
-        train, test = self._blocks([shared.train, shared.held_out])
-        return PartyRows(train, test)
+        together = len(self._paths) == 1
+        orders = [np.concatenate([shared.train, shared.held_out])] if together else [shared.train, shared.held_out]
+        stored = self._blocks(orders)
+        check_encoder(self._party.guard, self._party.data, self.encoder)  # they may be of an earlier start
+        if together:
+            return PartyRows(span(stored[0], 0, rows), span(stored[0], rows, rows + held_out))
+        return PartyRows(*stored)
 
     def labels(self, shared: SharedRows) -> tuple[LabelSet, LabelEncoding]:
         """The labels of the shared rows, encoded by those of the training rows."""

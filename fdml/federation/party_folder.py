@@ -22,6 +22,7 @@ from fdml.party.effects import WriteBundle
 from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.member import AlignmentKeys, Member
+from fdml.party.record_level import check_record_level
 from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.accounts import AccountFile
 from fdml.privacy.build_guard import stored_key
@@ -82,6 +83,7 @@ class PartyFolder(DiskStore):
     def member(self, endpoint: Endpoint, *, yes: bool = False, ask: Ask | None = None) -> Member:
         """This party as its session sees it; `yes` and `ask` are how it consents to the shared rows being told."""
         settings = self.settings
+        check_record_level(settings.guard, self.run.training, settings.model, settings.data)
         consent = ConsentDecision(self.disk, self.run, settings.party, settings.align, yes, ask)
         shared = self.shared_rows()
         if shared is None:

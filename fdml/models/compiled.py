@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdml.data.rows import Rows, row_count, take, width
 from fdml.errors import DataError
 from fdml.models.kernels.gradients import SQUARED, KernelScores
-from fdml.models.kernels.optimizers import RULES, OptimizerState, UpdateRule, new_optimizer_state
+from fdml.models.kernels.optimizers import (
+    COLLECT,
+    RULES,
+    OptimizerState,
+    UpdateRule,
+    descend,
+    new_optimizer_state,
+)
 from fdml.models.kernels.rows import kernel_view
 from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
@@ -81,36 +89,47 @@ class CompiledModel:
         """One pass over one block. With DP-SGD, or gradients that kernels do not know, one batch at a time."""
         self._check(rows)
         code = scores.objective.kernel_code
-        if (code is not None and self._dp_sgd is None) or not len(block.rates):
-            self._train(rows, block, _kernel_scores(scores, code))
+        if self._dp_sgd is None and (code is not None or not len(block.rates)):
+            self._train(rows, block, _kernel_scores(scores, code), self._rule, self._state)
             return
+        if not len(block.rates):
+            descend(self._rule, self._state, 0.0, self._collected(rows, block, _kernel_scores(scores, code)))
         for number in range(len(block.rates)):
             batch = block.only(number)
-            if code is None:
-                self._train_by_gradients(rows, batch, scores)
+            given = (
+                (rows, batch, _kernel_scores(scores, code)) if code is not None else self._given(rows, batch, scores)
+            )
+            if self._dp_sgd is None:
+                self._train(*given, self._rule, self._state)
             else:
-                self._train(rows, batch, _kernel_scores(scores, code))
-            if self._dp_sgd is not None:
-                self._add_noise(self._dp_sgd, block.rates[number] / len(batch.order))
+                self._learn_privately(self._dp_sgd, *given)
 
-    def _train(self, rows: Rows, block: BlockUpdate, scores: KernelScores) -> None:
-        self.kernels.train(kernel_view(rows), block, scores, self._rule, self._state, *self._extras, *self._scratch)
+    def _train(
+        self, rows: Rows, block: BlockUpdate, scores: KernelScores, rule: UpdateRule, state: OptimizerState
+    ) -> None:
+        self.kernels.train(kernel_view(rows), block, scores, rule, state, *self._extras, *self._scratch)
 
-    def _train_by_gradients(self, rows: Rows, batch: BlockUpdate, scores: Scores) -> None:
+    def _given(self, rows: Rows, batch: BlockUpdate, scores: Scores) -> tuple[Rows, BlockUpdate, KernelScores]:
         """One batch with gradients from outside: those of half the square of a score that is the gradient itself."""
         chosen = take(rows, batch.start + batch.order)
         gradient = scores.gradient(batch.order, self.predict(chosen)).astype(self.dtype)
         count, zeros = len(batch.order), np.zeros_like(gradient)
         given = KernelScores(gradient, zeros, 0.0, np.zeros(count), np.ones(count), SQUARED)
-        self._train(chosen, BlockUpdate(0, np.arange(count), batch.batch_bounds, batch.rates), given)
+        return chosen, BlockUpdate(0, np.arange(count), batch.batch_bounds, batch.rates), given
 
-    def _add_noise(self, dp_sgd: DpSgd, amount: float) -> None:
-        """Subtract `amount` times the noise of this update from the parameters, and count the update."""
-        theta, counters, decayed = self._state.theta, self._state.counters, self._rule.decayed
-        noise = dp_sgd.noise(int(counters[1]), len(theta))
-        theta[:decayed] -= amount / counters[0] * noise[:decayed]
-        theta[decayed:] -= amount * noise[decayed:]
-        counters[1] += 1.0
+    def _learn_privately(self, dp_sgd: DpSgd, rows: Rows, batch: BlockUpdate, scores: KernelScores) -> None:
+        """One batch by the noisy sum of its rows' clipped gradients."""
+        size, updates = len(batch.order), self._state.counters
+        noisy = dp_sgd.noisy(int(updates[1]), self._collected(rows, batch, scores) * size) / size
+        descend(self._rule, self._state, float(batch.rates[0]), noisy)
+        updates[1] += 1.0
+
+    def _collected(self, rows: Rows, batch: BlockUpdate, scores: KernelScores) -> NDArray[np.float64]:
+        """The mean of the rows' clipped gradients, in double precision whatever the parameters'."""
+        gradient = np.zeros(len(self._state.theta))
+        rule, state = self._rule._replace(optimizer=COLLECT), self._state._replace(gradient=gradient)
+        self._train(rows, batch, scores, rule, state)
+        return gradient
 
     def penalty(self) -> float:
         """This party's part of the regulariser: l2 / 2 times its squared weights."""
@@ -146,7 +165,7 @@ def float_type(settings: ModelSettings) -> type[np.floating[Any]]:
 
 def clip_of(spec: ModelSpec) -> float | None:
     """How kernels take the clip of DP-SGD: None leaves clipping out of the compiled code."""
-    return None if spec.dp_sgd is None else float(spec.dp_sgd.clip)
+    return None if spec.dp_sgd is None else spec.dp_sgd.row_clip
 
 
 def _kernel_scores(scores: Scores, loss: int | None) -> KernelScores:

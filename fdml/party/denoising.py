@@ -5,6 +5,9 @@ party first fits the others' predictions to its own features, which averages the
 noise over all rows, and then shrinks how much each row departs from that fit
 (measured on a9a: test AUC .9023 instead of .9010 at epsilon 5.4, and scores that
 need no correction). It uses no labels and releases nothing.
+
+A party whose rows are hidden by noise in its training may not do so: the fit would carry one row's features to the
+score of every other. It shrinks the others' predictions towards their mean.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, SparseRows, to_scipy
+from fdml.data.rows import DenseRows, Rows, SparseRows, to_scipy
 
 _MOST_FEATURES = 1024
 """Of a wider party those that vary most are used."""
@@ -32,11 +35,14 @@ class Denoised(NamedTuple):
     variance: float
 
 
-def denoise(others: Values, variance: float, rows: Rows) -> Denoised:
-    """The expected predictions of the others behind values with noise of this variance."""
+def denoise(others: Values, variance: float, rows: Rows | None) -> Denoised:
+    """The expected predictions of the others behind values with noise of this variance.
+
+    With the party's own rows by a fit to them; without (None) each row's depends on what was received alone.
+    """
     if variance == 0.0 or len(others) < 2:
         return Denoised(others, variance)
-    known = _Features.of(rows)
+    known = _Features.of(DenseRows(np.zeros((len(others), 0), np.float32)) if rows is None else rows)
     columns = [_denoise_column(others[:, k], variance, known) for k in range(others.shape[1])]
     return Denoised(np.column_stack([each.values for each in columns]), float(np.mean([c.variance for c in columns])))
 

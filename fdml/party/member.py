@@ -21,12 +21,14 @@ from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.loop import Worker
 from fdml.party.plan import Plan, build_worker
+from fdml.privacy.accounts import LifeAccount
 from fdml.privacy.build_guard import dp_sgd_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.protocol.identity import Credentials
+from fdml.protocol.schedule import schedule_of
 from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
 from fdml.storage.disk import Disk
 
@@ -121,6 +123,13 @@ class Member:
     def noise_key(self, shared: SharedRows) -> NoiseKey:
         """The key of this run's noise over these rows: in another run or order of rows the noise is another."""
         return self.noise.bound(b"noise", training_hash(self.run), shared.digest)
+
+    def open_account(self, shared: SharedRows) -> LifeAccount | None:
+        """This run's account in the party's ledger; raises if the run as planned would exceed the party's total."""
+        if self.ledger is None:
+            return None
+        schedule = schedule_of(len(shared.train), self.run.training)
+        return self.ledger.open_run(self.run, self.guard, schedule, self.noise_key(shared))
 
     def plan(self, classes: int) -> Plan:
         """How this party trains."""

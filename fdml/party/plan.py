@@ -18,6 +18,7 @@ from fdml.models.objective import Objective, objective_for
 from fdml.models.registry import build_model, kind_named
 from fdml.party.denoising import denoise
 from fdml.party.loop import TrainingTask, Worker
+from fdml.party.record_level import check_rate
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
 from fdml.protocol.fixed_point import grid_of
@@ -105,12 +106,20 @@ def recalibrated(worker: Worker, loss: LossName, sample: RowSet) -> Calibration:
 
 
 def training_task(
-    plan: Plan, sample: RowSet, party: str, *, watch_loss: bool = False, gradient_party: str | None = None
+    plan: Plan,
+    sample: RowSet,
+    party: str,
+    *,
+    private: bool = False,
+    watch_loss: bool = False,
+    gradient_party: str | None = None,
 ) -> TrainingTask:
-    """What one party of the plan trains for and how."""
+    """What one party of the plan trains for and how; `private` where noise in its training hides its rows."""
     schedule, training = plan.schedule(len(sample)), plan.training
     grid = grid_of(training.value_bits, training.max_prediction)
     rows, settings = sample.parts[party], plan.models[party]
+    if private:
+        check_rate(training, settings)
     start = starting_rate(
         training.learning_rate if settings.learning_rate is None else settings.learning_rate,
         settings,
@@ -134,7 +143,7 @@ def training_task(
         staleness=training.staleness,
         watch_loss=watch_loss,
         gradient_party=gradient_party,
-        denoise=None if training.exchanges is None else partial(denoise, rows=rows),
+        denoise=None if training.exchanges is None else partial(denoise, rows=None if private else rows),
         others=plan.others or tuple(name for name in plan.models if name != party),
         others_limit=(plan.party_count - 1) * grid.largest_code(plan.party_count),
     )
@@ -158,5 +167,7 @@ def build_worker(
     model = plan.model(party, width(own.parts[party]), dp_sgd, state=start)
     learner = LocalLearner(model, own.parts[party], held_out=held_out, threads=threads)
     learner.warm_up(plan.objective)
-    task = training_task(plan, own, party, watch_loss=watch_loss, gradient_party=gradient_party)
+    task = training_task(
+        plan, own, party, private=dp_sgd is not None, watch_loss=watch_loss, gradient_party=gradient_party
+    )
     return Worker(learner, task, guard)

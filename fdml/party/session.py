@@ -40,6 +40,7 @@ from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
 from fdml.party.training_messages import TrainingMessages
+from fdml.privacy.accounts import LifeAccount
 from fdml.privacy.build_guard import budget_remarks, guard_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.statement import state_of
@@ -79,6 +80,8 @@ class PartySession:
         self._messages = TrainingMessages()
         self._label_encoding: LabelEncoding | None = None
         self._alignment_hash = b""
+        self._account: LifeAccount | None = None
+        """Where this run is counted with all others of the party."""
         self._waited = 0.0
         self._seconds = 0.0 if saved.checkpoint is None else saved.checkpoint.progress.seconds
         """Of training, over all starts."""
@@ -102,6 +105,7 @@ class PartySession:
         if result is not None and result.facts == facts:
             yield from self._report_again(shared, result)
             return (yield from self._end(result))
+        self._account = self._member.open_account(shared)
         yield Send(self._hello(shared))
         labels = yield from self._exchange_labels(shared)
         worker, guard = yield from self._prepare(shared, labels)
@@ -158,7 +162,6 @@ class PartySession:
         for text in budget_remarks(member.guard, schedule):
             yield remark(member.name, text)
         noise = member.noise_key(shared)
-        ledger = member.ledger
         guard = guard_for(
             member.guard,
             schedule,
@@ -170,7 +173,7 @@ class PartySession:
             pairwise=member.pairwise_masks(shared),
             disk=member.disk,
             facts=member.facts(shared),
-            account=None if ledger is None else ledger.open_run(self._run, member.guard, schedule, noise),
+            account=self._account,
         )
         self.worker = worker = member.worker(labels, member.data.rows(shared), guard, noise)
         worker.restore(None if self._checkpoint is None else self._checkpoint.worker)

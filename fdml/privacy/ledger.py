@@ -18,7 +18,7 @@ from fdml.errors import PrivacyBudgetSpent, SettingsError, StateCorrupt
 from fdml.privacy.epsilon import check_delta, gaussian_epsilon
 from fdml.settings import Noise
 
-DIRECT = "each pushed prediction; not the effect through the weights"
+DIRECT = "each pushed prediction; not the effect through the weights, nor through scaling, step size and categories"
 HELD_OUT = "held-out"
 """The group of rows that only held-out predictions release."""
 RECORD_LEVEL = "record level: pushed predictions and the effect through the weights"

@@ -1,4 +1,4 @@
-"""Noise from a cryptographic generator.
+"""Random bits from a cryptographic generator.
 
 A party draws one secret per run. Every draw is named by its purpose and number
 and follows from the secret, so a step that is computed again after a crash
@@ -15,8 +15,22 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 _WORD = 8
-_HALF_STEP = 2.0**-53
-"""Keeps uniform numbers off 0, where the logarithm ends."""
+
+
+class RandomBits:
+    """One draw's bits, handed out piece by piece: AES-CTR under a key of its own."""
+
+    def __init__(self, key: bytes, number: int) -> None:
+        nonce = number.to_bytes(_WORD, "big") + bytes(_WORD)
+        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        return self._encryptor.update(bytes(count))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next words of 64 bits."""
+        return np.frombuffer(self.take(_WORD * count), "<u8")
 
 
 @dataclass(frozen=True)
@@ -35,22 +49,10 @@ class NoiseKey:
         """Tells one key from another; the key does not follow from it."""
         return hashlib.blake2b(key=self.secret, digest_size=8, person=b"fdml key name").hexdigest()
 
+    def bits(self, purpose: str, number: int) -> RandomBits:
+        """Bits that are the same for the same purpose and number, else unrelated."""
+        return RandomBits(hashlib.blake2b(purpose.encode(), key=self.secret, digest_size=32).digest(), number)
+
     def stream(self, purpose: str, number: int, count: int) -> bytes:
-        """So many bytes; the same for the same purpose and number, else unrelated."""
-        key = hashlib.blake2b(purpose.encode(), key=self.secret, digest_size=32).digest()
-        nonce = number.to_bytes(_WORD, "big") + bytes(_WORD)
-        encryptor = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
-        return encryptor.update(bytes(count))
-
-    def uniforms(self, purpose: str, number: int, count: int) -> NDArray[np.float64]:
-        """Numbers strictly between 0 and 1, with 52 random bits each."""
-        words = np.frombuffer(self.stream(purpose, number, _WORD * count), "<u8")
-        numbers: NDArray[np.float64] = (words >> np.uint64(12)).astype(np.float64)
-        return numbers * 2.0**-52 + _HALF_STEP
-
-    def normals(self, purpose: str, number: int, count: int) -> NDArray[np.float64]:
-        """Standard normal numbers (Box and Muller): two uniforms shape each, so none is coarse in the tails."""
-        pairs = -(-count // 2)
-        both = self.uniforms(purpose, number, 2 * pairs)
-        radius, angle = np.sqrt(-2.0 * np.log(both[:pairs])), 2.0 * np.pi * both[pairs:]
-        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+        """The first bytes of `bits`."""
+        return self.bits(purpose, number).take(count)

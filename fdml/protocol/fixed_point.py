@@ -35,6 +35,11 @@ class FixedPoint:
         """The type of its codes."""
         return np.dtype(f"int{self.bits}")
 
+    @property
+    def step(self) -> float:
+        """The distance between two of its numbers."""
+        return 2.0**-self.fraction_bits
+
     def largest_code(self, parties: int) -> int:
         """Of one of `parties` parties, so that their sum still fits. In 64 bits there is room for 2**11 of them."""
         fits = 2**52 if self.bits == 64 else (2 ** (self.bits - 1) - 1) // parties
@@ -42,12 +47,12 @@ class FixedPoint:
 
     def largest(self, parties: int) -> float:
         """The largest prediction that may travel."""
-        return self.largest_code(parties) * 2.0**-self.fraction_bits
+        return self.largest_code(parties) * self.step
 
 
 INT64 = FixedPoint(64, 32)
 FIXED_POINTS: dict[Bits, FixedPoint] = {64: INT64, 32: FixedPoint(32, 20), 16: FixedPoint(16, 9, saturates=True)}
-_STEP = {grid.dtype: 2.0**-grid.fraction_bits for grid in FIXED_POINTS.values()}
+_STEP = {grid.dtype: grid.step for grid in FIXED_POINTS.values()}
 
 
 def grid_of(bits: Bits, limit: float | None = None) -> FixedPoint:

@@ -77,3 +77,25 @@ def small(parties: str, widths: dict[str, int] | None = None, **settings: object
     labels = (sum(values.sum(axis=1) for values in parts.values()) > 0).astype(float)
     training = TrainingSettings(epochs=2, batch_size=6, batches_per_block=2, learning_rate=0.2)
     return recorded(parts, labels, training, **settings)
+
+
+def evaluated(held_out: int = 50, epochs: int = 20, seed: int = 3, **settings: object) -> Recording:
+    """A run of two parties with so many held-out rows, evaluated after every epoch; labels cannot be told for sure."""
+    chance = np.random.default_rng(seed)
+    values = chance.normal(size=(200 + held_out, 4)).astype(np.float32)
+    labels = (values.sum(axis=1) + 2.0 * chance.normal(size=len(values)) > 1.0).astype(float)
+
+    def sample(rows: slice) -> RowSet:
+        parts = {"a": as_rows(values[rows, :2]), "b": as_rows(values[rows, 2:])}
+        return RowSet(parts, labels[rows], np.ones(len(labels[rows])))
+
+    guard = settings.pop("guard", None)
+    plan = Plan(
+        TrainingSettings(epochs=epochs, batch_size=20, batches_per_block=2, learning_rate=0.1),
+        dict.fromkeys("ab", model_settings()),
+        "a",
+        "logistic",
+        2,
+        guards={} if guard is None else dict.fromkeys("ab", guard),
+    )
+    return record_in_process(plan, sample(slice(held_out, None)), sample(slice(held_out)), **settings)

@@ -64,7 +64,10 @@ def test_the_figure_of_the_notes_is_in_the_table():
 
 def test_what_the_figures_mean_stands_below():
     text = " ".join(planned("--epsilon", 3, "--parties", 4).split())
-    assert "scope: each pushed prediction; not the effect through the weights" in text
+    assert (
+        "scope: each pushed prediction; not the effect through the weights, nor through scaling, step size and categories"
+        in text
+    )
     assert "delta is per row" in text
     assert "Fewer exchanges need less noise" in text
     assert "An evaluation releases the held-out rows" in text
@@ -105,7 +108,7 @@ def test_the_figures_are_written_as_json(tmp_path):
     rows = written.pop("rows")
     assert written == {
         "epsilon": 3.0, "delta": 1e-5, "clip": 3.0, "noise": "laplace", "parties": 3,
-        "scope": "each pushed prediction; not the effect through the weights",
+        "scope": "each pushed prediction; not the effect through the weights, nor through scaling, step size and categories",
     }  # fmt: skip
     assert [row["sigma"] for row in rows] == [row[1] for row in table(text)]
     assert all(row["epsilon"] <= 3.0 for row in rows)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fdml.data.column_features import FEATURES, Hashed, Number, OneHot
+from fdml.data.column_features import FEATURES, Hashed, Number, NumberInRange, OneHot
 from fdml.data.encoding import Encoder, fit
-from fdml.data.fitting import HashedFit, NumberFit, OneHotFit, fit_for
+from fdml.data.fitting import KnownFit, NumberFit, OneHotFit, fit_for
 from tests.data.frames import COLUMNS, data_settings, tables
 
 FITS = {
@@ -22,9 +22,12 @@ FITS = {
     "code": OneHotFit,
     "share code": OneHotFit,
     "city": OneHotFit,
-    "bucket": HashedFit,
+    "bucket": KnownFit,
+    "age": NumberFit,
+    "colour": KnownFit,
 }
-KINDS = {NumberFit: Number, OneHotFit: OneHot, HashedFit: Hashed}
+KINDS = {**dict.fromkeys(FITS, OneHot), "number": Number, "small": Number, "count": Number, "bucket": Hashed,
+         "age": NumberInRange}  # fmt: skip
 NAMES = pytest.mark.parametrize("name", FITS)
 
 
@@ -59,7 +62,7 @@ def test_a_column_gets_the_fit_and_the_feature_of_its_kind(name, data):
     column = data.draw(column_of(name))
     assert type(fit_for(name, column, data_settings())) is FITS[name]
     feature = fitted(name, column)
-    assert type(feature) is KINDS[FITS[name]]
+    assert type(feature) is KINDS[name]
     assert feature.column == name
 
 
@@ -119,6 +122,9 @@ def test_batches_teach_what_all_rows_at_once_do(name, data):
         scale = max(abs(whole.mean), abs(parts.mean), whole.deviation)
         assert parts.mean == pytest.approx(whole.mean, rel=1e-9, abs=1e-9 * scale)
         assert parts.deviation == pytest.approx(whole.deviation, rel=1e-6, abs=1e-6 * scale)
+    elif isinstance(whole, NumberInRange):
+        assert (parts.low, parts.high) == (whole.low, whole.high)
+        assert parts.fill == pytest.approx(whole.fill)
     else:
         assert parts == whole
 
@@ -140,6 +146,9 @@ def test_missing_values_give_no_category_and_the_fill_of_a_number(name, data):
     if isinstance(feature, Number):
         assert index.tolist() == [0, 0, 0]
         assert values.tolist() == [np.float32(feature.fill)] * 3
+    elif isinstance(feature, NumberInRange):
+        assert index.tolist() == [0, 0, 0]
+        assert values.tolist() == feature.entries(pa.chunked_array([[feature.fill] * 3]))[1].tolist()
     else:
         assert index.tolist() == [-1, -1, -1]
 

@@ -22,6 +22,8 @@ COLUMNS = {
     "share code": (st.none() | st.sampled_from([0.1, 1.0, 1e20, -2.5, float("nan")]), pa.float64()),
     "city": (st.none() | texts, pa.dictionary(pa.int32(), pa.string())),
     "bucket": (st.none() | texts, pa.large_string()),
+    "age": (st.none() | st.integers(-50, 250), pa.int32()),
+    "colour": (st.none() | st.sampled_from(["red", "blue", "green"]), pa.string()),
 }
 """The values of each column and their type."""
 
@@ -47,4 +49,6 @@ def data_settings(missing="mean", scale="standard", hash_size=16):
         hash_size=hash_size,
         missing=missing,
         scale=scale,
+        ranges={"age": (0.0, 120.0)},
+        categories={"colour": ("red", "blue")},
     )

@@ -43,7 +43,7 @@ def test_an_index_that_pandas_stored_is_a_feature_only_where_it_is_named():
         ({"columns": ["age", "income"], "label": "income"}, "column 'income' is named twice among data.id, data.label"),
         ({"id": "user", "label": "user"}, "column 'user' is named twice"),
         ({"columns": ["age", "age"]}, "column 'age' is named twice"),
-        ({"columns": ["age"], "categorical": "city"}, "column 'city' is in data.categorical or data.hashed but is no"),
+        ({"columns": ["age"], "categorical": "city"}, "column 'city' is in data.categorical but is no"),
     ],
 )
 def test_a_column_that_cannot_have_its_role_is_named(settings, message):

@@ -96,7 +96,7 @@ def test_a_fitted_encoder_knows_the_type_of_each_column_of_categories():
             "coded": pa.array([7]).dictionary_encode(),
             "named": pa.array(["b"]).dictionary_encode(),
             "bucket": [7.5],
-            "age": [3],
+            "small": [3],
         }
     )
     encoder = fit([frame], tuple(frame.column_names), data_settings().model_copy(update={"categorical": ("code",)}))

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from fdml.privacy.accounts import AccountFile, Counts
 from fdml.privacy.pairwise_masks import PAIRWISE_ID
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Labels, Push, SealedMetrics
 from fdml.protocol.wire import decode_from_party
@@ -111,6 +112,8 @@ def test_what_left_under_noise_leaves_again_as_it_was_after_a_kill(tmp_path, noi
         before = {m.step: m.release.values.tobytes() for s, m in messages(noisy) if s == "bob" and isinstance(m, Push)}
         after = {m.step: m.release.values.tobytes() for s, m in messages(cluster) if s == "bob" and isinstance(m, Push)}
         assert before == after
+        (account,) = AccountFile(FolderDisk(cluster.home / "bob" / "ledger")).read().runs.values()
+        assert account.counts == Counts(releases=LONG, exact=1), "counted once each, over both starts"
 
 
 @pytest.mark.parametrize("victim", ["ann", "bob"])
@@ -235,7 +238,7 @@ def test_few_exchanges_release_each_row_so_often_and_survive_a_kill(tmp_path):
 
 
 def test_noise_in_training_gives_a_record_level_epsilon(tmp_path):
-    guard = NOISY + "[guard.training]\nclip = 1.0\nsigma = 20.0\n"
+    guard = NOISY + "[guard.training]\nclip = 1.0\nsigma = 20.0\n[data.ranges]\nx = [-3, 3]\ny = [-3, 3]\n"
     cluster = whole_run(tmp_path / "run", training={"epochs": 4}, bob=guard)
     told = json.loads((cluster.home / "bob" / "privacy.json").read_text())["spent"][0]
     assert told["scope"].startswith("record level")

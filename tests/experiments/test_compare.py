@@ -128,7 +128,15 @@ def test_a_budget_too_small_for_an_epoch_is_named():
     guard = GuardSettings(
         clip=1.0, noise="gaussian", sigma=50.0, epsilon=1.0, training=GradientGuardSettings(clip=1.0, sigma=0.1)
     )
+    models = {"p": model_settings(), "q": model_settings(learning_rate=0.5)}
     with pytest.raises(SettingsError, match=r"budget is spent before the first epoch .* larger guard\.epsilon"):
+        compare(dataset_of("binary"), [replace(contender(2), models=models, guards={"q": guard})], [1])
+
+
+def test_a_step_size_made_of_rows_is_refused_where_noise_in_training_must_cover_them():
+    """Finding 3, in Python: the guard of a plan is held to the same as that of a party.toml."""
+    guard = GuardSettings(training=GradientGuardSettings(clip=1.0, sigma=0.1))
+    with pytest.raises(SettingsError, match=r'learning_rate = "auto" is made of the lengths of all rows'):
         compare(dataset_of("binary"), [replace(contender(2), guards={"q": guard})], [1])
 
 
@@ -146,7 +154,8 @@ GUARDS = {
         ["shop has no noise: no epsilon", "bank has no noise: no epsilon"],
     ),
     "record level": (
-        '[guard]\nclip = 2.0\nnoise = "gaussian"\nsigma = 8.0\n[guard.training]\nclip = 1.0\nsigma = 4.0\n',
+        '[guard]\nclip = 2.0\nnoise = "gaussian"\nsigma = 8.0\n[guard.training]\nclip = 1.0\nsigma = 4.0\n'
+        '[data.ranges]\nage = [-3, 3]\n[model]\nlearning_rate = 0.5\n',
         '[guard]\nclip = 1.0\nnoise = "laplace"\nsigma = 2.0\n',
         [f"shop spends epsilon {gaussian_epsilon(2**0.5, 1e-5):.2f} at delta 1e-05 in a run; it covers {RECORD_LEVEL}",
          f"bank spends epsilon 4.00 at delta 1e-05 in a run; it covers {DIRECT}"],

@@ -42,7 +42,8 @@ def left_in(folder):
 def secrets_of(home):
     """The group key, and what the server stored of ids."""
     shared = PartyFolder(home / "ann" / "party.toml").shared_rows()
-    return [shared.key.secret, shared.key.secret.hex().encode()]
+    text = shared.key.secret.hex()
+    return [shared.key.secret, text.encode(), text.encode("utf-32-le")]
 
 
 def all_bytes(folder):

@@ -64,6 +64,13 @@ def with_ids(
     return found
 
 
+def unscaled(parties: Sequence[str]) -> dict[str, PartyData]:
+    """The same as `with_ids`, with numbers as they are."""
+    return {
+        party: PartyData(data.files, {**data.settings, "scale": "none"}) for party, data in with_ids(parties).items()
+    }
+
+
 def by_position(parties: Sequence[str], task: str = "binary", *, seed: int = 2) -> dict[str, PartyData]:
     """CSV files without ids: row by row the same people."""
     found = {}

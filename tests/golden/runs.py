@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from tests.golden.datasets import PartyData, by_position, mixed_columns, numbers, one_table, sparse, with_ids
+from tests.golden.datasets import PartyData, by_position, mixed_columns, numbers, one_table, sparse, unscaled, with_ids
 from tests.golden.layout import Settings
 
 ANN, BOB, CAT, DAN, EVE = PARTIES = ("ann", "bob", "cat", "dan", "eve")
@@ -181,6 +181,7 @@ PROCESS_RUNS = (
     ProcessRun(
         "noisy-gradients",
         {ANN: _LINEAR, BOB: {"kind": "mlp", "hidden": [5]}},
+        data=unscaled,
         guards=_alike([ANN, BOB], {"training": {"clip": 1.0, "sigma": 0.5}}),
     ),
     ProcessRun(

@@ -184,12 +184,13 @@ def plain_dp_sgd(twin, dp_sgd, update, l2, x, number):
     block, scores = update
     for batch, rate in enumerate(block.rates):
         chosen = block.order[block.batch_bounds[batch] : block.batch_bounds[batch + 1]]
-        total = dp_sgd.noise(number + batch, len(twin.flat()))
+        total = np.zeros(len(twin.flat()))
         for row in chosen:
             features = x[block.start + row][None]
             at = scores.total[[row]] + scores.echo * (twin.predict(features) - scores.own_at_push[[row]])
             towards = scores.objective.gradient(at, scores.labels[[row]]) * scores.weights[row]
             gradient = laid_out(twin, *twin.gradients(features, towards))
-            total += gradient * min(1.0, dp_sgd.clip / max(np.linalg.norm(gradient), 1e-300))
+            total += gradient * min(1.0, dp_sgd.row_clip / max(np.linalg.norm(gradient), 1e-300))
+        noisy = dp_sgd.noisy(number + batch, total)
         shrunk = laid_out(twin, [l2 * weight for weight in twin.weights], [0.0 * bias for bias in twin.biases])
-        twin.read(twin.flat() - rate * (total / len(chosen) + shrunk))
+        twin.read(twin.flat() - rate * (noisy / len(chosen) + shrunk))

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from fdml.errors import SettingsError
+from fdml.privacy.discrete_noise import noise_on_grid
 from fdml.privacy.empirical import lower_bound
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
+from fdml.protocol.fixed_point import INT64
 
 SECRET = b"a secret of thirty-two bytes ..."
 CLIP = 3.0
@@ -21,25 +23,20 @@ RATIOS = (0.5, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0)
 
 def gaussian(ratio, releases=1):
     """Clipping and the party's own noise; of several releases the mean, which tells all that they tell together."""
-    key, numbers = NoiseKey(SECRET), count()
+    law, key, numbers = noise_on_grid("gaussian", ratio * CLIP, INT64.step), NoiseKey(SECRET), count()
 
     def draw(value, count):
         noise = np.zeros(count)
         for _ in range(releases):
-            noise += key.normals("tried", next(numbers), count)
-        return np.clip(value, -CLIP, CLIP) + ratio * CLIP * noise / releases
+            noise += INT64.step * law.draw(key, "tried", next(numbers), count)
+        return np.clip(value, -CLIP, CLIP) + noise / releases
 
     return draw
 
 
 def laplace(ratio, secret=SECRET):
-    key, numbers = NoiseKey(secret), count()
-
-    def draw(value, count):
-        centred = key.uniforms("tried", next(numbers), count) - 0.5
-        return value - ratio * CLIP * np.sign(centred) * np.log1p(-2 * np.abs(centred))
-
-    return draw
+    law, key, numbers = noise_on_grid("laplace", ratio * CLIP, INT64.step), NoiseKey(secret), count()
+    return lambda value, count: value + INT64.step * law.draw(key, "tried", next(numbers), count)
 
 
 def claimed(ratio, releases=1, noise="gaussian"):

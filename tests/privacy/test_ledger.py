@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdml.errors import FdmlError, PrivacyBudgetSpent, SettingsError, StateCorrupt
+from fdml.privacy.discrete_noise import noise_on_grid
 from fdml.privacy.empirical import lower_bound
 from fdml.privacy.epsilon import gaussian_epsilon
 from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
+from fdml.protocol.fixed_point import INT64
 
 DELTA = 1e-5
 OPEN = Mechanism("none", 3.0, 0.0)
@@ -68,13 +70,8 @@ def test_without_noise_a_release_has_no_limit():
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_variance_is_that_of_the_noise_drawn(noise):
-    key = NoiseKey(bytes(32))
-    centred = key.uniforms("tried", 1, 400_000) - 0.5
-    drawn = {
-        "gaussian": 5.0 * key.normals("tried", 0, 400_000),
-        "laplace": -5.0 * np.sign(centred) * np.log1p(-2 * np.abs(centred)),
-    }
-    assert Mechanism(noise, 1.0, 5.0).variance == pytest.approx(np.var(drawn[noise]), rel=0.02)
+    drawn = INT64.step * noise_on_grid(noise, 5.0, INT64.step).draw(NoiseKey(bytes(32)), "tried", 0, 400_000)
+    assert Mechanism(noise, 1.0, 5.0).variance == pytest.approx(np.var(drawn), rel=0.02)
 
 
 def test_a_mechanism_cannot_be_changed():
@@ -139,7 +136,9 @@ def test_without_gradient_noise_only_the_direct_way_is_claimed():
     ledger.count_use("block 0", 100)
     assert ledger.epsilon("block 0") == ledger.direct("block 0") == gaussian_epsilon(1.0, DELTA)
     assert ledger.record_level("block 0") == math.inf, "through the weights anything may leave"
-    assert ledger.scope == "each pushed prediction; not the effect through the weights"
+    assert ledger.scope == (
+        "each pushed prediction; not the effect through the weights, nor through scaling, step size and categories"
+    )
 
 
 def test_with_gradient_noise_the_whole_record_is_claimed():
@@ -208,10 +207,11 @@ def test_charging_at_once_is_charging_one_by_one(mechanism, first, then):
 @given(st.floats(0.7, 8), st.integers(1, 4), st.binary(min_size=32, max_size=32))
 def test_nobody_learns_more_than_the_ledger_says(ratio, releases, secret):
     """An attacker with many tries; the chance of a false alarm is 1 in 10 million per example."""
-    key, numbers = NoiseKey(secret), iter(range(1000))
+    law, key, numbers = noise_on_grid("gaussian", ratio, INT64.step), NoiseKey(secret), iter(range(1000))
 
     def mean_of_releases(value, count):
-        return value + ratio * sum(key.normals("tried", next(numbers), count) for _ in range(releases)) / releases
+        noise = sum(law.draw(key, "tried", next(numbers), count) for _ in range(releases))
+        return value + INT64.step * noise / releases
 
     ledger = ledger_of(Mechanism("gaussian", 1.0, ratio))
     ledger.count_release("a", releases)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from fdml.errors import TrainingDiverged
+from fdml.errors import SettingsError, TrainingDiverged
+from fdml.privacy.discrete_noise import noise_on_grid
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.perturb import Perturbation
@@ -133,7 +134,7 @@ def test_no_digit_of_a_prediction_stays_uncovered(noise):
         ones = int(((codes >> bit) & 1).sum())
         assert abs(ones - MANY / 2) < 4.5 * np.sqrt(MANY) / 2, bit
     assert reduce(np.gcd, (codes - codes[0]).tolist()) == 1
-    assert len(np.unique(codes)) == MANY
+    assert len(np.unique(codes)) > MANY - 3  # one in a hundred times two of them meet
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -159,31 +160,75 @@ def test_another_purpose_number_or_key_meets_unrelated_noise(noise, other):
 def test_a_release_has_noise_of_its_own_beside_what_else_the_key_gives(purpose, stream):
     """Noise in training and randomised labels follow from the same key; the name of a stream never changes."""
     found = noise_of("gaussian", 1.0, purpose=purpose).ravel()
-    np.testing.assert_array_equal(found, decode(encode(KEY.normals(f"release {stream}", 0, MANY))))
+    law = noise_on_grid("gaussian", 1.0, GRID)
+    np.testing.assert_array_equal(found, law.draw(KEY, f"release {stream}", 0, MANY) * GRID)
     for other in ("push", "held-out", "labels", "gradient"):
-        assert not (found == decode(encode(KEY.normals(other, 0, MANY)))).any()
+        assert not (found == law.draw(KEY, other, 0, MANY) * GRID).any()
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_noise_however_large_stays_within_what_may_travel(noise):
-    codes = perturbation(noise, 1e6, 1e12).protect(np.full((MANY, 1), 1e6), "push", 0)
-    assert int(np.abs(codes).max()) <= LARGEST_CODE
+    codes = perturbation(noise, 1e6, 1e6).protect(np.full((MANY, 1), 1e6), "push", 0)
+    assert int(np.abs(codes).max()) == LARGEST_CODE
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_noise_too_large_for_the_grid_is_refused_before_anything_leaves(noise):
+    with pytest.raises(SettingsError, match=r"noise of sigma 1e[+]12 is .* steps of the grid of .*; lower sigma"):
+        perturbation(noise, 1e6, 1e12)
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_what_leaves_is_the_rounded_prediction_and_whole_steps_of_noise(noise, bits):
+    grid = FIXED_POINTS[bits]
+    exact = np.linspace(-0.9, 0.9, 51).reshape(-1, 3) / 3
+    given = Perturbation(Mechanism(noise, 1.0, 0.5), KEY, grid, 2)
+    drawn = noise_on_grid(noise, 0.5, grid.step).draw(KEY, "release push", 4, exact.size).reshape(exact.shape)
+    codes = given.protect(exact, "push", 4)
+    assert codes.dtype == grid.dtype
+    np.testing.assert_array_equal(codes, np.rint(exact / grid.step).astype(np.int64) + drawn)
 
 
 # What is no number
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", ["none", "gaussian", "laplace"])
 @pytest.mark.parametrize(
     ("value", "named"),
     [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "inf"), (2.0**21, "2.09715e[+]06"), (-(2.0**21), "2.09715e[+]06")],
 )
-def test_what_is_no_number_in_range_does_not_leave(kind, value, named, dtype):
+def test_without_a_clip_what_is_no_number_in_range_does_not_leave(value, named, dtype):
     predictions = np.zeros((5, 2), dtype)
     predictions[3, 1] = value
     with pytest.raises(TrainingDiverged, match=f"a local prediction is {named}, past the .* lower learning_rate"):
-        perturbation(kind, 1.0, 0.0 if kind == "none" else 1.0).protect(predictions, "push", 0)
+        perturbation("none", np.inf).protect(predictions, "push", 0)
+
+
+@pytest.mark.parametrize("bits", FIXED_POINTS)
+@pytest.mark.parametrize("kind", ["none", "gaussian", "laplace"])
+@pytest.mark.parametrize("value", [2e6, -2e6, 3e38, 1e300, -1e300, np.nan, np.inf, -np.inf])
+def test_with_a_clip_one_row_does_not_end_the_run(kind, value, bits):
+    """Finding 18: a clip of 3 and one row that predicts 2e6 ended the run, which tells of that row without noise."""
+    predictions = np.full((5, 2), 0.25)
+    predictions[3] = (value, 0.0)
+    mechanism = Mechanism(kind, 3.0, 0.0 if kind == "none" else 0.5)
+    exact = decode(Perturbation(mechanism, None, FIXED_POINTS[bits], 3).protect(predictions, "push", 0))
+    np.testing.assert_array_equal(np.delete(exact, 3, axis=0), 0.25)
+    wanted = np.copysign(3.0, value) if np.isfinite(value) and abs(value) < 1e100 else None
+    assert abs(exact[3, 0]) <= 3.0
+    if wanted is not None:
+        assert exact[3, 0] == pytest.approx(wanted, abs=3 * FIXED_POINTS[bits].step)
+    key = None if kind == "none" else KEY
+    noisy = Perturbation(mechanism, key, FIXED_POINTS[bits], 3).protect(predictions, "push", 0)
+    assert np.abs(decode(noisy)).max() < 3.0 + 12.0
+
+
+@pytest.mark.parametrize("kind", ["none", "gaussian", "laplace"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_block_without_a_number_means_that_training_has_diverged(kind, value):
+    with pytest.raises(TrainingDiverged, match="no local prediction of a block is a number: training has diverged"):
+        perturbation(kind, 1.0, 0.0 if kind == "none" else 1.0).protect(np.full((5, 2), value), "push", 0)
 
 
 @pytest.mark.parametrize("parties", [1, 3])

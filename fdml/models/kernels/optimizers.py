@@ -8,18 +8,21 @@ multiplication per batch instead of one per weight.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 from numpy.typing import NDArray
 
+from fdml.models.kernels.compiler import kernel
 from fdml.models.losses import Floats
 from fdml.settings import OptimizerName
 
-SGD, MOMENTUM, ADAGRAD, ADAM = range(4)
+SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT = range(5)
 RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
-"""The numbers under which kernels know the update rules."""
+"""The numbers under which kernels know the update rules; `COLLECT` leaves the gradient in the state, and no more."""
 _SMALLEST_SCALE = 1e-3
 _ADAM_BETA2 = 0.999
 _ADAM_EPSILON = 1e-8
@@ -30,7 +33,7 @@ class UpdateRule(NamedTuple):
     """How a gradient changes the parameters."""
 
     optimizer: int
-    """One of `RULES`."""
+    """One of `RULES`, or `COLLECT`."""
     l2: float
     momentum: float
     decayed: int
@@ -80,10 +83,25 @@ def begin_update(rule: UpdateRule, state: OptimizerState, rate: float) -> tuple[
     return -rate / state.counters[0], -rate
 
 
+def gradient_target(rule: UpdateRule, state: OptimizerState, clip: float | None) -> Floats:
+    """The array that a gradient is added to: with SGD the parameters, else `state.gradient`. For kernels only.
+
+    With a clip it is always the latter: in double precision, so that no row's rounding depends on other rows.
+    """
+    raise NotImplementedError
+
+
+@overload(gradient_target, inline="always", strict=False)
+def _gradient_target(rule: Any, state: Any, clip: Any) -> Any:
+    if isinstance(clip, types.Float):
+        return lambda rule, state, clip: state.gradient
+    return lambda rule, state, clip: state.theta if rule.optimizer == SGD else state.gradient
+
+
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def end_update(rule: UpdateRule, state: OptimizerState, rate: float) -> None:
     """Apply the gradient that was collected; with SGD it has been applied already."""
-    if rule.optimizer == SGD:
+    if rule.optimizer == SGD or rule.optimizer == COLLECT:
         return
     theta, gradient = state.theta, state.gradient
     kind = theta.dtype.type
@@ -113,3 +131,11 @@ def end_update(rule: UpdateRule, state: OptimizerState, rate: float) -> None:
             state.second[i] = beta2 * state.second[i] + rest2 * gradient[i] * gradient[i]
             root = math.sqrt(state.second[i] * correct2) + kind(_ADAM_EPSILON)
             theta[i] -= kind(rate) * state.first[i] * correct1 / root
+
+
+@kernel
+def descend(rule: UpdateRule, state: OptimizerState, rate: float, gradient: NDArray[np.float64]) -> None:
+    """One update of SGD by a gradient that was made elsewhere."""
+    weight_factor, bias_factor = begin_update(rule, state, rate)
+    for i in range(len(gradient)):
+        state.theta[i] += (weight_factor if i < rule.decayed else bias_factor) * gradient[i]

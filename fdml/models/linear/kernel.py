@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
 from fdml.models.kernels.gradients import KernelScores, clip_factor, loss_gradient, loss_gradients
-from fdml.models.kernels.optimizers import SGD, OptimizerState, UpdateRule, begin_update, end_update
+from fdml.models.kernels.optimizers import OptimizerState, UpdateRule, begin_update, end_update, gradient_target
 from fdml.models.kernels.rows import entries, entry, prefetch, prefetch_line, square_norm
 from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate
@@ -102,11 +102,11 @@ def train(
 ) -> None:
     """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
 
-    Without a clip (None) numba leaves clipping out of the compiled code.
+    With a clip gradients are only collected. Without one (None) numba leaves clipping out of the compiled code.
     """
     theta, decayed = state.theta, rule.decayed
     kind = theta.dtype.type
-    target = theta if rule.optimizer == SGD else state.gradient
+    target = gradient_target(rule, state, clip)
     width = scores.total.shape[1]
     gradients = np.empty((block.batch_bounds[1], width), theta.dtype)
     flat = gradients.reshape(-1)
@@ -143,7 +143,7 @@ def train(
         # dLoss/dbias_k = sum_i g_ik
         if len(theta) > decayed:
             for k in range(width):
-                pull = kind(0.0)
+                pull = target.dtype.type(0.0)
                 for slot in range(end - begin):
                     if clip is None or kept[slot]:
                         pull += gradients[slot, k]

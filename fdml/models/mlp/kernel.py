@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
 from fdml.models.kernels.gradients import KernelScores, clip_factor, loss_gradient
-from fdml.models.kernels.optimizers import SGD, OptimizerState, UpdateRule, begin_update, end_update
+from fdml.models.kernels.optimizers import OptimizerState, UpdateRule, begin_update, end_update, gradient_target
 from fdml.models.kernels.rows import LINE, entries, entry, prefetch, prefetch_line, square_norm
 from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate
@@ -188,11 +188,11 @@ def train(
 ) -> None:
     """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
 
-    Without a clip (None) numba leaves clipping out of the compiled code.
+    With a clip gradients are only collected. Without one (None) numba leaves clipping out of the compiled code.
     """
     theta, decayed = state.theta, rule.decayed
     kind = theta.dtype.type
-    target = theta if rule.optimizer == SGD else state.gradient
+    target = gradient_target(rule, state, clip)
     every, width = sizes.sum(), sizes[-1]
     score, gradient = np.empty(width, theta.dtype), np.empty(width, theta.dtype)
     units = np.empty((block.batch_bounds[1], every), theta.dtype)
@@ -247,7 +247,6 @@ def train(
                         cells[u] += amount * inputs[u]
                 weight_at += below * above
                 unit_at += below
-            biases = target[decayed:]
-            for u in range(len(biases)):
-                biases[u] += kind(bias_factor) * errors[slot, u]
+            for u in range(len(theta) - decayed):
+                target[decayed + u] += kind(bias_factor) * errors[slot, u]
         end_update(rule, state, rate)

@@ -176,40 +176,40 @@ class TorchModel:
     ) -> None:
         """Give every parameter the mean of the rows' clipped gradients and its part of the noise."""
         learned = [each for each in self._module.parameters() if each.requires_grad]
-        sums = [torch.zeros_like(each) for each in learned]
+        sums = [torch.zeros_like(each, dtype=torch.float64) for each in learned]
         size = sum(each.numel() for each in learned)
-        together = max(1, _GRADIENT_CELLS // max(1, size))
+        at_once = max(1, _GRADIENT_CELLS // max(1, size))
         with torch.random.fork_rng(devices=[]):
             # What a module draws must not differ either when the update is computed again: the noise would not.
             torch.manual_seed(int.from_bytes(dp_sgd.key.stream("module", self._updates, 8)) % 2**63)
-            for first in range(0, len(chosen), together):
-                some = chosen[first : first + together]
-                for total, part in zip(sums, self._clipped(dp_sgd.clip, rows, start, scores, some), strict=True):
+            for first in range(0, len(chosen), at_once):
+                some = chosen[first : first + at_once]
+                for total, part in zip(sums, self._clipped(dp_sgd.row_clip, rows, start, scores, some), strict=True):
                     total += part
-        noise = torch.as_tensor(dp_sgd.noise(self._updates, size))
-        at = 0
-        for each, total in zip(learned, sums, strict=True):
-            part = noise[at : at + each.numel()].reshape(each.shape)
-            each.grad = ((total + part) / len(chosen)).to(self._kind)
+        together = torch.cat([each.flatten() for each in sums]).numpy(force=True)
+        noisy, at = torch.as_tensor(dp_sgd.noisy(self._updates, together) / len(chosen)), 0
+        for each in learned:
+            each.grad = noisy[at : at + each.numel()].reshape(each.shape).to(self._kind)
             at += each.numel()
         self._updates += 1
 
     def _clipped(
         self, clip: float, rows: Rows, start: int, scores: Scores, chosen: NDArray[np.int64]
     ) -> list[torch.Tensor]:
-        """The sum of these rows' clipped gradients, parameter by parameter."""
+        """The sum of these rows' clipped gradients, parameter by parameter, in double precision."""
         features = self._features(rows, start + chosen)
         drawn = torch.get_rng_state()
         with torch.no_grad():
             own = self._checked(_each_row(self._module, features), len(chosen))
         torch.set_rng_state(drawn)
         each = _row_gradients(self._module, features, self._loss_gradient(scores, chosen, own))
-        square = sum((part.flatten(1).double().square().sum(1) for part in each), torch.zeros(len(chosen)))
+        none = torch.zeros(len(chosen), dtype=torch.float64)
+        square = sum((part.flatten(1).double().square().sum(1) for part in each), none)
         kept = square <= LONGEST**2  # not so where it is no number
         if not kept.all():
             square, each = square[kept], [part[kept] for part in each]
-        factor = torch.clamp(clip / square.sqrt(), max=1.0).to(self._kind)
-        return [torch.tensordot(factor, part, 1) for part in each]
+        factor = torch.clamp(clip / square.sqrt(), max=1.0)
+        return [torch.tensordot(factor, part.double(), 1) for part in each]
 
     def _features(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:
         if width(rows) != self._inputs:

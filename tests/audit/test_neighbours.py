@@ -1,0 +1,90 @@
+"""A15 on recorded runs: it finds what one row does through scaling, and passes where settings took its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from benchmarks.neighbours import CASES, PARTY, neighbours
+from fdml.audit.load_recording import record_in_process
+from fdml.audit.neighbours import OUTLIER, STRANGER, changed_file, check_neighbours
+from fdml.audit.recording import PartyFile
+from fdml.data.sources import open_sources
+from fdml.errors import SettingsError
+from fdml.settings import DataSettings, GuardSettings
+
+ROWS = 5000
+SCALED = CASES[0]
+
+
+def recorded(folder, *, former, guard=None):
+    """The recording of a run whose party read its rows from a file, prepared as now or by all rows."""
+    one, _ = neighbours(SCALED, folder, rows=ROWS, former=former)
+    recording = record_in_process(one.plan, one.rows)
+    path = folder / "rows.csv"
+    data = DataSettings(path=path) if former else SCALED.data(path)
+    file = PartyFile(data, guard or one.plan.guards[PARTY], np.arange(ROWS))
+    return replace(recording, truth=replace(recording.truth, files={PARTY: file}))
+
+
+def result_of(recording, runs=50):
+    return {result.view: result for result in check_neighbours(recording, runs)}[
+        f"whoever sees what party {PARTY!r} releases"
+    ]
+
+
+def test_a_run_prepared_by_settings_passes(tmp_path):
+    result = result_of(recorded(tmp_path, former=False))
+    assert (result.test, result.outcome) == ("A15", "PASS")
+    assert result.score <= result.details["claimed"] == pytest.approx(1.0)
+
+
+def test_a_run_of_the_former_kind_fails(tmp_path):
+    """Finding 3: its scaling tells of one row through all others."""
+    result = result_of(recorded(tmp_path, former=True))
+    assert result.outcome == "FAIL"
+    assert result.score > result.details["claimed"]
+    assert "differ in one row" in result.reason
+
+
+@pytest.mark.parametrize("guard", [GuardSettings(), GuardSettings(clip=3.0, noise="gaussian", sigma=9.0)])
+def test_where_nothing_is_claimed_of_a_record_nothing_is_tried(tmp_path, guard):
+    assert {each.outcome for each in check_neighbours(recorded(tmp_path, former=False, guard=guard), 2)} == {
+        "NOT APPLICABLE"
+    }
+
+
+def test_a_changed_csv_file_differs_in_one_row(tmp_path):
+    (tmp_path / "rows.csv").write_text('id,age,colour\n1,30,red\n2,40,"blue, dark"\n3,50,red\n')
+    data = DataSettings(path=tmp_path / "rows.csv", id="id")
+    changed = changed_file(data, 1, open_sources(data)[0].encoder, tmp_path)
+    lines = changed.path.read_text().splitlines()
+    assert lines == ["id,age,colour", "1,30,red", f"2,{OUTLIER:.0f},{STRANGER}", "3,50,red"]
+
+
+def test_a_changed_parquet_file_keeps_its_types(tmp_path):
+    columns = {"age": pa.array([30, 40], pa.int32()), "code": pa.array([1, 2], pa.int16()), "paid": [True, False],
+               "word": ["a", None]}  # fmt: skip
+    pa.parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    data = DataSettings(path=tmp_path / "rows.parquet", categorical="code")
+    changed = pa.parquet.read_table(changed_file(data, 1, open_sources(data)[0].encoder, tmp_path).path)
+    assert changed.schema.types == pa.table(columns).schema.types
+    assert changed.to_pylist() == [
+        {"age": 30, "code": 1, "paid": True, "word": "a"},
+        {"age": int(OUTLIER), "code": 3, "paid": False, "word": STRANGER},
+    ]
+
+
+def test_other_files_have_no_neighbour_here(tmp_path):
+    np.save(tmp_path / "rows.npy", np.eye(3))
+    with pytest.raises(SettingsError, match="a numpy file has no neighbour here"):
+        changed_file(
+            DataSettings(path=tmp_path / "rows.npy"),
+            0,
+            open_sources(DataSettings(path=tmp_path / "rows.npy"))[0].encoder,
+            tmp_path,
+        )
