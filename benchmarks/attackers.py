@@ -25,12 +25,13 @@ from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.messages import (
     Checkpointed,
     Finished,
+    FromParty,
     HeldOutPredictions,
     Hello,
     Labels,
-    Metrics,
     Push,
     Release,
+    SealedMetrics,
     Stop,
 )
 from fdml.protocol.wire import decode_from_party, encode_from_party
@@ -140,7 +141,7 @@ def mutated_messages(target: Target, messages: int, seed: int) -> None:
             target.sent["mutated messages"] += _STREAMS * _PER_STREAM
 
 
-def valid_messages(hello: Hello) -> list[Any]:
+def valid_messages(hello: Hello) -> list[FromParty]:
     """A message of every kind that a party sends."""
     release = Release(encode(np.linspace(-1.0, 1.0, 100)))
     return [
@@ -150,7 +151,7 @@ def valid_messages(hello: Hello) -> list[Any]:
         Stop(5),
         Checkpointed(2),
         HeldOutPredictions(1, release),
-        Metrics(1, 2.0),
+        SealedMetrics(1),
         Finished(bytes(32)),
     ]
 

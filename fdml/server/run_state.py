@@ -319,6 +319,10 @@ class RunState:
     def _restore(self, stored: bytes) -> None:
         arrays: Mapping[str, Any] = unpack_arrays(stored)
         facts = json.loads(str(arrays["facts"]))
+        if not isinstance(facts["history"], dict):
+            raise StateCorrupt(
+                "the stored run is of an older fdml; finish it with that one, or start over with --fresh"
+            )
         self._membership.restore(facts["membership"])
         known = {int(epoch): bytes.fromhex(sealed) for epoch, sealed in facts["history"].items()}
         self.history = {epoch: SealedMetrics(epoch, sealed) for epoch, sealed in known.items()}

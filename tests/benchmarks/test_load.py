@@ -32,7 +32,7 @@ def test_mutants_differ_and_none_is_a_hello_of_the_run():
 def test_every_kind_of_message_is_there_to_be_mutated():
     kinds = {type(decode_from_party(raw)).__name__ for raw in VALID}
     assert kinds == {
-        "Hello", "Labels", "Push", "Stop", "Checkpointed", "HeldOutPredictions", "Metrics", "Finished",
+        "Hello", "Labels", "Push", "Stop", "Checkpointed", "HeldOutPredictions", "SealedMetrics", "Finished",
     }  # fmt: skip
 
 

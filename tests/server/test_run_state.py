@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,9 @@ from fdml.protocol.messages import (
 from fdml.protocol.wire import decode_from_server
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import PrivacySettings
+from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import FolderDisk
+from fdml.storage.two_slots import TwoSlots
 from tests.server.run_states import (
     HELD_OUT,
     PARTIES,
@@ -324,6 +327,16 @@ def test_a_damaged_snapshot_is_never_replaced_by_an_older_state_in_silence(stop)
     name = newest_snapshot(disk)
     disk.files[name] = disk.files[name][:-1]
     with pytest.raises(StateCorrupt, match=r"the newest readable snapshot ends at \d+; .* --fresh"):
+        new_state(disk)
+
+
+def test_a_snapshot_of_a_version_that_stored_plain_metrics_is_refused():
+    disk, _, _ = rotated()
+    slots = TwoSlots(disk, "snapshot")
+    arrays = unpack_arrays(slots.load())
+    facts = {**json.loads(str(arrays["facts"])), "history": [{"epoch": 1, "test_loss": 0.5}]}
+    slots.save(pack_arrays({**arrays, "facts": np.array(json.dumps(facts))}))
+    with pytest.raises(StateCorrupt, match=r"the stored run is of an older fdml; finish it .* --fresh"):
         new_state(disk)
 
 
