@@ -27,7 +27,8 @@ from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.party.record_level import check_encoder, check_record_level
-from fdml.settings import DataSettings, GradientGuardSettings, GuardSettings, TrainingSettings
+from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
+from fdml.settings_data import DataSettings
 
 UNIT = "epsilon, at least"
 PARTY, LABEL_PARTY = "browser", "store"

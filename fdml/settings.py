@@ -23,9 +23,6 @@ from pydantic import (
 )
 
 from fdml.errors import SettingsError
-from fdml.settings_data import DataSettings as DataSettings
-from fdml.settings_data import Format as Format
-from fdml.settings_data import IdSettings as IdSettings
 from fdml.settings_file import Settings, read_settings
 
 Task = Literal["binary", "multiclass", "regression"]

@@ -8,7 +8,6 @@ from fdml.models.registry import model_settings
 from fdml.party.settings import PartySettings, read_party
 from fdml.settings import (
     LOSSES_OF,
-    DataSettings,
     EvaluationSettings,
     GradientGuardSettings,
     GuardSettings,
@@ -19,6 +18,7 @@ from fdml.settings import (
     read_run,
     run_hash,
 )
+from fdml.settings_data import DataSettings
 
 RUN = """
 name = "app-store"

@@ -33,7 +33,8 @@ from fdml.party.plan import Plan, training_task
 from fdml.privacy.empirical import lower_bound
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.messages import FromParty, Push
-from fdml.settings import DataSettings, GradientGuardSettings, loss_for
+from fdml.settings import GradientGuardSettings, loss_for
+from fdml.settings_data import DataSettings
 
 OUTLIER = 1e6
 """What a number of the changed row becomes."""

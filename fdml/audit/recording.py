@@ -14,7 +14,8 @@ from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
-from fdml.settings import DataSettings, GuardSettings, ModelSettings, RunSettings
+from fdml.settings import GuardSettings, ModelSettings, RunSettings
+from fdml.settings_data import DataSettings
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
-from fdml.settings import DataSettings, Task, TrainingSettings
+from fdml.settings import Task, TrainingSettings
+from fdml.settings_data import DataSettings
 
 _DATA_FILE = "For a data file"
 _KINDS_HELP = f"Any of {', '.join(ready_kinds())}."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fdml.data.column_types import repeated
 from fdml.data.error_context import no_such
 from fdml.errors import DataError
-from fdml.settings import DataSettings
+from fdml.settings_data import DataSettings
 
 PANDAS_INDEX = "__index_level_"
 """How pandas names an index it stores; such a column is a feature only where it is named."""

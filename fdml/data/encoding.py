@@ -29,7 +29,7 @@ from fdml.data.documents import checked, read_document, write_document
 from fdml.data.error_context import no_such
 from fdml.data.fitting import Fit, fit_for
 from fdml.data.rows import DenseRows, Rows, SparseRows
-from fdml.settings import DataSettings
+from fdml.settings_data import DataSettings
 
 LAYOUT = 1
 """Of the JSON text."""

@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from fdml.data.column_types import is_text
 from fdml.errors import DataError
-from fdml.settings import Format
+from fdml.settings_data import Format
 
 LADDER = (
     pa.null(),

@@ -23,7 +23,7 @@ from fdml.data.column_features import (
 )
 from fdml.data.column_types import Column, ColumnType, column_type
 from fdml.errors import DataError
-from fdml.settings import DataSettings
+from fdml.settings_data import DataSettings
 
 
 class Fit(Protocol):

@@ -17,7 +17,7 @@ from fdml.data.error_context import errors_about
 from fdml.data.files import FrameFile
 from fdml.data.ids import Ids, unique_ids
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows
-from fdml.settings import IdSettings
+from fdml.settings_data import IdSettings
 
 
 class FrameSource:

@@ -13,7 +13,7 @@ from fdml.data.ids import Ids, unique_ids
 from fdml.data.matrices import Matrix
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.rows import CHUNK_BYTES, Rows
-from fdml.settings import IdSettings
+from fdml.settings_data import IdSettings
 
 
 class MatrixSource:

@@ -10,7 +10,7 @@ from fdml.data.rows import vstack
 from fdml.data.sources import Source, open_sources
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError
-from fdml.settings import DataSettings
+from fdml.settings_data import DataSettings
 
 
 def load(settings: DataSettings) -> PartyData:

@@ -28,7 +28,7 @@ from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.matrix_source import MatrixSource
 from fdml.data.rows import CHUNK_BYTES, Rows
 from fdml.errors import DataError
-from fdml.settings import DataSettings, Format
+from fdml.settings_data import DataSettings, Format
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",

@@ -17,14 +17,8 @@ from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.models.registry import kind_named, model_settings
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, read_party
-from fdml.settings import (
-    DataSettings,
-    GuardSettings,
-    RunSettings,
-    Task,
-    TrainingSettings,
-    read_run,
-)
+from fdml.settings import GuardSettings, RunSettings, Task, TrainingSettings, read_run
+from fdml.settings_data import DataSettings
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
-from fdml.settings import DataSettings, ModelSettings, RunSettings, run_hash
+from fdml.settings import ModelSettings, RunSettings, run_hash
+from fdml.settings_data import DataSettings
 
 
 def version_of(run_hash: bytes, alignment_hash: bytes) -> str:

@@ -13,7 +13,8 @@ from fdml.data.encoding import Encoder
 from fdml.data.sources import format_of
 from fdml.errors import SettingsError
 from fdml.privacy.dp_sgd import WAY_OUT
-from fdml.settings import DataSettings, GuardSettings, ModelSettings, TrainingSettings
+from fdml.settings import GuardSettings, ModelSettings, TrainingSettings
+from fdml.settings_data import DataSettings
 
 
 def check_rate(training: TrainingSettings, model: ModelSettings) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
 from fdml.models.registry import model_settings
-from fdml.settings import DataSettings, GuardSettings, ModelSettings
+from fdml.settings import GuardSettings, ModelSettings
+from fdml.settings_data import DataSettings
 from fdml.settings_file import Settings, read_settings
 
 

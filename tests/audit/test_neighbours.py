@@ -15,7 +15,8 @@ from fdml.audit.neighbours import OUTLIER, STRANGER, changed_file, check_neighbo
 from fdml.audit.recording import PartyFile
 from fdml.data.sources import open_sources
 from fdml.errors import SettingsError
-from fdml.settings import DataSettings, GuardSettings
+from fdml.settings import GuardSettings
+from fdml.settings_data import DataSettings
 
 ROWS = 5000
 SCALED = CASES[0]

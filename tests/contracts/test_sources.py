@@ -16,7 +16,7 @@ from fdml.data.frame_source import FrameSource
 from fdml.data.matrix_source import MatrixSource
 from fdml.data.rows import row_count, to_dense, vstack, width
 from fdml.data.sources import ENDINGS, open_encoded, open_sources
-from fdml.settings import DataSettings
+from fdml.settings_data import DataSettings
 
 COUNT = 53
 RNG = np.random.default_rng(11)

@@ -8,7 +8,7 @@ from fdml.data.column_features import Hashed, Number, OneHot
 from fdml.data.encoding import fit
 from fdml.data.fitting import Moments
 from fdml.errors import DataError
-from fdml.settings import DataSettings
+from fdml.settings_data import DataSettings
 
 some_numbers = st.lists(st.floats(-1e6, 1e6), max_size=20)
 

@@ -4,7 +4,8 @@ import pytest
 from fdml.data.rows import width
 from fdml.errors import SettingsError
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
-from fdml.settings import DataSettings, GuardSettings, TrainingSettings
+from fdml.settings import GuardSettings, TrainingSettings
+from fdml.settings_data import DataSettings
 from tests.federation.folders import EPOCHS, ROWS, write_run
 
 

@@ -15,7 +15,8 @@ from fdml.errors import DataError, SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan, training_task
 from fdml.party.record_level import check_encoder, check_rate, check_record_level
-from fdml.settings import DataSettings, GradientGuardSettings, GuardSettings, TrainingSettings
+from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
+from fdml.settings_data import DataSettings
 
 GUARDED = GuardSettings(training=GradientGuardSettings(clip=1.0, sigma=20.0))
 DIRECT = GuardSettings(clip=3.0, noise="gaussian", sigma=3.0)

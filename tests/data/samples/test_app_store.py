@@ -22,7 +22,8 @@ from fdml.experiments.in_process import train_in_process
 from fdml.models.metrics import auc
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
-from fdml.settings import DataSettings, TrainingSettings
+from fdml.settings import TrainingSettings
+from fdml.settings_data import DataSettings
 
 ROWS = 3000
 WIDTHS = {"store": 7000, "browser": 1000, "guard": 700}
