@@ -72,7 +72,8 @@ def write_a9a_run(folder: Path, problem: JointDataset, contender: Contender, see
     for name in PARTIES:
         model = contender.models[name]
         (folder / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "train.npz"\ntest_path = "test.npz"\n'
+            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {len(problem.train)}\n'
+            f'[data]\npath = "train.npz"\ntest_path = "test.npz"\n'
             f"[model]\n{_toml({'kind': model.kind} | model.model_dump(mode='json', exclude_defaults=True))}\n"
         )
         for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
