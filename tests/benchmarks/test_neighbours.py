@@ -23,12 +23,14 @@ def told(case, folder, *, former):
     return tell_apart(*neighbours(case, folder, former=former), PARTY, RUNS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_runs_prepared_by_settings_keep_to_their_epsilon(case, tmp_path):
     found = told(case, tmp_path, former=False)
     assert found.found <= found.claimed == pytest.approx(EPSILON)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case.column == "size"], ids=lambda case: case.name)
 def test_runs_scaled_by_all_rows_with_a_rate_made_of_them_do_not(case, tmp_path):
     """Finding 3: at epsilon 1 claimed, one outlier of 1e6 was told apart in 60 of 60 runs."""

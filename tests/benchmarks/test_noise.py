@@ -26,6 +26,7 @@ def rows(made):
     return {row["contender"]: row for row in made[0].results}
 
 
+@pytest.mark.slow
 def test_there_is_a_row_for_every_scheme_and_case_of_both_kinds(rows):
     wanted = ["alone", "late fusion", "pooled", "joint, no guard", *(f"joint, {case.name}" for case in cases_of(SIZES))]
     assert list(rows) == [f"{model} {name}" for model in ("LR", "NN") for name in wanted]
@@ -44,6 +45,7 @@ def test_epsilon_of_a_level_is_that_of_a_release_per_epoch(rows, clip):
     assert (row["clip"], row["sigma"], row["releases"], row["delta"]) == (clip, 5.0, SIZES.epochs, DELTA)
 
 
+@pytest.mark.slow
 def test_without_noise_there_is_no_epsilon(rows):
     assert rows["NN joint, noise 0, clip 4"]["epsilon"] is None
 

@@ -364,6 +364,7 @@ def test_a_wait_ends_as_soon_as_the_message_comes(blocking):
     np.testing.assert_array_equal(run.received("ann", Total)[0].values.reshape(-1, 1), run.sum_of(0))
 
 
+@pytest.mark.slow
 def test_a_wait_that_is_too_long_names_the_silent_party_and_can_be_taken_up_again(blocking):
     run = blocking.join()
     run.push("ann", 0)

@@ -29,6 +29,7 @@ print(json.dumps([[each["check_name"], each["status"], repr(each["exception"])] 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["FeatureDistributedClassifier", "FeatureDistributedRegressor"])
 def test_scikit_learns_own_checks_all_pass_and_none_is_skipped(name):
     """In a process of its own: one check runs only with SCIPY_ARRAY_API set before scipy is imported."""

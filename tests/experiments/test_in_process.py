@@ -108,6 +108,7 @@ class Sleepy(torch.nn.Linear):
         return super().forward(features)
 
 
+@pytest.mark.slow
 def test_a_silent_party_is_named_when_the_peer_timeout_ends():
     sample = sample_of()
     kinds = {**{n: model_settings() for n in ("p0", "p1")}, "p2": model_settings("torch", module=Sleepy)}

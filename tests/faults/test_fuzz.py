@@ -205,6 +205,7 @@ class Target:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads its own memory from /proc")
 @pytest.mark.parametrize("stage", STAGES)
 def test_mutated_messages_are_refused_or_harmless(stage):

@@ -166,6 +166,7 @@ def test_starting_over_with_the_same_group_key_trains_to_the_same_model(tmp_path
     assert len(set(hashes[0])) == 2
 
 
+@pytest.mark.slow
 def test_a_party_alone_names_the_one_it_waits_for(tmp_path):
     write_run(tmp_path, training="peer_timeout_seconds = 0.5\n")
     with serving(tmp_path / "run.toml") as server, pytest.raises(PeerTimeout, match=r"waited 0\.5 s .*'bob'"):

@@ -32,6 +32,7 @@ def remarks(events, party):
     return [event.text for event in events if event.party == party]
 
 
+@pytest.mark.slow
 def test_a_run_of_processes_gives_the_label_party_s_history(finished):
     _, found = finished
     assert found["alignment"] == {"rows": {"ann": ROWS, "bob": ROWS}, "shared_rows": ROWS, "train_rows": 160}

@@ -556,6 +556,7 @@ def test_the_outbox_pushes_only_what_the_guard_had_released():
     assert all(call.lineno in restoring for _, _, call in calls_of("PendingPush", of="party/worker_state.py"))
 
 
+@pytest.mark.slow
 def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
     senders = {(file, owner) for file, owner, _ in calls_of("send") if owner != "conversation"}
     assert senders == {("party/driver.py", "self._channel"), ("transport/in_process.py", "self._server")}

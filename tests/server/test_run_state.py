@@ -259,6 +259,7 @@ def test_a_run_in_which_parties_have_checkpoints_gives_the_same_answers_with_sna
             assert deliver(state, sender, message) == answers[number]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.sampled_from(STALENESS), st.sampled_from([0, 700, 2000, 10**9]), st.integers(0, 80), st.data())
 def test_after_a_power_cut_at_any_write_the_run_ends_the_same(staleness, rotate_bytes, writes, data):

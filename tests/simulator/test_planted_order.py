@@ -95,6 +95,7 @@ def test_an_evaluation_sent_twice_after_a_restart_is_found(monkeypatch):
     assert "evaluations and made" in message
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_another_model_after_a_restart_is_found(monkeypatch):
     work = PartySession._train
 
@@ -107,6 +108,7 @@ def test_an_evaluation_of_another_model_after_a_restart_is_found(monkeypatch):
     assert "let go of two different values: held-out predictions" in found(range(300))
 
 
+@pytest.mark.slow
 def test_metrics_made_again_from_other_figures_after_a_restart_are_found(monkeypatch):
     restored = Evaluation.__init__
 

@@ -74,6 +74,7 @@ def test_messages_not_sent_again_on_a_new_line_are_found(monkeypatch):
     found(range(100))
 
 
+@pytest.mark.slow
 def test_pushes_sent_again_after_their_total_are_found(monkeypatch):
     monkeypatch.setattr(Delivery, "_was_answered", lambda self, message: False)
     assert "was refused on its own line" in found(range(1600))

@@ -40,6 +40,7 @@ def test_under_pairwise_masks_every_total_is_exact_through_crashes():
     assert min(counts["server crashes"], counts["party crashes"]) > 5
 
 
+@pytest.mark.slow
 def test_a_seed_goes_the_same_way_in_every_process():
     code = "from simulator.run import run_seed\nprint(*(run_seed(seed).trace_hash for seed in range(15)))"
     printed = [

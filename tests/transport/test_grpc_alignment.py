@@ -119,6 +119,7 @@ def test_a_server_that_never_comes_is_an_error_that_names_it():
     assert f"no server at 127.0.0.1:{port} for 0.3 s" in str(error)
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_and_comes_back_is_asked_again():
     port = free_port()
     with calls_to(port, "ann") as ann, calls_to(port, "bob") as bob:

@@ -218,6 +218,7 @@ def test_the_wait_for_a_server_that_is_gone_ends_with_an_error():
 # Waits.
 
 
+@pytest.mark.slow
 def test_whom_a_party_waits_for_is_an_event_once_and_in_the_error():
     events = []
     with served() as server, channel_to(server.port, peer_timeout=2.5, events=events) as bob:

@@ -231,6 +231,7 @@ def test_a_party_does_not_believe_or_hold_whatever_a_server_sends(lie):
     assert len(str(refused.value)) < 400
 
 
+@pytest.mark.slow
 def test_a_server_that_sends_faster_than_the_party_learns_has_to_wait():
     """Finding 29: totals of all future steps were held at once."""
     sent = []
@@ -253,6 +254,7 @@ def test_a_server_that_sends_faster_than_the_party_learns_has_to_wait():
 # Faults.
 
 
+@pytest.mark.slow
 def test_wrong_bytes_on_a_line_that_had_worked_are_tried_again():
     """Chaos 4: the party gave up for good on the first bad TLS record."""
     with serve(credentials=AUTHORITY.issue("server", "server")) as server:

@@ -128,6 +128,7 @@ def test_a_revoked_certificate_is_refused_and_its_open_stream_ends(monkeypatch):
         assert next(each.reason for each in server.events if isinstance(each, events.Refused)).startswith("the certif")
 
 
+@pytest.mark.slow
 def test_an_open_stream_ends_when_its_certificate_runs_out(monkeypatch):
     monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.05)
     seconds = 4.0
@@ -178,6 +179,7 @@ def test_a_second_server_that_the_authority_names_gets_nothing(channel, message)
         assert not any(sum(bytes_) for bytes_ in false.session.status.traffic.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", [hello(SETTINGS), Post(KeyOffer(b"x" * 32))], ids=["stream", "alignment"])
 def test_one_that_shows_the_true_certificate_without_its_key_gets_nothing_either(channel, message, monkeypatch):
     """It answers the question for a certificate with the true server's: TLS itself then finds that it is another."""
