@@ -24,8 +24,8 @@ from fdml.settings import run_hash
 from fdml.storage.atomic import write_file
 from tests.federation.folders import write_run
 
-REPORT = AlignmentReport("tokens", {"ann": 60, "bob": 60}, 60, 48, 12, 0.5)
-SHARED = SharedRows(np.arange(48), np.arange(48, 60), b"d" * 32, KEY, REPORT)
+REPORT = AlignmentReport("tokens", {"ann": 120, "bob": 120}, 120, 96, 24, 0.5)
+SHARED = SharedRows(np.arange(96), np.arange(96, 120), b"d" * 32, KEY, REPORT)
 SPENT = Spent("training rows", 2, None, 1e-5, "none")
 
 
