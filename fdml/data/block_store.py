@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.external_sort import ExternalSort
-from fdml.data.rows import DenseRows, Rows, SparseRows
+from fdml.data.rows import DenseRows, PlainRows, Rows, SparseRows
 from fdml.errors import StateCorrupt
 from fdml.storage.atomic import new_file, new_folder
 
@@ -39,7 +39,7 @@ def write_blocks(folder: Path, chunks: Iterable[Rows], places: NDArray[np.int64]
         shutil.rmtree(unsorted)
 
 
-def open_blocks(folder: Path) -> Rows:
+def open_blocks(folder: Path) -> PlainRows:
     """The rows as memory-mapped arrays; a span of them needs no copy.
 
     The arrays are writable, which compiled code may require; the files never change.
@@ -62,10 +62,10 @@ def open_blocks(folder: Path) -> Rows:
         ) from None
 
 
-def fingerprint(paths: Sequence[Path], settings_text: str) -> bytes:
-    """A hash of the content of files and of the settings they are read with."""
+def fingerprint(contents: Sequence[bytes], settings_text: str) -> bytes:
+    """A hash of the rows' origins, by the hash of each one's content, and of the settings they are read with."""
     digest = hashlib.blake2b(digest_size=32)
-    for part in (settings_text.encode(), *map(_file_digest, paths)):
+    for part in (settings_text.encode(), *contents):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()
 
@@ -99,8 +99,3 @@ def _mapped(path: Path, kind: type[Any], count: int) -> NDArray[Any]:
 
 def _digest(indptr: NDArray[np.int64]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(indptr).data, digest_size=16).hexdigest()
-
-
-def _file_digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").digest()

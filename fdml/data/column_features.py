@@ -12,7 +12,7 @@ import pyarrow.types as pat
 from numpy.typing import NDArray
 from pydantic import PositiveFloat, PositiveInt
 
-from fdml.data.column_types import Column, ColumnType, is_number, is_text, missing, numbers, plain
+from fdml.data.column_types import Column, ColumnType, is_number, is_temporal, is_text, missing, numbers, plain
 from fdml.errors import DataError
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -135,12 +135,6 @@ class Hashed:
         return _looked_up(codes, [bucket_of(self.column, value, self.size) for value in values])
 
 
-FEATURES: dict[str, type[Number] | type[NumberInRange] | type[OneHot] | type[Hashed]] = {
-    each.kind: each for each in (Number, NumberInRange, OneHot, Hashed)
-}
-"""Every kind of feature by its name in a JSON text."""
-
-
 def bucket_of(column: str, value: str, size: int) -> int:
     """The bucket a hashed value falls into."""
     digest = blake2b(f"{column}={value}".encode(), digest_size=8).digest()
@@ -164,7 +158,8 @@ def _filled(name: str, column: Column, fill: float | None, first: int) -> NDArra
 def no_value(name: str, row: int, count: int) -> DataError:
     """The error for missing numbers: the first row (counted from 0) and how many rows there are."""
     return DataError(
-        f'column {name!r} has no value in data row {row + 1} ({count} such rows); set data.missing = "mean" or "zero"'
+        f"column {name!r} has no value in data row {row + 1} ({count} such rows); "
+        f'set data.missing = "indicator", "mean" or "zero"'
     )
 
 
@@ -193,10 +188,15 @@ def _refuse_infinite(name: str, values: NDArray[np.float64], first: int) -> None
 def coded(name: str, given: Column) -> tuple[NDArray[np.int64], list[str]]:
     """Each row's category as an index into the list returned with it; -1 where it is missing."""
     column = plain(given)
-    if not (is_numeric(column.type) or is_text(column.type) or pat.is_boolean(column.type)):
+    if pat.is_binary(column.type):
+        raise DataError(
+            f'column {name!r} holds bytes that are no UTF-8 text; set data.encoding = "latin-1" for such a CSV file, '
+            f"or name the column in data.ignore"
+        )
+    if not (is_numeric(column.type) or is_text(column.type) or pat.is_boolean(column.type) or is_temporal(column.type)):
         raise DataError(
             f"column {name!r} holds {column.type}, which has no encoding; "
-            f"drop it through data.columns, or convert it to numbers or text"
+            f"name it in data.ignore, or convert it to numbers or text"
         )
     texts = column.cast(pa.large_string())
     values = (texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts).dictionary_encode()

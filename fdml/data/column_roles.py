@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fdml.data.column_types import repeated
 from fdml.data.error_context import no_such
@@ -22,11 +22,14 @@ class ColumnRoles:
     label: str | None
     weight: str | None
     features: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    """Those that lead to rows of other parties; they may be ids or features as well."""
 
     @property
     def named(self) -> tuple[str, ...]:
-        """All of them."""
-        return (*self.others, *self.features)
+        """All of them, each once."""
+        known = (*self.others, *self.features)
+        return (*known, *(name for name in self.keys if name not in known))
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -39,16 +42,19 @@ def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
     twice = repeated(names)
     if twice is not None:
         raise DataError(f"two columns are named {twice!r}; rename one")
-    roles = ColumnRoles(settings.id, settings.label, settings.weight, settings.columns or ())
+    keys = settings.key_columns
+    roles = ColumnRoles(settings.id, settings.label, settings.weight, settings.columns or (), keys)
     for name in settings.ignore:
         if name not in names:
             raise no_such("column", name, names)
     if settings.columns is None:
-        used = {*roles.others, *settings.ignore}
+        used = {*roles.others, *settings.ignore, *keys}
         rest = (name for name in names if name not in used and not name.startswith(PANDAS_INDEX))
-        roles = ColumnRoles(roles.ids, roles.label, roles.weight, tuple(rest))
+        roles = replace(roles, features=tuple(rest))
     check_columns(names, roles)
-    twice = repeated(roles.named)
+    if roles.label in keys:
+        raise DataError(f"column {roles.label!r} is the label and a key to another party, which would learn it; choose")
+    twice = repeated((*roles.others, *roles.features))
     if twice is not None:
         raise DataError(f"column {twice!r} is named twice among data.id, data.label, data.weight and data.columns")
     for setting in ("categorical", "hashed", "ranges", "categories"):
@@ -67,6 +73,7 @@ def check_columns(names: Sequence[str], roles: ColumnRoles) -> None:
         ("label column", (roles.label,)),
         ("weight column", (roles.weight,)),
         ("column", roles.features),
+        ("key column", roles.keys),
     ):
         for name in named:
             if name is not None and name not in names:

@@ -23,10 +23,22 @@ ColumnType = Literal["text", "number", "bool"]
 """What a column holds, however it is stored."""
 
 
+def plain_type(kind: Any) -> Any:
+    """The type of the values, whatever dictionary they are stored with."""
+    return kind.value_type if pat.is_dictionary(kind) else kind
+
+
 def plain(column: Column) -> Column:
     """The column without dictionary encoding and without string views: its values are the same."""
-    whole = column.cast(column.type.value_type) if pat.is_dictionary(column.type) else column
+    if pat.is_dictionary(column.type) and pat.is_string_view(column.type.value_type):  # Arrow has no cast of these
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        return pa.chunked_array([_looked_up(chunk) for chunk in chunks], pa.large_string())
+    whole = column.cast(plain_type(column.type)) if pat.is_dictionary(column.type) else column
     return whole.cast(pa.large_string()) if pat.is_string_view(whole.type) else whole
+
+
+def _looked_up(column: Any) -> Any:
+    return column.dictionary.cast(pa.large_string()).take(column.indices)
 
 
 def is_text(kind: Any) -> bool:
@@ -37,6 +49,11 @@ def is_text(kind: Any) -> bool:
 def is_number(kind: Any) -> bool:
     """Whether values of this type are numbers; bool is not."""
     return bool(pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind))
+
+
+def is_temporal(kind: Any) -> bool:
+    """Whether values of this type are dates, times or spans of time."""
+    return bool(pat.is_date(kind) or pat.is_timestamp(kind) or pat.is_time(kind) or pat.is_duration(kind))
 
 
 def column_type(kind: Any) -> ColumnType:

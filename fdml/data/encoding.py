@@ -7,34 +7,43 @@ The rules:
   Of a column in `categories` the features are those listed there.
 - `hashed` columns get `hash_size` features each, named like "city#17": a value falls into bucket
   blake2b("city=Paris") mod `hash_size`, the same at every party and in every Python.
+  A column with more than `max_categories` categories in training is hashed too, to more features.
 - numbers are float32. `scale = "standard"` brings each column to mean 0 and variance 1 with the
   statistics of training (a constant column is only centred), "none" leaves it. A missing number (null
-  or NaN) is an error, or becomes the training mean or zero, before scaling. Infinity is an error.
+  or NaN) becomes the training mean before scaling (zero where nothing is scaled, the middle of a range),
+  and a column with some of them in training gets one more feature, named like "income is missing"; or,
+  by `missing`, it is an error, or becomes the mean or zero alone. Infinity is an error.
   A column in `ranges` is cut to its range and scaled by it, to -1 and 1 at its ends.
-- dates, times, binary and nested types are an error.
-- rows are sparse if at most a quarter of a row's features can be other than zero (one per column),
-  else dense. This depends on the columns alone, so training and test rows are always of one kind.
+- dates and times give a number and parts (`date_features`). Binary and nested types are an error.
+- rows are sparse if at most a quarter of a row's features can be other than zero, else dense. This depends
+  on the columns alone, so training and test rows are always of one kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from fdml.data.column_features import FEATURES, Entries, Feature, Hashed, OneHot
+from fdml.data.column_features import Entries, Feature, Hashed, OneHot
 from fdml.data.documents import checked, read_document, write_document
 from fdml.data.error_context import no_such
+from fdml.data.feature_kinds import FEATURES
 from fdml.data.fitting import Fit, fit_for
 from fdml.data.rows import DenseRows, Rows, SparseRows
+from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
 LAYOUT = 1
 """Of the JSON text."""
 SPARSE_SHARE = 0.25
 """The greatest share of features that may be other than zero in sparse rows."""
+_MOST_REPEATED = 2**15
+"""Rows per batch where rows are repeated."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,8 @@ class Encoder:
     """All columns of a table, fitted."""
 
     features: tuple[Feature, ...]
+    remarks: tuple[str, ...] = field(default=(), compare=False)
+    """What a person should know of the columns it was fitted on; not stored."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,7 +62,7 @@ class Encoder:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns it was fitted on, in order."""
-        return tuple(feature.column for feature in self.features)
+        return tuple(dict.fromkeys(feature.column for feature in self.features))
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -96,11 +107,12 @@ def _stored_feature(values: dict[str, Any]) -> Feature:
     if kind not in FEATURES:
         raise no_such("kind of feature", kind, list(FEATURES))
     rest = {name: value for name, value in values.items() if name != "kind"}
-    return checked(FEATURES[kind], rest, f"the encoder's column {values.get('column')!r}")
+    feature: Feature = checked(FEATURES[kind], rest, f"the encoder's column {values.get('column')!r}")
+    return feature
 
 
 def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings) -> Encoder:
-    """Learn categories, means and deviations of these columns from pyarrow tables in file order."""
+    """Learn categories, means and deviations of these columns from record batches, however they are cut."""
     fits: dict[str, Fit] = {}
     first = 0
     for frame in batches:
@@ -110,7 +122,21 @@ def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings
                 fits[name] = fit_for(name, column, settings)
             fits[name].add(column, first)
         first += len(frame)
-    return Encoder(tuple(each.feature() for each in fits.values()))
+    features = tuple(feature for each in fits.values() for feature in each.features())
+    return Encoder(features, tuple(filter(None, (each.remark() for each in fits.values()))))
+
+
+def repeated_rows(batches: Iterable[Any], counts: NDArray[np.int64]) -> Iterator[Any]:
+    """The rows of all batches, row i as often as `counts[i]` says, in batches of bounded size."""
+    first, none = 0, True
+    for frame in batches:
+        index = np.repeat(np.arange(len(frame)), counts[first : first + len(frame)])
+        for start in range(0, len(index), _MOST_REPEATED):
+            none = False
+            yield frame.take(pa.array(index[start : start + _MOST_REPEATED]))
+        first += len(frame)
+    if none:
+        raise DataError("the run uses none of its rows; check data.id and [keys] of run.toml")
 
 
 def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:

@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows, SparseRows, row_count, take, vstack
+from fdml.data.rows import (
+    CHUNK_BYTES,
+    DenseRows,
+    PlainRows,
+    Rows,
+    SparseRows,
+    plain_rows,
+    row_count,
+    take,
+    vstack,
+)
 from fdml.errors import DataError
 from fdml.storage.atomic import extended_file
 
@@ -49,10 +59,10 @@ class ExternalSort:
 
     def fill(self, chunks: Iterable[Rows]) -> None:
         """Sort all chunks into runs; raise unless they have exactly the rows of `places`."""
-        waiting: list[Rows] = []
+        waiting: list[PlainRows] = []
         seen = taken = 0
         for chunk in chunks:
-            waiting.append(chunk)
+            waiting.append(plain_rows(chunk))
             seen += row_count(chunk)
             if sum(map(_bytes, waiting)) >= self._size:
                 self._write_run(vstack(waiting), taken)
@@ -68,7 +78,7 @@ class ExternalSort:
         """Where each row's entries begin in the new order; last, where they all end."""
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self._lengths)])
 
-    def spans(self) -> Iterator[Rows]:
+    def spans(self) -> Iterator[PlainRows]:
         """The rows in the new order, about `size` bytes at a time."""
         indptr = self.indptr()
         start = 0
@@ -78,7 +88,7 @@ class ExternalSort:
             yield self._merged(min(stop, len(self._lengths)))
             start = stop
 
-    def _write_run(self, rows: Rows, first: int) -> None:
+    def _write_run(self, rows: PlainRows, first: int) -> None:
         places = self._places[first : first + row_count(rows)]
         if len(places) < row_count(rows):
             raise DataError(f"there are more rows than the {len(self._places)} of before; leave the file as it is")
@@ -96,7 +106,7 @@ class ExternalSort:
         else:
             self._lengths[places] = self._width
 
-    def _merged(self, stop: int) -> Rows:
+    def _merged(self, stop: int) -> PlainRows:
         """The next rows up to position `stop`."""
         parts, places = [], []
         for run in self._runs:
@@ -108,7 +118,7 @@ class ExternalSort:
             run.row, run.entry = end, run.entry + int(lengths.sum())
         return take(vstack(parts), np.argsort(np.concatenate(places)))
 
-    def _read(self, entry: int, lengths: NDArray[np.int64]) -> Rows:
+    def _read(self, entry: int, lengths: NDArray[np.int64]) -> PlainRows:
         count = int(lengths.sum())
         values = self._slice("values", np.float32, entry, count)
         if not self.sparse:
@@ -124,7 +134,7 @@ class ExternalSort:
         return np.fromfile(self._folder / name, kind, count, offset=entry * np.dtype(kind).itemsize)
 
 
-def _bytes(rows: Rows) -> int:
+def _bytes(rows: PlainRows) -> int:
     if isinstance(rows, DenseRows):
         return rows.values.nbytes
     return 8 * int(rows.indptr[-1] - rows.indptr[0]) + rows.indptr.nbytes

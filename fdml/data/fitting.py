@@ -5,8 +5,8 @@ Rows come batch by batch and need not fit into memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+import re
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,20 +21,32 @@ from fdml.data.column_features import (
     no_value,
     present_or_nan,
 )
-from fdml.data.column_types import Column, ColumnType, column_type
+from fdml.data.column_types import Column, ColumnType, column_type, is_temporal
+from fdml.data.date_features import DateInRange, DateNumber, DatePart, parts_of, since, unit_of
+from fdml.data.exact_sums import ExactMoments
+from fdml.data.feature_kinds import MissingIndicator
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+|[+-]?\d{1,3}(?:\.\d{3})+")
+_PERCENT = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*%")
+_ID_LIKE = 100
+"""From so many rows on, a text that is another one in every row is remarked on."""
+
 
 class Fit(Protocol):
-    """One column while its feature is learned."""
+    """One column while its features are learned."""
 
     def add(self, column: Column, first: int, /) -> None:
         """Learn from a batch; `first` is the number of its first row in the file."""
         ...
 
-    def feature(self) -> Feature:
-        """The feature, after the last batch."""
+    def features(self) -> tuple[Feature, ...]:
+        """The features, after the last batch."""
+        ...
+
+    def remark(self) -> str:
+        """What a person should know of the column; empty where it is as usual."""
         ...
 
 
@@ -44,11 +56,18 @@ def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
         return KnownFit(Hashed(name, settings.hash_size, column_type(column.type)))
     if name in settings.categories:
         return KnownFit(OneHot(name, settings.categories[name], column_type(column.type)))
+    if name in settings.categorical:
+        return OneHotFit(name, column_type(column.type), settings)
+    if is_temporal(column.type):
+        return DateFit(name, column.type, settings)
     if name in settings.ranges and not is_numeric(column.type):
         raise DataError(f"column {name!r} has data.ranges but holds {column.type}; correct the file, or leave it out")
-    if name in settings.categorical or not is_numeric(column.type):
-        return OneHotFit(name, column_type(column.type))
-    return NumberFit(name, settings)
+    return NumberFit(name, settings) if is_numeric(column.type) else OneHotFit(name, column_type(column.type), settings)
+
+
+def hash_size_by_count(settings: DataSettings) -> int:
+    """Of a column with many categories: a power of two from `max_categories` on, at least `hash_size`."""
+    return int(max(settings.hash_size, 1 << (settings.max_categories - 1).bit_length()))
 
 
 class KnownFit:
@@ -60,44 +79,70 @@ class KnownFit:
     def add(self, _column: Column, _first: int, /) -> None:
         """Ignore the batch."""
 
-    def feature(self) -> Feature:
+    def features(self) -> tuple[Feature, ...]:
         """The feature."""
-        return self._feature
+        return (self._feature,)
+
+    def remark(self) -> str:
+        """Nothing: it was set so."""
+        return ""
 
 
 class OneHotFit:
-    """A column of categories: which ones there are."""
+    """A column of categories: which ones there are, up to `max_categories`; with more of them it is hashed."""
 
-    def __init__(self, name: str, kind: ColumnType) -> None:
+    def __init__(self, name: str, kind: ColumnType, settings: DataSettings) -> None:
         self._name = name
         self._type = kind
+        self._settings = settings
         self._seen: set[str] = set()
+        self._rows = 0
+
+    @property
+    def _many(self) -> bool:
+        return len(self._seen) > self._settings.max_categories
 
     def add(self, column: Column, _first: int, /) -> None:
         """Note the batch's categories."""
-        self._seen.update(coded(self._name, column)[1])
+        codes, categories = coded(self._name, column)
+        self._rows += int((codes >= 0).sum())
+        if not self._many:
+            self._seen.update(categories)
 
-    def feature(self) -> Feature:
+    def features(self) -> tuple[Feature, ...]:
         """The feature, its categories in sorted order."""
-        return OneHot(self._name, tuple(sorted(self._seen)), self._type)
+        if self._type == "text" and self._name not in self._settings.categorical:
+            self._refuse_numbers()
+        if self._many:
+            return (Hashed(self._name, hash_size_by_count(self._settings), self._type),)
+        return (OneHot(self._name, tuple(sorted(self._seen)), self._type),)
 
+    def remark(self) -> str:
+        """That it is hashed, or that it looks like an id."""
+        if self._many:
+            return (
+                f"column {self._name!r} has more than {self._settings.max_categories:,} categories and is hashed to "
+                f"{hash_size_by_count(self._settings):,} features; if it is an id or free text, name it in data.ignore"
+            )
+        if self._type == "text" and len(self._seen) == self._rows >= _ID_LIKE:
+            return (
+                f"column {self._name!r} has another text in each of its {self._rows:,} rows, like an id or free text; "
+                f"nothing can be learned from it: name it in data.ignore"
+            )
+        return ""
 
-@dataclass(frozen=True)
-class Moments:
-    """Count, mean and variance of some numbers; of none all are zero."""
-
-    count: int = 0
-    mean: float = 0.0
-    variance: float = 0.0
-
-    def with_more(self, more: Moments) -> Moments:
-        """The moments of both together; exactly this one's where `more` has no numbers."""
-        if not self.count or not more.count:
-            return self if self.count else more
-        count = self.count + more.count
-        share, gap = more.count / count, more.mean - self.mean
-        within = (1 - share) * self.variance + share * more.variance
-        return Moments(count, self.mean + share * gap, within + share * (1 - share) * gap * gap)
+    def _refuse_numbers(self) -> None:
+        """Raise where all categories are numbers that only a person reads as such."""
+        if self._seen and all(_DECIMAL_COMMA.fullmatch(each) for each in self._seen):
+            raise DataError(
+                f'column {self._name!r} holds numbers with a decimal comma, as text; set data.decimal = "," for CSV, '
+                f"convert them elsewhere, or name the column in data.categorical"
+            )
+        if self._seen and all(_PERCENT.fullmatch(each) for each in self._seen):
+            raise DataError(
+                f"column {self._name!r} holds numbers with a percent sign, as text; write them without it, or name the "
+                f"column in data.categorical"
+            )
 
 
 class NumberFit:
@@ -106,7 +151,7 @@ class NumberFit:
     def __init__(self, name: str, settings: DataSettings) -> None:
         self._name = name
         self._settings = settings
-        self._moments = Moments()
+        self._moments = ExactMoments()
         self._least, self._most = np.inf, -np.inf
         self._missing = 0
         self._first_missing = 0
@@ -120,23 +165,69 @@ class NumberFit:
         self._missing += int(gone.sum())
         present = values[~gone]
         if len(present):
-            self._moments = self._moments.with_more(Moments(len(present), float(present.mean()), float(present.var())))
+            self._moments.add(present)
             self._least, self._most = min(self._least, float(present.min())), max(self._most, float(present.max()))
 
-    def feature(self) -> Feature:
-        """The feature; a constant column is only centred."""
+    def features(self) -> tuple[Feature, ...]:
+        """The number, and where some are missing and that is to be seen, an indicator of it."""
         if self._missing and self._settings.missing == "error":
             raise no_value(self._name, self._first_missing, self._missing)
-        mean = self._moments.mean if self._settings.missing == "mean" else 0.0
-        fill = None if self._settings.missing == "error" else mean
+        if self._settings.missing == "indicator" and self._missing and self._moments.count:
+            return self._number(), MissingIndicator(self._name)
+        return (self._number(),)
+
+    def remark(self) -> str:
+        """Nothing: numbers are as usual."""
+        return ""
+
+    def _number(self) -> Number | NumberInRange:
+        """A constant column is only centred."""
+        fill = self._fill()
         if self._name in self._settings.ranges:
             return NumberInRange(self._name, fill, *self._settings.ranges[self._name])
         if self._settings.scale == "none":
             return Number(self._name, fill)
         least, most, moments = self._least, self._most, self._moments
         if self._missing:
-            least, most = min(least, mean), max(most, mean)
-            moments = moments.with_more(Moments(self._missing, mean))
+            value = fill or 0.0
+            least, most = min(least, value), max(most, value)
+            moments.add_repeated(value, self._missing)
         if least == most:
             return Number(self._name, fill, least)
         return Number(self._name, fill, moments.mean, float(np.sqrt(moments.variance)) or 1.0)
+
+    def _fill(self) -> float | None:
+        """What a missing number becomes. With an indicator it follows from settings wherever scaling does."""
+        rule = self._settings.missing
+        if rule == "error":
+            return None
+        if rule == "indicator" and self._name in self._settings.ranges:
+            return sum(self._settings.ranges[self._name]) / 2
+        if rule == "zero" or (rule == "indicator" and self._settings.scale == "none"):
+            return 0.0
+        return self._moments.mean
+
+
+class DateFit:
+    """A column of dates or times: a number as any other, and the parts that come again."""
+
+    def __init__(self, name: str, kind: Any, settings: DataSettings) -> None:
+        self._name = name
+        self._type = kind
+        self._number = NumberFit(name, settings)
+
+    def add(self, column: Column, first: int, /) -> None:
+        """Add the batch to the moments of the number."""
+        self._number.add(since(self._name, column), first)
+
+    def features(self) -> tuple[Feature, ...]:
+        """The number, the parts, and perhaps the indicator."""
+        number, *indicator = self._number.features()
+        unit, dated = unit_of(self._type), DateInRange if isinstance(number, NumberInRange) else DateNumber
+        scaled = {name: value for name, value in vars(number).items() if name != "column"}
+        parts = (DatePart(self._name, part) for part in parts_of(self._type))
+        return (dated(column=self._name, unit=unit, **scaled), *parts, *indicator)
+
+    def remark(self) -> str:
+        """Nothing: dates are as usual."""
+        return ""

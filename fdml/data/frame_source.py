@@ -1,9 +1,8 @@
-"""A CSV or Parquet file as a source of rows."""
+"""A table of named columns as a source of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,19 @@ from fdml.data.column_roles import ColumnRoles
 from fdml.data.column_types import labels_of, weights_of
 from fdml.data.encoding import Encoder
 from fdml.data.error_context import errors_about
-from fdml.data.files import FrameFile
-from fdml.data.ids import Ids, unique_ids
+from fdml.data.ids import Ids, key_texts, unique_ids
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows
+from fdml.data.table_source import TableSource
 from fdml.settings_data import IdSettings
 
 
 class FrameSource:
-    """A file of named columns, its features encoded as those of training."""
+    """A table source, its features encoded as those of training; `place` names it in errors."""
 
     def __init__(
         self,
-        path: Path,
-        file: FrameFile,
+        place: str,
+        table: TableSource,
         count: int,
         *,
         roles: ColumnRoles,
@@ -36,26 +35,31 @@ class FrameSource:
         self.count = count
         self.encoder = encoder
         self.names = encoder.names
-        self._path = path
-        self._file = file
+        self._place = place
+        self._table = table
         self._roles = roles
         self._id_settings = id_settings
 
     def ids(self) -> Ids | None:
         """The ids, from a pass over their columns alone."""
-        with errors_about(self._path):
+        with errors_about(self._place):
             return unique_ids(self._columns(self._roles.ids), self._id_settings) if self._roles.ids else None
+
+    def keys(self, columns: tuple[str, ...]) -> Any:
+        """The keys that these columns make, from a pass over them alone."""
+        with errors_about(self._place):
+            return key_texts(self._columns(columns), self._id_settings)
 
     def labels(self) -> NDArray[np.generic] | None:
         """The labels, from a pass over their column alone."""
         name = self._roles.label
-        with errors_about(self._path):
+        with errors_about(self._place):
             return None if name is None else labels_of(name, self._columns((name,))[name])
 
     def weights(self) -> NDArray[np.float64] | None:
         """The weights, from a pass over their column alone."""
         name = self._roles.weight
-        with errors_about(self._path):
+        with errors_about(self._place):
             return None if name is None else weights_of(name, self._columns((name,))[name])
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
@@ -65,12 +69,12 @@ class FrameSource:
             return
         step = max(size // self.encoder.row_bytes, 1)
         first = 0
-        with errors_about(self._path):
-            for batch in self._file.batches(self._roles.features):
+        with errors_about(self._place):
+            for batch in self._table.batches(self._roles.features):
                 for start in range(0, len(batch), step):
                     yield self.encoder.encode(batch.slice(start, step), first + start)
                 first += len(batch)
 
     def _columns(self, names: tuple[str, ...]) -> dict[str, Any]:
-        whole = pa.Table.from_batches(list(self._file.batches(names)))
+        whole = pa.Table.from_batches(list(self._table.batches(names)))
         return {name: whole.column(name) for name in names}

@@ -77,6 +77,11 @@ def unique_ids(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
     return Ids(chosen, rows, replace(counts, dropped=len(texts) - len(rows)))
 
 
+def key_texts(columns: Mapping[str, Column], settings: IdSettings) -> Any:
+    """The normalised keys of all rows as a large_string array, duplicates and all; null where a column has no value."""
+    return _joined([normalise(name, column, settings) for name, column in columns.items()])
+
+
 def _joined(parts: list[Any]) -> Any:
     """One text per row. Several columns are joined so that different ids never become the same text."""
     if len(parts) == 1:

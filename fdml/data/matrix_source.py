@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from fdml.data.ids import Ids, unique_ids
 from fdml.data.matrices import Matrix
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.rows import CHUNK_BYTES, Rows
+from fdml.errors import DataError
 from fdml.settings_data import IdSettings
 
 
@@ -32,6 +34,10 @@ class MatrixSource:
         with errors_about(self._path):
             columns = self._matrix.id_columns
             return None if columns is None else unique_ids(columns, self._id_settings)
+
+    def keys(self, columns: tuple[str, ...]) -> Any:
+        """None: there are no named columns to make keys of."""
+        raise DataError(f"{self._path}: it has no columns {', '.join(columns)} to lead to another party's rows")
 
     def labels(self) -> NDArray[np.generic] | None:
         """The labels, if the file has them."""

@@ -1,7 +1,7 @@
 """Partition of one table into parties by feature columns.
 
 A name is that of a feature; if there is none, that of a column, for all features made of it ("city" for "city=Paris",
-"city#17" or "city<=3").
+"city#17" or "city<=3"; "joined" for "joined days").
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fdml.data.rows import columns
 from fdml.data.table import Table
 from fdml.errors import DataError
 
-SEPARATORS = "=#<>"
-"""The characters that may follow the column's name in a feature's name."""
+_MADE = re.compile(r"[=#<>]| (?:days|hours|is missing)$| (?:month|weekday|hour)=")
+"""What follows the column's name in a feature's name."""
 
 
 def partition(table: Table, groups: Sequence[Sequence[int] | range | Sequence[str]]) -> list[Table]:
@@ -98,11 +98,24 @@ def _parse_item(number: int, item: str, names: Sequence[str]) -> list[int]:
 def _named(name: str, names: Sequence[str]) -> list[int]:
     if name in names:
         return [names.index(name)]
-    found = [at for at, known in enumerate(names) if known.startswith(name) and known[len(name)] in SEPARATORS]
+    found = [at for at, known in enumerate(names) if known.startswith(name) and _MADE.match(known, len(name))]
     if not found:
-        made_of = dict.fromkeys(re.split(f"[{SEPARATORS}]", known)[0] for known in names)
-        raise no_such("feature or column", name, list(dict.fromkeys([*made_of, *names])))
+        raise no_such("feature or column", name, list(dict.fromkeys(map(column_of, names))), names)
     return found
+
+
+def overlap(groups: Sequence[Sequence[int]], names: Sequence[str]) -> str:
+    """A sentence on the first feature that is in two groups; empty where none is."""
+    for number, group in enumerate(groups, start=1):
+        for before, other in enumerate(groups[: number - 1], start=1):
+            for at in sorted(set(group) & set(other)):
+                return f"column {column_of(names[at])!r} is in group {before} and in group {number}; both have it"
+    return ""
+
+
+def column_of(feature: str) -> str:
+    """The column that a feature with this name is made of; errors name it, as the rest may be someone's data."""
+    return _MADE.split(feature, maxsplit=1)[0]
 
 
 def _checked(number: int, group: list[int], names: Sequence[str]) -> list[int]:

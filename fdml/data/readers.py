@@ -1,35 +1,49 @@
-"""A party's files to tables in memory."""
+"""A party's rows to tables in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fdml.data.error_context import errors_about
+from fdml.data.origins import Origin, origins_of
 from fdml.data.rows import vstack
-from fdml.data.sources import Source, open_sources
+from fdml.data.sources import Source, open_sources, remarks_of
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
 
-def load(settings: DataSettings) -> PartyData:
-    """Read a party's training file, and its test file if it has one.
+def load(
+    settings: DataSettings,
+    counts: NDArray[np.int64] | None = None,
+    *,
+    remark: Callable[[str], None] = lambda _: None,
+    origins: Sequence[Origin] | None = None,
+) -> PartyData:
+    """Read a party's training rows, and its test rows if it has some.
 
-    Rows that `data.ids` drops are in none of the tables.
+    Rows that `data.ids` drops are in none of the tables. The encoder is fitted to each row as often as `counts` says.
+    `remark` hears what a person should know of the columns. `origins` are where the rows are, if not where the
+    settings say.
     """
-    paths = [settings.path] if settings.test_path is None else [settings.path, settings.test_path]
-    sources = open_sources(settings)
-    return PartyData(*(_gathered(path, source) for path, source in zip(paths, sources, strict=True)))
+    origins = origins_of(settings) if origins is None else origins
+    sources = open_sources(settings, counts, origins)
+    for text in remarks_of(sources):
+        remark(text)
+    return PartyData(*(_gathered(origin.name, source) for origin, source in zip(origins, sources, strict=True)))
 
 
-def _gathered(path: Path, source: Source) -> Table:
+def _gathered(place: str, source: Source) -> Table:
     rows = vstack(list(source.chunks()))
     table = Table(rows, source.names, labels=source.labels(), weights=source.weights())
     ids = source.ids()
     if ids is None:
         return table
-    with errors_about(path):
+    with errors_about(place):
         if not len(ids.rows):
             raise DataError("no row is left that has an id of its own; check data.id and data.ids")
     kept = table if len(ids.rows) == len(table) else table.take(ids.rows)

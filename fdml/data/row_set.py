@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, hstack, take
+from fdml.data.rows import Rows, choose, hstack
 from fdml.errors import DataError
 
 
@@ -26,7 +26,7 @@ class RowSet:
 
     def take(self, index: NDArray[np.int64]) -> RowSet:
         """The rows with these numbers, in this order."""
-        parts = {name: take(rows, index) for name, rows in self.parts.items()}
+        parts = {name: choose(rows, index) for name, rows in self.parts.items()}
         return RowSet(parts, self.labels[index], self.weights[index])
 
     def only(self, party: str) -> RowSet:

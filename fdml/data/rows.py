@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +27,20 @@ class DenseRows(NamedTuple):
     values: NDArray[np.float32]
 
 
-Rows = SparseRows | DenseRows
+PlainRows = SparseRows | DenseRows
+
+
+class PointedRows(NamedTuple):
+    """Rows that point to stored ones, of which many may point to the same.
+
+    The last stored row has no features other than zero, and a row that the party does not hold points to it by -1.
+    """
+
+    stored: PlainRows
+    pointers: NDArray[np.int64]
+
+
+Rows = PlainRows | PointedRows
 RowEncoding = Literal["numeric"]
 """What a kind of model may want of a party's encoder: numbers alone, with categories as features of their own."""
 
@@ -37,7 +50,7 @@ CHUNK_BYTES = 64 * 2**20
 """The size of a chunk of rows, roughly, where rows are read or written in chunks."""
 
 
-def as_rows(features: object) -> Rows:
+def as_rows(features: object) -> PlainRows:
     """Rows of a numpy array or any scipy sparse matrix; copied only where the type differs."""
     if sp.issparse(features):
         return _from_scipy(features)
@@ -67,7 +80,22 @@ def drop_unit_values(rows: Rows) -> Rows:
 
     The values then have a stride of 0 bytes. The kernels know that and do not read them.
     """
+    if isinstance(rows, PointedRows):
+        used = take(rows.stored, np.unique(rows.pointers))
+        return rows._replace(stored=_without_values(rows.stored)) if has_unit_values(drop_unit_values(used)) else rows
     if isinstance(rows, DenseRows) or not _are_ones(rows.values[rows.indptr[0] : rows.indptr[-1]]):
+        return rows
+    return _without_values(rows)
+
+
+def has_unit_values(rows: Rows) -> bool:
+    """Whether memory holds a single 1 for all values, as `drop_unit_values` leaves it."""
+    stored = rows.stored if isinstance(rows, PointedRows) else rows
+    return isinstance(stored, SparseRows) and stored.values.strides == (0,)
+
+
+def _without_values(rows: PlainRows) -> PlainRows:
+    if isinstance(rows, DenseRows):
         return rows
     return rows._replace(values=np.broadcast_to(np.float32(1.0), rows.values.shape))
 
@@ -79,11 +107,15 @@ def _are_ones(values: NDArray[np.float32]) -> bool:
 
 def row_count(rows: Rows) -> int:
     """The number of rows."""
+    if isinstance(rows, PointedRows):
+        return len(rows.pointers)
     return len(rows.values) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
 
 
 def width(rows: Rows) -> int:
     """The number of features."""
+    if isinstance(rows, PointedRows):
+        return width(rows.stored)
     return rows.values.shape[1] if isinstance(rows, DenseRows) else rows.width
 
 
@@ -96,14 +128,22 @@ def to_scipy(rows: SparseRows) -> sp.csr_array:
 
 def to_dense(rows: Rows) -> NDArray[np.float32]:
     """The same rows as a dense matrix."""
+    rows = plain_rows(rows)
     if isinstance(rows, DenseRows):
         return rows.values
     dense: NDArray[np.float32] = to_scipy(rows).toarray()
     return dense
 
 
-def take(rows: Rows, index: NDArray[np.int64]) -> Rows:
+def plain_rows(rows: Rows) -> PlainRows:
+    """The same rows; those that point to stored ones are copied to memory, each of them."""
+    return take(rows.stored, rows.pointers) if isinstance(rows, PointedRows) else rows
+
+
+def take(rows: Rows, index: NDArray[np.int64]) -> PlainRows:
     """The rows with these numbers, in this order, copied."""
+    if isinstance(rows, PointedRows):
+        return take(rows.stored, rows.pointers[index])
     if isinstance(rows, DenseRows):
         return DenseRows(np.ascontiguousarray(rows.values[index]))
     starts = rows.indptr[:-1][index]
@@ -113,15 +153,25 @@ def take(rows: Rows, index: NDArray[np.int64]) -> Rows:
     return SparseRows(indptr, rows.indices[places], rows.values[places], rows.width)
 
 
+def choose(rows: Rows, index: NDArray[np.int64]) -> Rows:
+    """The rows with these numbers, in this order; those that point to stored ones still do, the others are copied."""
+    if isinstance(rows, PointedRows):
+        return rows._replace(pointers=rows.pointers[index])
+    return take(rows, index)
+
+
 def span(rows: Rows, start: int, stop: int) -> Rows:
     """Consecutive rows, without a copy of their entries."""
+    if isinstance(rows, PointedRows):
+        return rows._replace(pointers=rows.pointers[start:stop])
     if isinstance(rows, DenseRows):
         return DenseRows(rows.values[start:stop])
     return SparseRows(rows.indptr[start : stop + 1], rows.indices, rows.values, rows.width)
 
 
-def vstack(parts: Sequence[Rows]) -> Rows:
+def vstack(given: Sequence[Rows]) -> PlainRows:
     """The rows of all parts, which are of one kind and width, one part after the other."""
+    parts = [plain_rows(part) for part in given]
     if len(parts) == 1:
         return parts[0]
     sparse = [part for part in parts if isinstance(part, SparseRows)]
@@ -135,21 +185,35 @@ def vstack(parts: Sequence[Rows]) -> Rows:
     return SparseRows(indptr, indices, values, sparse[0].width)
 
 
-def columns(rows: Rows, index: NDArray[np.int64]) -> Rows:
+def with_zero_row(chunks: Iterable[Rows]) -> Iterator[Rows]:
+    """The chunks, and after the last one a row like theirs without a feature other than zero."""
+    last: Rows | None = None
+    for last in chunks:
+        yield last
+    last = None if last is None else plain_rows(last)
+    if isinstance(last, DenseRows):
+        yield DenseRows(np.zeros((1, last.values.shape[1]), np.float32))
+    elif last is not None:
+        yield SparseRows(np.zeros(2, np.int64), last.indices[:0], last.values[:0], last.width)
+
+
+def columns(rows: Rows, index: NDArray[np.int64]) -> PlainRows:
     """The features with these numbers, in this order, copied."""
+    rows = plain_rows(rows)
     if isinstance(rows, DenseRows):
         return DenseRows(np.ascontiguousarray(rows.values[:, index]))
     return _from_scipy(to_scipy(rows)[:, index])
 
 
-def hstack(parts: list[Rows]) -> Rows:
+def hstack(parts: Sequence[Rows]) -> PlainRows:
     """The features of all parts beside each other; sparse where any part is sparse."""
-    if all(isinstance(part, DenseRows) for part in parts):
-        return DenseRows(np.ascontiguousarray(np.hstack([part.values for part in parts])))
-    return _from_scipy(sp.hstack([_scipy_of(part) for part in parts], format="csr"))
+    plain = [plain_rows(part) for part in parts]
+    if all(isinstance(part, DenseRows) for part in plain):
+        return DenseRows(np.ascontiguousarray(np.hstack([part.values for part in plain])))
+    return _from_scipy(sp.hstack([_scipy_of(part) for part in plain], format="csr"))
 
 
-def _scipy_of(rows: Rows) -> sp.csr_array:
+def _scipy_of(rows: PlainRows) -> sp.csr_array:
     return sp.csr_array(rows.values) if isinstance(rows, DenseRows) else to_scipy(rows)
 
 
@@ -162,7 +226,8 @@ def mean_square_norm(rows: Rows, weights: NDArray[np.float64]) -> float:
     return total / float(weights.sum())
 
 
-def _square_norms(rows: Rows) -> NDArray[np.float64]:
+def _square_norms(given: Rows) -> NDArray[np.float64]:
+    rows = plain_rows(given)
     if isinstance(rows, DenseRows):
         dense: NDArray[np.float64] = np.square(rows.values, dtype=np.float64).sum(axis=1)
         return dense

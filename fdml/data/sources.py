@@ -1,13 +1,12 @@
-"""Sources: a party's files, opened but not read. Each part is read when it is asked for, in bounded memory.
+"""Sources: a party's rows, opened but not read. Each part is read when it is asked for, in bounded memory.
 
-The format is `data.format`, or that of the file's ending (`ENDINGS`); training and test file have the same format. CSV
-and LIBSVM may be compressed (.gz, .bz2). A LIBSVM file always has labels; those of a .npz archive are its `y`. Features
-of both are named "1", "2", ... by position.
+Training and test rows come in the same form. CSV and LIBSVM may be compressed (.gz, .bz2). A LIBSVM file always has
+labels; those of a .npz archive are its `y`. Features of both are named "1", "2", ... by position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,45 +16,41 @@ from numpy.typing import NDArray
 from fdml.data import libsvm
 from fdml.data.column_roles import ColumnRoles, check_columns, roles_of
 from fdml.data.encoders import AnyEncoder
-from fdml.data.encoding import Encoder, fit
+from fdml.data.encoding import Encoder, fit, repeated_rows
 from fdml.data.error_context import errors_about
-from fdml.data.files import CsvFile, open_frame
 from fdml.data.frame_source import FrameSource
 from fdml.data.ids import Ids
-from fdml.data.imputation import fit_imputation
+from fdml.data.imputation import fit_imputation, fit_indicators
+from fdml.data.locations import TABLES
 from fdml.data.matrices import Matrix, open_numpy
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.matrix_source import MatrixSource
+from fdml.data.origins import FilesOrigin, Origin, OriginKind, origins_of
 from fdml.data.rows import CHUNK_BYTES, Rows
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings, Format
+from fdml.settings_data import DataSettings
 
-ENDINGS: dict[str, Format] = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npy": "numpy",
-    ".npz": "numpy",
-    ".libsvm": "libsvm",
-    ".svmlight": "libsvm",
-    ".svm": "libsvm",
-    ".t": "libsvm",
-    "": "libsvm",
-}
-"""The format of each ending, without .gz or .bz2. LIBSVM's own files end in .t or have no ending."""
-
-TABLES: tuple[Format, ...] = ("csv", "parquet")
-"""The formats with named columns."""
-COLUMN_SETTINGS = ("id", "label", "weight", "columns", "ignore", "categorical", "hashed", "ranges", "categories")
+COLUMN_SETTINGS = (
+    "id",
+    "keys",
+    "label",
+    "weight",
+    "columns",
+    "ignore",
+    "categorical",
+    "hashed",
+    "ranges",
+    "categories",
+)
 """The settings that name columns."""
 
 
 class Source(Protocol):
-    """One file of a party. Everything is in file order and of all rows; only ids may leave rows out."""
+    """One table of a party. Everything is in its order and of all rows; only ids may leave rows out."""
 
     @property
     def count(self) -> int:
-        """The number of rows in the file."""
+        """The number of rows."""
         ...
 
     @property
@@ -72,12 +67,16 @@ class Source(Protocol):
         """The ids and the rows they keep; None where rows are matched by position."""
         ...
 
+    def keys(self, columns: tuple[str, ...]) -> Any:
+        """The keys that these columns make, a pyarrow large_string array of all rows; null where one has no value."""
+        ...
+
     def labels(self) -> NDArray[np.generic] | None:
-        """The labels, if this file has them."""
+        """The labels, if there are any."""
         ...
 
     def weights(self) -> NDArray[np.float64] | None:
-        """The rows' weights, if this file has them."""
+        """The rows' weights, if there are any."""
         ...
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
@@ -85,101 +84,113 @@ class Source(Protocol):
         ...
 
 
-def open_sources(settings: DataSettings) -> list[Source]:
-    """Open a party's training file, and its test file if it has one.
+def open_sources(
+    settings: DataSettings,
+    counts: NDArray[np.int64] | None = None,
+    origins: Sequence[Origin] | None = None,
+) -> list[Source]:
+    """Open a party's training rows, and its test rows if it has some.
 
-    The training file is read once, to fit the encoder.
+    The training rows are read once, to fit the encoder: to each row as often as `counts` says; None is once.
+    `origins` are where the rows are, if not where the settings say.
     """
-    paths = [settings.path] if settings.test_path is None else [settings.path, settings.test_path]
-    kinds = [_format(path, settings) for path in paths]
-    if kinds[0] != kinds[-1]:
-        raise DataError(f"{paths[0]} is {kinds[0]} but {paths[-1]} is {kinds[-1]}; give both in the same format")
-    if kinds[0] in TABLES:
-        return _open_tables(paths, kinds[0], settings)
-    return _open_matrices(paths, kinds[0], settings)
+    places = origins_of(settings) if origins is None else origins
+    first, last = places[0], places[-1]
+    if first.kind != last.kind:
+        raise DataError(f"{first.name} is {first.kind} but {last.name} is {last.kind}; give both in the same format")
+    if _has_columns(first.kind):
+        return _open_tables(places, settings, counts)
+    return _open_matrices([_file_of(place) for place in places], first.kind, settings)
 
 
-def open_encoded(settings: DataSettings, encoder: AnyEncoder) -> Source:
-    """Open new rows, `settings.path`, for an encoder that was fitted before; nothing is learned from them.
+def remarks_of(sources: Sequence[Source]) -> tuple[str, ...]:
+    """What a person should know of the columns that sources were fitted on."""
+    encoder = sources[0].encoder
+    return encoder.remarks if isinstance(encoder, Encoder) else ()
 
-    The features are the encoder's. Label and weight are read where the file has them.
+
+def open_encoded(settings: DataSettings, encoder: AnyEncoder, origin: Origin | None = None) -> Source:
+    """Open new rows for an encoder that was fitted before; nothing is learned from them.
+
+    They are where the settings say, or in `origin`. The features are the encoder's. Label and weight are read where
+    the rows have them.
     """
-    path = settings.path
-    kind = _format(path, settings)
-    with errors_about(path):
-        if isinstance(encoder, Encoder) and kind in TABLES:
-            return _encoded_table(kind, settings, encoder)
-        if isinstance(encoder, MatrixEncoder) and kind not in TABLES:
-            return _encoded_matrix(kind, settings, encoder)
+    place = origins_of(settings)[0] if origin is None else origin
+    with errors_about(place.name):
+        if isinstance(encoder, Encoder) and _has_columns(place.kind):
+            return _encoded_table(place, settings, encoder)
+        if isinstance(encoder, MatrixEncoder) and not _has_columns(place.kind):
+            return _encoded_matrix(_file_of(place), place.kind, settings, encoder)
         trained = "named columns (CSV, Parquet)" if isinstance(encoder, Encoder) else "a matrix (LIBSVM, numpy)"
-        raise DataError(f"is {kind}, but the model was trained on {trained}; give the new rows in that form")
+        raise DataError(f"is {place.kind}, but the model was trained on {trained}; give the new rows in that form")
 
 
-def _encoded_table(kind: Format, settings: DataSettings, encoder: Encoder) -> Source:
-    file = open_frame(settings.path, kind, [*settings.id, *encoder.text_columns])
-    label, weight = (name if name in file.names else None for name in (settings.label, settings.weight))
+def format_of(settings: DataSettings) -> OriginKind:
+    """The format of a party's files: as set, or by the training file's ending; "query" where there are none."""
+    return origins_of(settings)[0].kind
+
+
+def _has_columns(kind: OriginKind) -> bool:
+    return kind in (*TABLES, "query", "frame")
+
+
+def _file_of(origin: Origin) -> Path:
+    if not isinstance(origin, FilesOrigin):
+        raise DataError(f"{origin.name} is no file; give named columns")
+    return origin.file
+
+
+def _encoded_table(place: Origin, settings: DataSettings, encoder: Encoder) -> Source:
+    table = place.table([*settings.id, *encoder.text_columns])
+    label, weight = (name if name in table.names else None for name in (settings.label, settings.weight))
     roles = ColumnRoles(settings.id, label, weight, encoder.columns)
-    check_columns(file.names, roles)
-    count = _some(file.settle(roles.named))
-    return FrameSource(settings.path, file, count, roles=roles, encoder=encoder, id_settings=settings.ids)
+    check_columns(table.names, roles)
+    count = _some(table.settle(roles.named))
+    return FrameSource(place.name, table, count, roles=roles, encoder=encoder, id_settings=settings.ids)
 
 
-def _encoded_matrix(kind: Format, settings: DataSettings, encoder: MatrixEncoder) -> Source:
+def _encoded_matrix(path: Path, kind: OriginKind, settings: DataSettings, encoder: MatrixEncoder) -> Source:
     _refuse_column_settings(kind, settings)
     if kind == "libsvm":
-        scan = libsvm.scan(settings.path, CHUNK_BYTES // 2)
+        scan = libsvm.scan(path, CHUNK_BYTES // 2)
         matrix = libsvm.matrix_of(scan, encoder.first_number, encoder.width)
     else:
-        matrix = open_numpy(settings.path)
+        matrix = open_numpy(path)
     _same_width(matrix.width, encoder.width)
     _some(matrix.count)
-    return MatrixSource(settings.path, matrix, encoder, settings.ids)
+    return MatrixSource(path, matrix, encoder, settings.ids)
 
 
-def format_of(settings: DataSettings) -> Format:
-    """The format of a party's files: as set, or by the training file's ending."""
-    return _format(settings.path, settings)
-
-
-def _format(path: Path, settings: DataSettings) -> Format:
-    if not path.is_file():
-        raise DataError(f"there is no file {str(path)!r}; correct data.path or data.test_path")
-    if settings.format is not None:
-        return settings.format
-    ending = path.with_suffix("").suffix if path.suffix in (".gz", ".bz2") else path.suffix
-    if ending not in ENDINGS:
-        raise DataError(f"{path}: unknown ending {ending!r}; set data.format = csv, parquet, libsvm or numpy")
-    return ENDINGS[ending]
-
-
-def _open_tables(paths: list[Path], kind: Format, settings: DataSettings) -> list[Source]:
-    text = [*settings.id, *settings.categorical, *settings.hashed, *settings.categories]
-    with errors_about(paths[0]):
-        file = open_frame(paths[0], kind, text)
-        roles = roles_of(file.names, settings)
+def _open_tables(places: Sequence[Origin], settings: DataSettings, counts: NDArray[np.int64] | None) -> list[Source]:
+    keys = [name for name in settings.key_columns if name not in (settings.columns or ())]
+    text = [*settings.id, *keys, *settings.categorical, *settings.hashed, *settings.categories]
+    with errors_about(places[0].name):
+        table = places[0].table(text)
+        roles = roles_of(table.names, settings)
         _refuse_nothing(bool(roles.features), roles.label is not None)
-        count = _some(file.settle(roles.named))
-        encoder = fit(file.batches(roles.features), roles.features, settings)
+        count = _some(table.settle(roles.named))
+        batches = table.batches(roles.features)
+        encoder = fit(batches if counts is None else repeated_rows(batches, counts), roles.features, settings)
     shared: dict[str, Any] = {"roles": roles, "encoder": encoder, "id_settings": settings.ids}
-    sources: list[Source] = [FrameSource(paths[0], file, count, **shared)]
-    if isinstance(file, CsvFile):
-        text += file.text_columns
-    for path in paths[1:]:
-        with errors_about(path):
-            file = open_frame(path, kind, text)
-            check_columns(file.names, roles)
-            count = _some(file.settle(roles.named))
-        sources.append(FrameSource(path, file, count, **shared))
+    sources: list[Source] = [FrameSource(places[0].name, table, count, **shared)]
+    text += table.text_columns
+    for place in places[1:]:
+        with errors_about(place.name):
+            table = place.table(text)
+            check_columns(table.names, roles)
+            count = _some(table.settle(roles.named))
+        sources.append(FrameSource(place.name, table, count, **shared))
     return sources
 
 
-def _open_matrices(paths: list[Path], kind: Format, settings: DataSettings) -> list[Source]:
+def _open_matrices(paths: list[Path], kind: OriginKind, settings: DataSettings) -> list[Source]:
     _refuse_column_settings(kind, settings)
     first_number, matrices = _libsvm_matrices(paths) if kind == "libsvm" else (1, _numpy_matrices(paths))
     width = matrices[0].width
     with errors_about(paths[0]):
         fills = fit_imputation(matrices[0].pieces(CHUNK_BYTES), width, settings.missing)
-    encoder = MatrixEncoder(width, fills, first_number)
+        indicated = fit_indicators(matrices[0].pieces(CHUNK_BYTES), settings.missing)
+    encoder = MatrixEncoder(width, fills, first_number, indicated)
     sources: list[Source] = []
     for path, matrix in zip(paths, matrices, strict=True):
         with errors_about(path):
@@ -213,7 +224,7 @@ def _same_width(width: int, train: int) -> None:
         raise DataError(f"{width} features, but training has {train}; give both the same features")
 
 
-def _refuse_column_settings(kind: Format, settings: DataSettings) -> None:
+def _refuse_column_settings(kind: OriginKind, settings: DataSettings) -> None:
     for name in COLUMN_SETTINGS:
         if getattr(settings, name):
             raise DataError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, row_count, take, width
+from fdml.data.rows import Rows, choose, row_count, width
 from fdml.errors import DataError
 
 
@@ -41,7 +41,7 @@ class Table:
     def take(self, index: NDArray[np.int64]) -> Table:
         """The rows with these numbers, in this order."""
         return Table(
-            take(self.rows, index),
+            choose(self.rows, index),
             self.names,
             None if self.ids is None else self.ids[index],
             None if self.labels is None else self.labels[index],

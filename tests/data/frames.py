@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -23,6 +25,11 @@ COLUMNS = {
     "city": (st.none() | texts, pa.dictionary(pa.int32(), pa.string())),
     "bucket": (st.none() | texts, pa.large_string()),
     "age": (st.none() | st.integers(-50, 250), pa.int32()),
+    "day": (st.none() | st.dates(), pa.date32()),
+    "moment": (st.none() | st.datetimes(), pa.timestamp("us", "UTC")),
+    "clock": (st.none() | st.times(), pa.time64("us")),
+    "span": (st.none() | st.timedeltas(timedelta(-(10**5)), timedelta(10**5)), pa.duration("us")),
+    "birthday": (st.none() | st.dates(), pa.date32()),
     "colour": (st.none() | st.sampled_from(["red", "blue", "green"]), pa.string()),
 }
 """The values of each column and their type."""
@@ -49,6 +56,6 @@ def data_settings(missing="mean", scale="standard", hash_size=16):
         hash_size=hash_size,
         missing=missing,
         scale=scale,
-        ranges={"age": (0.0, 120.0)},
+        ranges={"age": (0.0, 120.0), "birthday": (-10_000.0, 20_000.0)},
         categories={"colour": ("red", "blue")},
     )

@@ -68,17 +68,25 @@ def test_one_hot_finds_every_category_it_was_given(values):
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        ([datetime.date(2020, 1, 1)], "date32"),
-        ([datetime.datetime(2020, 1, 1)], "timestamp"),
-        ([datetime.timedelta(1)], "duration"),
         ([[1, 2]], "list"),
         ([{"a": 1}], "struct"),
-        ([b"x"], "binary"),
     ],
 )
 def test_a_column_without_an_encoding_names_its_type_and_the_way_out(values, kind):
-    with pytest.raises(DataError, match=f"column 'when' holds {kind}.*drop it through data.columns, or convert it"):
+    with pytest.raises(DataError, match=f"column 'when' holds {kind}.*name it in data.ignore, or convert it"):
         OneHot("when", ()).entries(chunked(values))
+
+
+def test_bytes_that_are_no_text_point_to_the_encoding():
+    with pytest.raises(
+        DataError, match=r'column \'city\' holds bytes that are no UTF-8 text; set data.encoding = "latin-1"'
+    ):
+        OneHot("city", ()).entries(chunked([b"Z\xfcrich"]))
+
+
+def test_a_date_may_be_a_category():
+    index, _ = OneHot("day", ("2020-01-01", "2020-01-02")).entries(chunked([datetime.date(2020, 1, 2), None]))
+    assert index.tolist() == [1, -1]
 
 
 def test_a_number_is_centred_and_scaled():
@@ -96,7 +104,7 @@ def test_whole_numbers_beyond_the_precision_of_a_float_are_rounded():
     "column", [chunked([1.0, None, None]), chunked([1.0, np.nan, np.nan]), chunked([1, None, None])]
 )
 def test_a_missing_number_names_column_row_and_way_out(column):
-    message = r"column 'age' has no value in data row 2 \(2 such rows\); set data.missing = \"mean\" or \"zero\""
+    message = r"column 'age' has no value in data row 2 \(2 such rows\); set data.missing = \"indicator\", "
     with pytest.raises(DataError, match=message):
         Number("age", None).entries(column)
 

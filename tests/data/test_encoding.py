@@ -89,12 +89,32 @@ def test_the_mean_that_fills_a_test_row_is_the_mean_of_training():
     assert to_dense(encoder.encode(pa.table({"x": [None, 100.0]}))).tolist() == [[3], [100]]
 
 
-def test_a_missing_number_is_an_error_unless_a_rule_is_set():
+def test_a_missing_number_can_be_an_error():
     with pytest.raises(DataError, match="column 'x' has no value in data row 2"):
-        fitted(pa.table({"x": [1.0, None]}))
+        fitted(pa.table({"x": [1.0, None]}), missing="error")
 
 
-@pytest.mark.parametrize("rule", ["error", "mean", "zero"])
+def test_a_missing_number_becomes_the_mean_and_has_an_indicator_beside_it():
+    encoder = fitted(pa.table({"x": [1.0, None, 3.0], "y": [1.0, 2.0, 3.0]}))
+    assert encoder.names == ("x", "x is missing", "y")
+    assert encoder.columns == ("x", "y")
+    rows = to_dense(encoder.encode(pa.table({"x": [2.0, None], "y": [2.0, None]})))
+    assert rows.tolist() == [[0, 0, 0], [0, 1, 0]]
+
+
+def test_without_missing_numbers_in_training_there_is_no_indicator():
+    whole = pa.table({"x": [1.0, 2.0, 4.0]})
+    assert fitted(whole).names == ("x",)
+    assert encoded(whole).tobytes() == encoded(whole, missing="error").tobytes()
+
+
+@pytest.mark.parametrize(("more", "fill"), [({"scale": "none"}, 0.0), ({"ranges": {"x": (10, 30)}}, 0.0)])
+def test_what_an_indicated_number_becomes_follows_from_settings_where_scaling_does(more, fill):
+    rows = encoded(pa.table({"x": [11.0, None, 19.0]}), **more)
+    assert rows[1].tolist() == [fill, 1.0]
+
+
+@pytest.mark.parametrize("rule", ["indicator", "error", "mean", "zero"])
 def test_an_infinite_number_is_always_an_error(rule):
     with pytest.raises(DataError, match="column 'x' is infinite or too large for float32 in data row 1"):
         fitted(pa.table({"x": [np.inf, 1.0]}), missing=rule)
@@ -103,8 +123,9 @@ def test_an_infinite_number_is_always_an_error(rule):
 def test_an_empty_column_counts_as_missing_numbers():
     empty = pa.table({"x": pa.nulls(2)})
     assert encoded(empty, missing="mean").tolist() == [[0], [0]]
+    assert encoded(empty).tolist() == [[0], [0]]  # an indicator would be 1 in every row
     with pytest.raises(DataError, match=r"column 'x' has no value in data row 1 \(2 such rows\)"):
-        fitted(empty)
+        fitted(empty, missing="error")
 
 
 @pytest.mark.parametrize(("cities", "kind"), [(3, DenseRows), (4, SparseRows)])

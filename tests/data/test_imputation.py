@@ -23,7 +23,9 @@ def dense(features):
 
 @KINDS
 def test_without_a_rule_nan_is_an_error_that_says_where_and_what_to_do(kind):
-    message = r"feature 2 of data row 1 is NaN \(3 such values\); set data.missing = \"mean\" or \"zero\""
+    message = (
+        r"feature 2 of data row 1 is NaN \(3 such values\); set data.missing = \"indicator\", \"mean\" or \"zero\""
+    )
     with pytest.raises(DataError, match=message):
         impute(kind(TRAIN), fills_for(kind(TRAIN), "error"))
 

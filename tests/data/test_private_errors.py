@@ -10,10 +10,10 @@ import pytest
 from fdml.data.column_features import present_or_nan
 from fdml.data.column_types import labels_of, weights_of
 from fdml.data.documents import checked
-from fdml.data.files import CsvFile
 from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.libsvm import scan
 from fdml.errors import DataError, LabelError
+from tests.data.origins import csv_files
 
 CANARY = "HIV-positive"
 NUMBER = 31337.125
@@ -94,7 +94,7 @@ def test_a_csv_file_that_cannot_be_read_is_not_quoted(tmp_path, what):
     path.write_bytes(BROKEN[what].encode("latin-1"))
 
     def read():
-        file = CsvFile(path, ["diagnosis"])
+        file = csv_files(path, ["diagnosis"])
         file.settle(["id", "diagnosis"])
 
     text = told(DataError, read)
@@ -106,11 +106,11 @@ def test_a_csv_file_that_cannot_be_read_is_not_quoted(tmp_path, what):
 def test_how_many_cells_a_line_should_have_is_told(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(BROKEN["a line of too many cells"])
-    assert "Expected 2 columns, got 3" in told(DataError, lambda: CsvFile(path, []).settle(["id"]))
+    assert "Expected 2 columns, got 3" in told(DataError, lambda: csv_files(path, []).settle(["id"]))
 
 
 def test_a_csv_file_that_is_not_there_is_still_named(tmp_path):
-    assert "nowhere.csv" in told(DataError, CsvFile, tmp_path / "nowhere.csv", [])
+    assert "nowhere.csv" in told(DataError, csv_files, tmp_path / "nowhere.csv", [])
 
 
 def test_a_libsvm_file_that_cannot_be_read_is_not_quoted(tmp_path):

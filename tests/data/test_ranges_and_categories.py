@@ -30,7 +30,7 @@ def encoded(table, **values):
 def test_a_range_is_scaled_to_its_ends_and_cut_beyond_them():
     found, encoder = encoded({"age": [0, 30, 60, 120, 500, -7]}, ranges={"age": (0, 120)})
     np.testing.assert_allclose(found[:, 0], [-1.0, -0.5, 0.0, 1.0, 1.0, -1.0])
-    assert encoder.features == (NumberInRange("age", None, 0.0, 120.0),)
+    assert encoder.features == (NumberInRange("age", 60.0, 0.0, 120.0),)
     assert encoder.names == ("age",)
 
 
@@ -48,7 +48,7 @@ def test_a_missing_number_is_filled_before_it_is_scaled(missing, fill):
 
 def test_a_missing_number_in_a_range_is_an_error_if_it_is_anywhere():
     with pytest.raises(DataError, match="column 'age' has no value in data row 2"):
-        encoded({"age": [0.0, None]}, ranges={"age": (0, 120)})
+        encoded({"age": [0.0, None]}, ranges={"age": (0, 120)}, missing="error")
 
 
 def test_listed_categories_have_a_feature_each_in_the_order_of_the_list():

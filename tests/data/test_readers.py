@@ -142,13 +142,16 @@ def test_missing_numbers_of_a_matrix_are_filled_from_training(tmp_path):
     data = load(DataSettings(**paths, missing="mean"))
     assert (to_dense(data.train.rows).tolist(), to_dense(data.test.rows).tolist()) == ([[2], [4], [3]], [[3]])
     with pytest.raises(DataError, match=r"train.npy: feature 1 of data row 3 is NaN .* set data.missing"):
-        load(DataSettings(**paths))
+        load(DataSettings(**paths, missing="error"))
+    data = load(DataSettings(**paths))
+    assert (data.train.names, to_dense(data.train.rows).tolist()) == (("1", "1 is missing"), [[2, 0], [4, 0], [0, 1]])
+    assert to_dense(data.test.rows).tolist() == [[0, 1]]
 
 
 def test_a_missing_number_of_the_test_file_names_that_file(write):
     train, test = write("a,b\n1,2\n", "train.csv"), write("a,b\n1,2\n,3\n", "test.csv")
     with pytest.raises(DataError, match=r"test.csv: column 'a' has no value in data row 2 .*set data.missing"):
-        load(DataSettings(path=train, test_path=test))
+        load(DataSettings(path=train, test_path=test, missing="error"))
 
 
 def test_a_column_that_the_test_file_lacks_is_named(write):

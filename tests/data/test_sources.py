@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
-from fdml.data import files
+from fdml.data import csv_files, table_source
 from fdml.data.block_store import open_blocks, write_blocks
 from fdml.data.encoders import encoder_from_json
 from fdml.data.encoding import Encoder, fit
@@ -43,8 +43,8 @@ MATRIX[0] = 1
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(files, "CSV_BLOCK", 400)
-    monkeypatch.setattr(files, "PARQUET_BATCH", 10)
+    monkeypatch.setattr(csv_files, "CSV_BLOCK", 400)
+    monkeypatch.setattr(table_source, "BATCH_ROWS", 10)
 
 
 def write_frame(frame, path):
@@ -151,7 +151,7 @@ def test_missing_numbers_are_filled_with_the_means_of_the_whole_training_file(tm
     (source,) = open_sources(DataSettings(path=path, missing="mean"))
     expected = np.where(np.isnan(holes), np.nanmean(holes, axis=0), holes)
     np.testing.assert_allclose(to_dense(vstack(list(source.chunks(100)))), expected, rtol=1e-6)
-    (strict,) = open_sources(DataSettings(path=path))
+    (strict,) = open_sources(DataSettings(path=path, missing="error"))
     with pytest.raises(DataError, match=r"x.npz: feature 3 of data row 6 is NaN"):
         list(strict.chunks(100))
 
@@ -162,11 +162,11 @@ def test_errors_far_down_name_the_file_and_the_row_in_it(tmp_path, name):
     broken[70] = None
     test = write_frame(FRAME.set_column(2, "height", pa.array(broken)), tmp_path / name)
     train = write_frame(FRAME, tmp_path / f"train-{name}")
-    _, source = open_sources(DataSettings(path=train, test_path=test, **COLUMNS))
+    _, source = open_sources(DataSettings(path=train, test_path=test, missing="error", **COLUMNS))
     with pytest.raises(DataError, match=rf"{name}: column 'height' has no value in data row 71 \(1 such rows\)"):
         list(source.chunks(500))
     with pytest.raises(DataError, match=rf"{name}: column 'height' has no value in data row 71 \(1 such rows\)"):
-        open_sources(DataSettings(path=test, **COLUMNS))
+        open_sources(DataSettings(path=test, missing="error", **COLUMNS))
 
 
 def test_a_label_party_without_features_gives_rows_of_no_width(tmp_path):

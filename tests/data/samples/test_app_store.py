@@ -280,8 +280,8 @@ def test_the_other_parties_help_a_linear_model(tmp_path):
     problem = build_dataset(data, "store", "binary", None, 0.5, 7).shuffled(7)
     found = {}
     for name, part in (("alone", problem.only("store")), ("pooled", problem.pooled()), ("joint", problem)):
-        training = TrainingSettings(epochs=5, batches_per_block=256, learning_rate=0.1)
-        models = dict.fromkeys(part.train.parts, model_settings(l2=1e-3))
+        training = TrainingSettings(epochs=5, batch_size=100, batches_per_block=256, learning_rate=0.1)
+        models = dict.fromkeys(part.train.parts, model_settings(optimizer="sgd", l2=1e-3))
         outcome = train_in_process(Plan(training, models, part.label_party, part.loss, 2), part.train)
         found[name] = auc(part.test.labels, outcome.score(part.test.parts)[:, 0], part.test.weights)
     assert found["pooled"] > found["alone"] + 0.02

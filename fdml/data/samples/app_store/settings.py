@@ -38,6 +38,7 @@ test_path = "test.npz"
 
 [model]
 {model}
+optimizer = "sgd"
 l2 = 1e-3
 """
 

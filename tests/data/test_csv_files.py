@@ -1,25 +1,20 @@
 import bz2
-import datetime
 import gzip
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.data import files
-from fdml.data.files import CsvFile, ParquetFile, open_frame
+from fdml.data import csv_files as module
 from fdml.errors import DataError
-
-FRAME = pa.table({"user": [1, 2, 3], "city": ["x", None, "y"], "share": [1.0, 2.5, None]})
+from tests.data.origins import csv_files
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(files, "CSV_BLOCK", 40)
-    monkeypatch.setattr(files, "PARQUET_BATCH", 2)
+    monkeypatch.setattr(module, "CSV_BLOCK", 40)
 
 
 @pytest.fixture
@@ -39,13 +34,13 @@ def read(file, columns=None):
 
 def test_csv_columns_are_what_they_look_like_unless_read_as_text(csv):
     path = csv("code,size\n007,1\n012,\n")
-    assert read(CsvFile(path, ["code", "elsewhere"])).to_pydict() == {"code": ["007", "012"], "size": [1, None]}
-    assert read(CsvFile(path, [])).to_pydict()["code"] == [7, 12]
+    assert read(csv_files(path, ["code", "elsewhere"])).to_pydict() == {"code": ["007", "012"], "size": [1, None]}
+    assert read(csv_files(path, [])).to_pydict()["code"] == [7, 12]
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_number_far_down_in_a_csv_file_can_still_be_a_fraction(csv):
-    table = read(CsvFile(csv("a,b\n" + "1,2\n" * 400 + "1.5,2\n"), []))
+    table = read(csv_files(csv("a,b\n" + "1,2\n" * 400 + "1.5,2\n"), []))
     assert [str(field.type) for field in table.schema] == ["double", "int64"]
     assert table.column("a")[-1].as_py() == 1.5
 
@@ -78,8 +73,8 @@ def test_a_csv_column_in_blocks_is_taken_for_what_pyarrow_takes_the_whole_for(tm
     path.write_text("a,b\n" + "".join(f"{cell},{'x' * 30}\n" for cell in cells), encoding="utf-8")
     whole = pa.csv.read_csv(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "CSV_BLOCK", 70)
-        table = read(CsvFile(path, []))
+        patch.setattr(module, "CSV_BLOCK", 70)
+        table = read(csv_files(path, []))
     assert table.schema == whole.schema
     assert table.equals(whole)
 
@@ -87,14 +82,14 @@ def test_a_csv_column_in_blocks_is_taken_for_what_pyarrow_takes_the_whole_for(tm
 @pytest.mark.usefixtures("small_blocks")
 def test_a_column_may_be_loosened_more_than_once_and_beside_others(csv):
     rows = ["1,1"] * 20 + ["1.5,1"] * 20 + ["x,2020-01-01"] * 20 + ["y,z"] * 20
-    table = read(CsvFile(csv("a,b\n" + "\n".join(rows) + "\n"), []))
+    table = read(csv_files(csv("a,b\n" + "\n".join(rows) + "\n"), []))
     assert table.column("a").to_pylist() == [row.split(",")[0] for row in rows]
     assert table.column("b").to_pylist() == [row.split(",")[1] for row in rows]
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_only_the_columns_asked_for_are_read_and_settled(csv):
-    file = CsvFile(csv("a,b,c\n" + "1,2,3\n" * 50 + "x,2,3.5\n"), [])
+    file = csv_files(csv("a,b,c\n" + "1,2,3\n" * 50 + "x,2,3.5\n"), [])
     assert file.settle(["c", "b"]) == 51
     (batch, *_) = file.batches(["c", "b"])
     assert [(field.name, str(field.type)) for field in batch.schema] == [("c", "double"), ("b", "int64")]
@@ -102,18 +97,18 @@ def test_only_the_columns_asked_for_are_read_and_settled(csv):
 
 
 def test_text_columns_are_known_once_they_are_settled(csv):
-    file = CsvFile(csv("a,b,c\n1,x,y\n"), ["a"])
+    file = csv_files(csv("a,b,c\n1,x,y\n"), ["a"])
     file.settle(["b"])
     assert file.text_columns == ["a", "b"]
 
 
 @pytest.mark.parametrize(("pack", "ending"), [(gzip.compress, ".gz"), (bz2.compress, ".bz2")])
 def test_a_compressed_csv_file_is_read(csv, pack, ending):
-    assert read(CsvFile(csv(pack(b"a\n1\n"), f"x.csv{ending}"), [])).to_pydict() == {"a": [1]}
+    assert read(csv_files(csv(pack(b"a\n1\n"), f"x.csv{ending}"), [])).to_pydict() == {"a": [1]}
 
 
 def test_a_csv_file_of_a_header_alone_has_no_rows(csv):
-    file = CsvFile(csv("a,b\n"), [])
+    file = csv_files(csv("a,b\n"), [])
     assert file.names == ["a", "b"]
     assert file.settle(["a"]) == 0
 
@@ -121,64 +116,16 @@ def test_a_csv_file_of_a_header_alone_has_no_rows(csv):
 @pytest.mark.parametrize("content", [b"", b"a,b\n1,2,3\n", b"a\n\xff\n"])
 def test_a_broken_csv_file_is_refused(csv, content):
     with pytest.raises(DataError, match="cannot be read as CSV in UTF-8 with commas"):
-        CsvFile(csv(content), ["a"]).settle(["a"])
+        csv_files(csv(content), ["a"]).settle(["a"])
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("broken", [b"1,2,3\n", b"1,\xff\n"])
 def test_a_csv_file_broken_far_down_is_refused(csv, broken):
-    file = CsvFile(csv(b"a,b\n" + b"1,2\n" * 50 + broken), ["b"])
+    file = csv_files(csv(b"a,b\n" + b"1,2\n" * 50 + broken), ["b"])
     with pytest.raises(DataError, match="cannot be read as CSV in UTF-8 with commas"):
         file.settle(["a", "b"])
 
 
 def test_text_that_is_not_utf8_in_a_column_of_any_kind_is_bytes(csv):
-    assert read(CsvFile(csv(b"a,b\n1,\xff\n"), [])).column("b").to_pylist() == [b"\xff"]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_a_parquet_file_comes_back_as_it_was_written(tmp_path):
-    pq.write_table(FRAME, tmp_path / "x.parquet")
-    file = ParquetFile(tmp_path / "x.parquet")
-    assert file.names == ["user", "city", "share"]
-    assert file.settle(["user"]) == 3
-    assert read(file).equals(FRAME)
-    assert [len(batch) for batch in file.batches(["city"])] == [2, 1]
-    assert read(file, ["share", "user"]).to_pydict() == FRAME.select(["share", "user"]).to_pydict()
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_types_of_parquet_columns_stay(tmp_path):
-    frame = pa.table(
-        {
-            "a.b": pa.array(["u", "v", "w"]).dictionary_encode(),
-            "day": [datetime.date(2020, 1, day) for day in (1, 2, 3)],
-        }
-    )
-    pq.write_table(frame, tmp_path / "x.parquet")
-    table = read(ParquetFile(tmp_path / "x.parquet"), ["a.b", "day"])
-    assert table.column("a.b").to_pylist() == ["u", "v", "w"]
-    assert [str(kind).split("<")[0] for kind in table.schema.types] == ["dictionary", "date32[day]"]
-
-
-def test_a_broken_parquet_file_is_refused(tmp_path):
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 and nothing more")
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        ParquetFile(tmp_path / "x.parquet")
-
-
-def test_a_parquet_file_broken_inside_is_refused(tmp_path):
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"a": list(range(10_000))}), path, compression="zstd")
-    content = bytearray(path.read_bytes())
-    content[4:2000] = bytes(1996)
-    path.write_bytes(content)
-    file = ParquetFile(path)
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        list(file.batches(["a"]))
-
-
-def test_a_file_is_opened_by_its_format(tmp_path, csv):
-    pq.write_table(FRAME, tmp_path / "x.parquet")
-    assert isinstance(open_frame(tmp_path / "x.parquet", "parquet", []), ParquetFile)
-    assert isinstance(open_frame(csv("a\n1\n"), "csv", []), CsvFile)
+    assert read(csv_files(csv(b"a,b\n1,\xff\n"), [])).column("b").to_pylist() == [b"\xff"]
