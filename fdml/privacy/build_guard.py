@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.privacy.calibrate import releases_within, sigma_for
+from fdml.privacy.differences import Differences
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Account, GradientMechanism, Ledger, Mechanism
@@ -17,6 +18,7 @@ from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation
 from fdml.privacy.releases import ReleaseStore
+from fdml.protocol.few_bits import FewBits
 from fdml.protocol.fixed_point import INT64, FixedPoint
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings
@@ -65,6 +67,7 @@ def guard_for(
     *,
     grid: FixedPoint = INT64,
     parties: int = 1,
+    few_bits: FewBits | None = None,
     masks: Masks | None = None,
     blind: bool = False,
     pairwise: PairwiseMasks | None = None,
@@ -91,6 +94,11 @@ def guard_for(
             f"noise of sigma {mechanism.sigma:g} reaches {reach:g}, and {grid.bits} bits hold no more than "
             f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
         )
+    if noisy and few_bits is not None:
+        raise SettingsError(
+            f"guard.noise makes every prediction differ by about sigma {mechanism.sigma:g} from the last, which "
+            f"{few_bits.bits} bits cannot tell; set training.value_bits = 16"
+        )
     gradients = None if settings.training is None else gradients_of(settings)
     perturbation = Perturbation(mechanism, key if noisy else None, grid, parties)
     return Guard(
@@ -101,7 +109,14 @@ def guard_for(
         blind=blind,
         pairwise=pairwise,
         store=None if disk is None or not (noisy or pairwise) else ReleaseStore(disk, facts, synced=noisy),
+        differences=None if few_bits is None else Differences(few_bits, largest_that_leaves(mechanism, grid, parties)),
     )
+
+
+def largest_that_leaves(mechanism: Mechanism, grid: FixedPoint, parties: int) -> int:
+    """The largest code that a party may send."""
+    most = grid.largest_code(parties)
+    return most if math.isinf(mechanism.clip) else min(most, math.floor(mechanism.clip / grid.step))
 
 
 def dp_sgd_for(settings: GuardSettings, key: NoiseKey) -> DpSgd | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fdml.settings import Align
+from fdml.settings_choices import Align
 
 _RESULT = (
     "Every party learns which of its own ids all the others hold: the shared rows themselves are not hidden.",
@@ -29,3 +29,12 @@ DISCLOSURES: dict[Align, tuple[str, ...]] = {
     ),
 }
 """Plain sentences for the documentation and for whoever is about to align."""
+
+POINTERS: tuple[str, ...] = (
+    "The server gets the different keys that lead to each party, hashed under a context of that party's own, and sees "
+    "how many that party holds; it learns neither how many rows have a key nor which.",
+    "Every other party learns to which of its rows each row of the run points: how many rows have the same key, which "
+    "of them are held out, and, where unmatched rows are kept, which rows it does not hold.",
+    "The label party learns which of its keys each other party holds.",
+)
+"""The same where rows of the label party point to those of the others (`[keys]`, or `unmatched = "keep"`)."""

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
+from fdml.privacy.differences import Differences, Rounded
 from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.privacy.masks import Masks, PredictionMasks, Purpose
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.privacy.perturb import Perturbation, Predictions
 from fdml.privacy.releases import ReleaseStore
+from fdml.protocol.bit_packing import in_ring
 from fdml.protocol.fixed_point import Codes, decode, encode
 from fdml.protocol.messages import Gradient, HeldOutPredictions, HeldOutTotal, Push, Release, Total
 
@@ -43,6 +45,7 @@ class Guard:
         blind: bool = False,
         pairwise: PairwiseMasks | None = None,
         store: ReleaseStore | None = None,
+        differences: Differences | None = None,
     ) -> None:
         self._perturbation = perturbation
         self._held_out_perturbation = held_out or perturbation
@@ -53,22 +56,26 @@ class Guard:
         self._hiding: PredictionMasks | None = (pairwise or masks) if blind else None
         """Of predictions."""
         self._store = store
+        self.differences = differences
+        """Where few bits travel: what the server has already, part of the worker's state."""
 
     def push(self, step: int, block: int, predictions: Predictions) -> tuple[Push, Codes]:
-        """The predictions of a step as they may leave, and what they are under the mask.
+        """The predictions of a step as they may leave, and what the server then has of them, under the mask.
 
         Raises `PrivacyBudgetSpent`, and then nothing is counted and nothing leaves.
         """
         known = None if self._store is None else self._store.find(("push", step))
         if known is not None:
-            return Push(step, known), self._own("push", step, known).reshape(predictions.shape)
+            own = self._own("push", step, known).reshape(predictions.shape)
+            return Push(step, known), self._left_before(step, block, known, own)
         before = self.ledger.state() if self._store is not None and self._store.is_new else {}
         self.ledger.count_release(group_of(block))
         codes = self._perturbation.protect(predictions, "push", step)
-        message = Push(step, self._sealed("push", step, codes, self._perturbation.mechanism.variance))
+        rounded = Rounded(codes) if self.differences is None else self.differences.rounded(block, codes)
+        message = Push(step, self._sealed("push", step, rounded, self._perturbation.mechanism.variance))
         if self._store is not None:
             self._store.add(message, before)
-        return message, codes
+        return message, codes if self.differences is None else self.differences.send(step, block, rounded)
 
     def held_out(self, epoch: int, predictions: Predictions) -> HeldOutPredictions:
         """The predictions of the held-out rows as they may leave."""
@@ -82,7 +89,7 @@ class Guard:
             self.ledger.count_exact()
         codes = self._held_out_perturbation.protect(predictions, "held-out", epoch)
         message = HeldOutPredictions(
-            epoch, self._sealed("held-out", epoch, codes, self._held_out_perturbation.mechanism.variance)
+            epoch, self._sealed("held-out", epoch, Rounded(codes), self._held_out_perturbation.mechanism.variance)
         )
         if self._store is not None:
             self._store.add(message, before)
@@ -96,8 +103,17 @@ class Guard:
         return Gradient(step, Release(codes, self._masks.mask_id))
 
     def open_total(self, total: Total) -> Codes:
-        """The sum without masks."""
-        return self._opened("push", total.values, total.pushed_at, total.mask_ids)
+        """The sum without masks, whole."""
+        values = self._opened("push", total.values, total.pushed_at, total.mask_ids)
+        if self.differences is not None:
+            return self.differences.open(total.step, values, total.bits)
+        if total.bits:
+            raise MessageRefused(
+                f"the total of step {total.step} is a difference of {total.bits} bits; all sides need the same "
+                f"run.toml",
+                Refusal.INVALID,
+            )
+        return values
 
     def open_held_out(self, total: HeldOutTotal) -> Codes:
         """The sum without masks."""
@@ -134,10 +150,21 @@ class Guard:
             elif self._held_out_perturbation is self._perturbation:
                 self.ledger.count_left(HELD_OUT)
 
-    def _sealed(self, purpose: Purpose, number: int, codes: Codes, variance: float) -> Release:
+    def _sealed(self, purpose: Purpose, number: int, rounded: Rounded, variance: float) -> Release:
+        """Under a mask, if there is one: that of a difference has the bits of the ring, and its scale is not told."""
         if self._hiding is None:
-            return Release(codes, 0, variance)
-        return Release(self._hiding.add(purpose, number, codes), self._hiding.mask_id, variance)
+            return Release(rounded.codes, 0, variance, rounded.bits, rounded.scale)
+        masked, bits = self._hiding.add(purpose, number, rounded.codes), 0
+        if rounded.bits and self.differences is not None:
+            bits = self.differences.few.push_bits
+            masked = in_ring(masked, bits)
+        return Release(masked, self._hiding.mask_id, variance, bits)
+
+    def _left_before(self, step: int, block: int, release: Release, own: Codes) -> Codes:
+        """What the server has of a block with a stored release, which is `own` without its mask."""
+        if self.differences is None:
+            return own
+        return self.differences.send(step, block, self.differences.again(own, release.bits, release.scale))
 
     def _own(self, purpose: Purpose, number: int, release: Release) -> Codes:
         if self._hiding is None or not release.mask_id:

@@ -8,25 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fdml.privacy.exposures import Exposure, pointer_exposures
 from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
 from fdml.storage.atomic import write_file
 
 _TRANSPORT = "TLS with certificates on both sides: 1.3 between two fdml sides, and never below 1.2"
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """Something of this party that someone saw."""
-
-    role: str
-    saw: str
-    form: str
-    times: str
-    protection: str
-    attacks: str
-    """The tests of `fdml audit` that apply, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +113,11 @@ def state_of(
         "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
     )
     exposures = [server, _model_mac(), _others(run, party, often, protection)]
+    exposures += pointer_exposures(run, party)
     if party == run.label_party:
         exposures += [*_labels(run, schedule), *_metrics(run, evaluations)]
+    if run.evaluation.stop_after is not None:
+        exposures.append(_best_epoch(run))
     exposures.append(
         Exposure(
             "network",
@@ -208,6 +199,19 @@ def _metrics(run: RunSettings, evaluations: int) -> list[Exposure]:
             )
         )
     return found
+
+
+def _best_epoch(run: RunSettings) -> Exposure:
+    """What early stopping shows: it follows from all parties' held-out predictions and from the labels."""
+    return Exposure(
+        "server and every other party",
+        "in which epoch the loss of held-out rows was lowest",
+        f"its number, sealed from the server; of a run that ends early the server knows the epoch in which it ends, "
+        f"{run.evaluation.stop_after} after the best",
+        "once",
+        "none",
+        "",
+    )
 
 
 def _labels(run: RunSettings, schedule: Schedule) -> list[Exposure]:

@@ -15,7 +15,7 @@ from fdml.protocol.alignment_wire import encode_alignment, kind_of
 from fdml.protocol.messages import PROTOCOL
 from fdml.protocol.quoting import shown
 from fdml.protocol.wire import check_names, check_protocol, invalid
-from fdml.settings import LONGEST_NAME
+from fdml.settings_names import LONGEST_NAME
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ class RowCounts:
 class Tokens:
     """Keyed hashes of a party's ids in ascending order, for the server; `test` is None without a test file.
 
-    A party without ids gives its `by_position` instead, and no tokens at all.
+    A party without ids gives its `by_position` instead, and no tokens at all. Where the label party's rows point to
+    the others', it posts its keys to each other party, with that one as `about`, and of its rows the number alone.
     """
 
     train: Keys = field(default_factory=lambda: np.zeros((0, TOKEN_BYTES), np.uint8))
@@ -86,13 +87,16 @@ class BlindedIds:
 class RowSummary:
     """How many rows each party brought, in the run's order, and how many all share: what the parties consent to.
 
-    For all parties. `test_rows` is empty without test files.
+    For all parties. `test_rows` is empty without test files. Where the label party's rows point to the others', each
+    shares with the label party: `matched` says how many of its rows, and `shared` is the least of them.
     """
 
     rows: tuple[int, ...]
     test_rows: tuple[int, ...]
     shared: int
     shared_test: int = 0
+    matched: tuple[int, ...] = ()
+    """In the run's order, all rows for the label party; empty where all parties hold the same ids."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ class Consent:
 
     given: bool
     reason: str = ""
+    line: int = 0
+    """The class of this party's line to the server, for the rules of `fdml.protocol.agreed_training`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +124,23 @@ class SharedRowIndex:
     counts: tuple[int, ...]
 
 
-AlignmentMessage = KeyOffer | KeyGrant | KeyCheck | Tokens | BlindedIds | RowSummary | Consent | SharedRowIndex
+@dataclass(frozen=True)
+class RowPointers:
+    """From the label party to one other: which of that party's matched rows each row of the run points to.
+
+    The pointers are sealed for that party. The server learns how many rows the run has, and a keyed hash of all
+    parties' pointers, by which all sides see that they mean the same rows.
+    """
+
+    train: int
+    held_out: int
+    digest: bytes
+    sealed: bytes
+
+
+AlignmentMessage = (
+    KeyOffer | KeyGrant | KeyCheck | Tokens | BlindedIds | RowSummary | Consent | SharedRowIndex | RowPointers
+)
 N = TypeVar("N", bound=AlignmentMessage)
 
 KINDS: dict[str, type[AlignmentMessage]] = {
@@ -130,6 +152,7 @@ KINDS: dict[str, type[AlignmentMessage]] = {
     "row_summary": RowSummary,
     "consent": Consent,
     "shared_rows": SharedRowIndex,
+    "row_pointers": RowPointers,
 }
 """The kinds by the names under which they travel."""
 
@@ -141,7 +164,7 @@ class Post:
     message: AlignmentMessage
     to: str = SERVER
     about: str = ""
-    """Whose ids a passed-on set holds; empty elsewhere."""
+    """Whose ids a passed-on set holds, or to whose rows keys of the label party lead; empty elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.agreed_training import SLOWEST_LINE
 from fdml.protocol.alignment_messages import (
     HASH_BYTES,
     KINDS,
@@ -29,6 +30,7 @@ from fdml.protocol.alignment_messages import (
     Keys,
     N,
     RowCounts,
+    RowPointers,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -63,11 +65,13 @@ def encode_alignment(message: AlignmentMessage) -> bytes:
             envelope = pb.AlignmentMessage(blinded_ids=pb.BlindedIds(train=_out(train), test=_maybe_out(test)))
         case RowSummary():
             envelope = pb.AlignmentMessage(row_summary=pb.RowSummary(**vars(message)))
-        case Consent(given, reason):
-            envelope = pb.AlignmentMessage(consent=pb.Consent(given=given, reason=reason))
+        case Consent():
+            envelope = pb.AlignmentMessage(consent=pb.Consent(**vars(message)))
         case SharedRowIndex(train, held_out, digest, counts):
             index = pb.SharedRowIndex(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
             envelope = pb.AlignmentMessage(shared_rows=index)
+        case RowPointers():
+            envelope = pb.AlignmentMessage(row_pointers=pb.RowPointers(**vars(message)))
     return envelope.SerializeToString()
 
 
@@ -155,8 +159,11 @@ def _blinded_in(content: pb.BlindedIds) -> BlindedIds:
 
 
 def _summary_in(content: pb.RowSummary) -> RowSummary:
-    summary = RowSummary(tuple(content.rows), tuple(content.test_rows), content.shared, content.shared_test)
-    if max(*summary.rows, *summary.test_rows, summary.shared, summary.shared_test, 0) > _MOST_ROWS:
+    summary = RowSummary(
+        tuple(content.rows), tuple(content.test_rows), content.shared, content.shared_test, tuple(content.matched)
+    )
+    counts = (*summary.rows, *summary.test_rows, *summary.matched, summary.shared, summary.shared_test, 0)
+    if max(counts) > _MOST_ROWS:
         raise invalid(f"a summary of more than {_MOST_ROWS} rows")
     return summary
 
@@ -167,12 +174,21 @@ def _consent_in(content: pb.Consent) -> Consent:
         raise invalid("a consent with a reason against it")
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise invalid(f"a reason of {len(reason)} characters; it has at most {LONGEST_REASON}, all printable")
-    return Consent(content.given, reason)
+    if content.line > SLOWEST_LINE:
+        raise invalid(f"a line of class {content.line}; the slowest is {SLOWEST_LINE}")
+    return Consent(content.given, reason, content.line)
 
 
 def _shared_rows_in(content: pb.SharedRowIndex) -> SharedRowIndex:
     digest = _exactly(content.digest, HASH_BYTES, "digest")
     return SharedRowIndex(_positions(content.train), _positions(content.held_out), digest, tuple(content.counts))
+
+
+def _pointers_in(content: pb.RowPointers) -> RowPointers:
+    if max(content.train, content.held_out) > _MOST_ROWS:
+        raise invalid(f"pointers of {content.train} rows and {content.held_out} held out")
+    digest = _exactly(content.digest, HASH_BYTES, "digest")
+    return RowPointers(content.train, content.held_out, digest, content.sealed)
 
 
 _DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {
@@ -184,4 +200,5 @@ _DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {
     "row_summary": _summary_in,
     "consent": _consent_in,
     "shared_rows": _shared_rows_in,
+    "row_pointers": _pointers_in,
 }

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Bits = Literal[64, 32, 16]
+from fdml.settings_choices import Bits
+
 Codes = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.floating[Any]]
 
@@ -51,13 +52,17 @@ class FixedPoint:
 
 
 INT64 = FixedPoint(64, 32)
-FIXED_POINTS: dict[Bits, FixedPoint] = {64: INT64, 32: FixedPoint(32, 20), 16: FixedPoint(16, 9, saturates=True)}
+FIXED_POINTS: dict[int, FixedPoint] = {64: INT64, 32: FixedPoint(32, 20), 16: FixedPoint(16, 9, saturates=True)}
 _STEP = {grid.dtype: grid.step for grid in FIXED_POINTS.values()}
 
 
-def grid_of(bits: Bits, limit: float | None = None) -> FixedPoint:
-    """The grid of a run's `value_bits`; with a largest prediction, to which larger ones are cut, where it has one."""
-    return FIXED_POINTS[bits] if limit is None else replace(FIXED_POINTS[bits], limit=limit, saturates=True)
+def grid_of(bits: int, limit: float | None = None) -> FixedPoint:
+    """The grid of a run's `value_bits`; with a largest prediction, to which larger ones are cut, where it has one.
+
+    Fewer than 16 bits are those of differences, which add up to numbers of the 16-bit grid.
+    """
+    grid = FIXED_POINTS[max(bits, 16)]
+    return grid if limit is None else replace(grid, limit=limit, saturates=True)
 
 
 NARROW = 5
@@ -102,6 +107,16 @@ def limit_others(total: Codes, codes: Codes, most: int) -> tuple[Codes, float]:
     limited = np.empty_like(flat)
     _limit_others(flat, own, most, limited)
     return limited.reshape(total.shape), largest * _STEP[codes.dtype]
+
+
+def largest_size(codes: Codes) -> float:
+    """The size of the largest code, without its sign; 0 where there are none."""
+    return float(_largest_size(codes.reshape(-1)))
+
+
+def size_of(code: float, kind: np.dtype[np.signedinteger[Any]]) -> float:
+    """The prediction that a code of this type stands for."""
+    return code * _STEP[kind]
 
 
 def pack40(codes: Codes) -> bytes | None:
@@ -150,6 +165,14 @@ def _largest_difference(total: Codes, codes: Codes) -> float:
     largest = 0.0
     for place in range(len(codes)):
         largest = max(largest, abs(np.float64(codes.dtype.type(total[place] - codes[place]))))
+    return largest
+
+
+@numba.njit(nogil=True, cache=True)
+def _largest_size(codes: Codes) -> float:
+    largest = 0.0
+    for place in range(len(codes)):
+        largest = max(largest, abs(np.float64(codes[place])))
     return largest
 
 

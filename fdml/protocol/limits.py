@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fdml.settings import TrainingSettings
+from fdml.protocol.agreed_training import agreed_training
+from fdml.settings import AgreedTraining, RunSettings
 
 PIECE = 2**20
 """Bytes of the largest piece that travels at once: a longer message comes in several, and its length is checked as
@@ -40,24 +41,39 @@ class AgreedCounts(Protocol):
         """Rows held out."""
         ...
 
+    @property
+    def line(self) -> int:
+        """The class of the slowest line."""
+        ...
 
-def largest_message(training: TrainingSettings, agreed: AgreedCounts, width: int) -> int:
+
+def agreed_with(run: RunSettings, agreed: AgreedCounts) -> AgreedTraining:
+    """How a run trains over the rows that were agreed on."""
+    return agreed_training(run.training, agreed.rows, len(run.parties), agreed.line)
+
+
+def largest_message(training: AgreedTraining, agreed: AgreedCounts, width: int) -> int:
     """Bytes of the largest message a party of this run may send after its hello: labels, a block, or held-out rows."""
     labels = 2 * _VALUE * (agreed.rows + agreed.held_out)
     return min(max(labels, _VALUE * width * max(_block(training, agreed), agreed.held_out)) + _SLACK, CEILING)
 
 
-def largest_answer(training: TrainingSettings, agreed: AgreedCounts, width: int, parties: int) -> int:
+def largest_answer(training: AgreedTraining, agreed: AgreedCounts, width: int, parties: int) -> int:
     """Bytes of the largest message the server of this run may send to a party: as above, and what each part says."""
     return min(largest_message(training, agreed, width) + _EACH_PART * (parties + training.epochs), CEILING)
 
 
-def largest_width(training: TrainingSettings, agreed: AgreedCounts) -> int:
+def largest_width(training: AgreedTraining, agreed: AgreedCounts) -> int:
     """How many values of a row can travel at most: no block may be larger than the largest message."""
     return (CEILING - _SLACK) // (_VALUE * max(_block(training, agreed), agreed.held_out, 1))
 
 
-def _block(training: TrainingSettings, agreed: AgreedCounts) -> int:
+def largest_block(training: AgreedTraining, agreed: AgreedCounts, width: int) -> int:
+    """How many values the largest block has."""
+    return width * _block(training, agreed)
+
+
+def _block(training: AgreedTraining, agreed: AgreedCounts) -> int:
     """Rows of the largest block."""
     whole = training.batches_per_block == "all" or training.exchanges is not None
     return agreed.rows if whole else min(agreed.rows, training.batch_size * int(training.batches_per_block))

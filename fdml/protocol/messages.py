@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fdml.protocol.fixed_point import Codes
-from fdml.settings import Task
+from fdml.settings_choices import Task
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Changes whenever the meaning of a message does."""
 WEIGHT_TYPE = np.dtype("<f8")
 """Of a row's weight on its way."""
@@ -21,6 +21,8 @@ _SEAL_BYTES = 28
 """What sealing adds: a nonce of 12 bytes and a tag of 16."""
 SEALED_METRICS_BYTES = 4 * 8 + _SEAL_BYTES
 """Of sealed metrics: four doubles."""
+SEALED_EPOCH_BYTES = 8 + _SEAL_BYTES
+"""Of the sealed number of an epoch."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Release:
     """Which masks were put on: a number drawn at random at each start of the party. 0 where there are none."""
     variance: float = 0.0
     """Of the noise on each value, so that who uses the values knows how far to trust them."""
+    bits: int = 0
+    """Where the values are differences to what was sent before: how many bits each has. 0 where they are whole."""
+    scale: int = 0
+    """A difference is so many steps of 2**scale; 0 under a mask, where only the parties know it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class Hello:
     """Counts the starts of this party; a process of an older start is shut out."""
     done: int = -1
     """The last step this party will never need the total of again."""
+    line: int = 0
+    """The class of the slowest line, as the parties have agreed with their consent to the shared rows."""
     protocol: int = PROTOCOL
 
 
@@ -103,6 +111,8 @@ class Stop:
     """The party will push neither this step nor any later one, as its privacy budget is spent."""
 
     step: int
+    no_gain: bool = False
+    """From the label party: not for a budget, but as held-out rows have gained nothing for `stop_after` epochs."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +156,14 @@ class SealedMetrics:
 
 
 @dataclass(frozen=True)
+class BestEpoch:
+    """Which epoch's model every party keeps: the label party tells it at the end of a run with `stop_after`, by way of
+    the server, under the key that only the parties have. 0 if no epoch was evaluated: each keeps its last model."""
+
+    sealed: bytes
+
+
+@dataclass(frozen=True)
 class Finished:
     """The party has trained to the end."""
 
@@ -154,7 +172,9 @@ class Finished:
     can be tried out."""
 
 
-FromParty = Hello | Labels | Push | Gradient | Stop | Checkpointed | HeldOutPredictions | SealedMetrics | Finished
+FromParty = (
+    Hello | Labels | Push | Gradient | Stop | Checkpointed | HeldOutPredictions | SealedMetrics | BestEpoch | Finished
+)
 
 
 @dataclass(frozen=True)
@@ -191,6 +211,8 @@ class Total:
     mask_ids: tuple[int, ...] = ()
     variance: float = 0.0
     """Of the noise on each value."""
+    bits: int = 0
+    """Where the values are sums of this step's differences: how many bits each has. 0 where they are whole."""
 
     @property
     def lag(self) -> int:
@@ -210,10 +232,11 @@ class HeldOutTotal:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The run ends before this step: a party's privacy budget is spent."""
+    """The run ends before this step: a party's privacy budget is spent, or held-out rows have gained nothing."""
 
     party: str
     step: int
+    no_gain: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,7 +246,7 @@ class Waiting:
     parties: tuple[str, ...]
 
 
-FromServer = Welcome | Labels | Ack | Total | Gradient | HeldOutTotal | Stopped | Waiting
+FromServer = Welcome | Labels | Ack | Total | Gradient | HeldOutTotal | Stopped | BestEpoch | Waiting
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fdml.errors import SettingsError
 from fdml.protocol.shuffle import permutation, permutation_of_runs
-from fdml.settings import TrainingSettings
+from fdml.settings import AgreedTraining
 
 _LARGE = 5_000
 """A block of this many rows or more is re-ordered by runs."""
@@ -109,6 +109,18 @@ class Schedule:
         """Where each batch begins and ends in the block's order; the last may be short."""
         return _batch_bounds(visit.size, self.batch_size)
 
+    def scored_before(self, epoch: int, lookahead: int) -> int:
+        """Where held-out rows decide when to stop: the step before which the label party scores this epoch.
+
+        The total of held-out predictions is on its way together with that of the last push before them, which is
+        learned from at this step: so nobody waits longer for it.
+        """
+        return epoch * self.blocks + lookahead
+
+    def epochs_scored(self, step: int, lookahead: int) -> int:
+        """The last epoch that the label party has scored when it learns from this step; below 1 for none."""
+        return (step - lookahead) // self.blocks
+
     def first_update(self, step: int) -> int:
         """How many batches come before this step, every pass counted."""
         if self.passes_per_exchange:
@@ -134,7 +146,7 @@ def schedule_for(
     return Schedule(rows, batch_size, per_block, passes, epochs, seed)
 
 
-def schedule_of(rows: int, training: TrainingSettings) -> Schedule:
+def schedule_of(rows: int, training: AgreedTraining) -> Schedule:
     """The schedule that a run's settings mean."""
     if training.exchanges is None:
         return schedule_for(

@@ -12,11 +12,15 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.agreed_training import SLOWEST_LINE
+from fdml.protocol.bit_packing import MOST_BITS, pack_bits, packed_size, unpack_bits
 from fdml.protocol.fixed_point import FIXED_POINTS, INT64, NARROW, Codes, pack40, unpack40
 from fdml.protocol.messages import (
     PROTOCOL,
+    SEALED_EPOCH_BYTES,
     SEALED_METRICS_BYTES,
     Ack,
+    BestEpoch,
     Checkpointed,
     Finished,
     FromParty,
@@ -36,7 +40,7 @@ from fdml.protocol.messages import (
     Welcome,
 )
 from fdml.protocol.quoting import quoted
-from fdml.settings import is_name
+from fdml.settings_names import is_name
 
 _HASH_BYTES = 32
 _TYPES = {grid.bits // 8: grid.dtype for grid in FIXED_POINTS.values()}
@@ -52,17 +56,19 @@ def encode_from_party(message: FromParty) -> bytes:
         case Labels():
             envelope = pb.FromParty(labels=pb.Labels(**vars(message)))
         case Push(step, release):
-            envelope = pb.FromParty(push=pb.Push(step=step, **_release_out(release)))
+            envelope = pb.FromParty(push=pb.Push(step=step, **_push_out(release)))
         case Gradient():
             envelope = pb.FromParty(gradient=_gradient_out(message))
-        case Stop(step):
-            envelope = pb.FromParty(stop=pb.Stop(step=step))
+        case Stop():
+            envelope = pb.FromParty(stop=pb.Stop(**vars(message)))
         case Checkpointed(step):
             envelope = pb.FromParty(checkpointed=pb.Checkpointed(step=step))
         case HeldOutPredictions(epoch, release):
             envelope = pb.FromParty(held_out=pb.HeldOutPredictions(epoch=epoch, **_release_out(release)))
         case SealedMetrics():
             envelope = pb.FromParty(metrics=pb.SealedMetrics(**vars(message)))
+        case BestEpoch(sealed):
+            envelope = pb.FromParty(best_epoch=pb.BestEpoch(sealed=sealed))
         case Finished(model_mac):
             envelope = pb.FromParty(finished=pb.Finished(model_mac=model_mac))
     return envelope.SerializeToString()
@@ -77,14 +83,15 @@ def encode_from_server(message: FromServer) -> bytes:
             envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
         case Ack(count):
             envelope = pb.FromServer(ack=pb.Ack(count=count))
-        case Total(step, values, pushed_at, mask_ids, variance):
+        case Total(step, values, pushed_at, mask_ids, variance, bits):
+            out = _packed_out(values, bits) if bits else _values_out(values, masked=bool(mask_ids))
             envelope = pb.FromServer(
                 total=pb.Total(
                     step=step,
                     pushed_at=pushed_at,
                     mask_ids=mask_ids,
                     variance=variance,
-                    **_values_out(values, masked=bool(mask_ids)),
+                    **out,
                 )
             )
         case Gradient():
@@ -94,16 +101,22 @@ def encode_from_server(message: FromServer) -> bytes:
             envelope = pb.FromServer(
                 held_out_total=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **out)
             )
-        case Stopped(party, step):
-            envelope = pb.FromServer(stopped=pb.Stopped(party=party, step=step))
+        case Stopped():
+            envelope = pb.FromServer(stopped=pb.Stopped(**vars(message)))
+        case BestEpoch(sealed):
+            envelope = pb.FromServer(best_epoch=pb.BestEpoch(sealed=sealed))
         case Waiting(parties):
             envelope = pb.FromServer(waiting=pb.Waiting(parties=parties))
     return envelope.SerializeToString()
 
 
-def decode_from_party(raw: bytes) -> FromParty:
-    """What a party sent, or `MessageRefused`."""
+def decode_from_party(raw: bytes, most: int | None = None) -> FromParty:
+    """What a party sent, or `MessageRefused`; of differences no more than `most` are unpacked."""
     kind, content = parsed(pb.FromParty(), raw)
+    if kind == "push" and most is not None and content.count > most:
+        raise MessageRefused(
+            f"received {content.count} differences; the largest block of this run has {most}", Refusal.TOO_LARGE
+        )
     return _FROM_PARTY[kind](content)  # type: ignore[no-any-return]
 
 
@@ -165,6 +178,53 @@ def _codes_in(raw: bytes, width: int = 8) -> Codes:
     return np.frombuffer(raw, _TYPES[width].newbyteorder("<")).astype(_TYPES[width], copy=False)
 
 
+def _packed_in(content: pb.Push | pb.Total) -> Codes:
+    bits, count = content.bits, content.count
+    if not 2 <= bits <= MOST_BITS:
+        raise invalid(f"differences of {bits} bits; it takes 2 to {MOST_BITS}")
+    codes = unpack_bits(content.codes, count, bits)
+    if codes is None or content.width:
+        raise invalid(
+            f"{count} differences of {bits} bits in {len(content.codes)} bytes, and they take "
+            f"{packed_size(count, bits)} with no bit to spare set"
+        )
+    return codes
+
+
+def _packed_out(values: Codes, bits: int) -> dict[str, Any]:
+    return {"codes": pack_bits(values, bits), "bits": bits, "count": values.size}
+
+
+def _push_out(release: Release) -> dict[str, Any]:
+    if not release.bits:
+        return _release_out(release)
+    out = _packed_out(release.values, release.bits)
+    return {"mask_id": release.mask_id, "variance": release.variance, "scale": release.scale, **out}
+
+
+def _push_in(content: pb.Push) -> Push:
+    if not content.bits:
+        _check_whole(content)
+        return Push(content.step, _release_in(content))
+    if content.scale > MOST_BITS:
+        raise invalid(f"differences in steps of 2**{content.scale}")
+    values, variance = _packed_in(content), _variance_in(content.variance)
+    return Push(content.step, Release(values, content.mask_id, variance, content.bits, content.scale))
+
+
+def _total_in(content: pb.Total) -> Total:
+    if not content.bits:
+        _check_whole(content)
+    values = _packed_in(content) if content.bits else _codes_in(content.codes, content.width)
+    pushed_at, mask_ids = tuple(content.pushed_at), tuple(content.mask_ids)
+    return Total(content.step, values, pushed_at, mask_ids, _variance_in(content.variance), content.bits)
+
+
+def _check_whole(content: pb.Push | pb.Total) -> None:
+    if content.count or getattr(content, "scale", 0):
+        raise invalid("whole predictions with a count or scale of differences")
+
+
 def _release_out(release: Release) -> dict[str, Any]:
     out = _values_out(release.values, masked=release.mask_id != 0)
     return {"mask_id": release.mask_id, "variance": release.variance, **out}
@@ -210,6 +270,8 @@ def _hello_in(content: pb.Hello) -> Hello:
     for name in ("rows", "held_out", "incarnation"):
         if getattr(content, name) > _MOST_STEPS:
             raise invalid(f"{name} {getattr(content, name)}")
+    if content.line > SLOWEST_LINE:
+        raise invalid(f"a line of class {content.line}; the slowest is {SLOWEST_LINE}")
     return Hello(
         content.run_hash,
         content.alignment_hash,
@@ -217,6 +279,7 @@ def _hello_in(content: pb.Hello) -> Hello:
         content.held_out,
         content.incarnation,
         content.done,
+        content.line,
         content.protocol,
     )
 
@@ -235,7 +298,13 @@ def _finished_in(content: pb.Finished) -> Finished:
 
 def _stopped_in(content: pb.Stopped) -> Stopped:
     check_names([content.party])
-    return Stopped(content.party, content.step)
+    return Stopped(content.party, content.step, content.no_gain)
+
+
+def _best_epoch_in(content: pb.BestEpoch) -> BestEpoch:
+    if len(content.sealed) != SEALED_EPOCH_BYTES:
+        raise invalid(f"the sealed number of an epoch of {len(content.sealed)} bytes instead of {SEALED_EPOCH_BYTES}")
+    return BestEpoch(content.sealed)
 
 
 def _waiting_in(content: pb.Waiting) -> Waiting:
@@ -246,29 +315,25 @@ def _waiting_in(content: pb.Waiting) -> Waiting:
 _FROM_PARTY: dict[str, Callable[[Any], Any]] = {
     "hello": _hello_in,
     "labels": _labels_in,
-    "push": lambda content: Push(content.step, _release_in(content)),
+    "push": _push_in,
     "gradient": _gradient_in,
-    "stop": lambda content: Stop(content.step),
+    "stop": lambda content: Stop(content.step, content.no_gain),
     "checkpointed": lambda content: Checkpointed(content.step),
     "held_out": lambda content: HeldOutPredictions(content.epoch, _release_in(content)),
     "metrics": _metrics_in,
+    "best_epoch": _best_epoch_in,
     "finished": _finished_in,
 }
 _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
     "welcome": lambda content: Welcome(content.pushed, tuple(content.evaluated)),
     "labels": _labels_in,
     "ack": lambda content: Ack(content.count),
-    "total": lambda content: Total(
-        content.step,
-        _codes_in(content.codes, content.width),
-        tuple(content.pushed_at),
-        tuple(content.mask_ids),
-        _variance_in(content.variance),
-    ),
+    "total": _total_in,
     "gradient": _gradient_in,
     "held_out_total": lambda content: HeldOutTotal(
         content.epoch, _codes_in(content.codes, content.width), tuple(content.mask_ids), _variance_in(content.variance)
     ),
     "stopped": _stopped_in,
+    "best_epoch": _best_epoch_in,
     "waiting": _waiting_in,
 }

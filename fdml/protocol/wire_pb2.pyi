@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "run_hash", "alignment_hash", "rows", "held_out", "incarnation", "done")
+    __slots__ = ("protocol", "run_hash", "alignment_hash", "rows", "held_out", "incarnation", "done", "line")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     RUN_HASH_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_HASH_FIELD_NUMBER: _ClassVar[int]
@@ -14,6 +14,7 @@ class Hello(_message.Message):
     HELD_OUT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     run_hash: bytes
     alignment_hash: bytes
@@ -21,7 +22,8 @@ class Hello(_message.Message):
     held_out: int
     incarnation: int
     done: int
-    def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ...) -> None: ...
+    line: int
+    def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ..., line: _Optional[int] = ...) -> None: ...
 
 class Labels(_message.Message):
     __slots__ = ("classes", "sealed")
@@ -32,18 +34,24 @@ class Labels(_message.Message):
     def __init__(self, classes: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("step", "codes", "mask_id", "variance", "width")
+    __slots__ = ("step", "codes", "mask_id", "variance", "width", "bits", "count", "scale")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     MASK_ID_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     mask_id: int
     variance: float
     width: int
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+    bits: int
+    count: int
+    scale: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ..., scale: _Optional[int] = ...) -> None: ...
 
 class Gradient(_message.Message):
     __slots__ = ("step", "codes", "mask_id")
@@ -56,10 +64,12 @@ class Gradient(_message.Message):
     def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ...) -> None: ...
 
 class Stop(_message.Message):
-    __slots__ = ("step",)
+    __slots__ = ("step", "no_gain")
     STEP_FIELD_NUMBER: _ClassVar[int]
+    NO_GAIN_FIELD_NUMBER: _ClassVar[int]
     step: int
-    def __init__(self, step: _Optional[int] = ...) -> None: ...
+    no_gain: bool
+    def __init__(self, step: _Optional[int] = ..., no_gain: bool = ...) -> None: ...
 
 class Checkpointed(_message.Message):
     __slots__ = ("step",)
@@ -89,6 +99,12 @@ class SealedMetrics(_message.Message):
     sealed: bytes
     def __init__(self, epoch: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
+class BestEpoch(_message.Message):
+    __slots__ = ("sealed",)
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    sealed: bytes
+    def __init__(self, sealed: _Optional[bytes] = ...) -> None: ...
+
 class Finished(_message.Message):
     __slots__ = ("model_mac",)
     MODEL_MAC_FIELD_NUMBER: _ClassVar[int]
@@ -96,7 +112,7 @@ class Finished(_message.Message):
     def __init__(self, model_mac: _Optional[bytes] = ...) -> None: ...
 
 class FromParty(_message.Message):
-    __slots__ = ("hello", "labels", "push", "checkpointed", "held_out", "metrics", "finished", "gradient", "stop")
+    __slots__ = ("hello", "labels", "push", "checkpointed", "held_out", "metrics", "finished", "gradient", "stop", "best_epoch")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     PUSH_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +122,7 @@ class FromParty(_message.Message):
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    BEST_EPOCH_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     labels: Labels
     push: Push
@@ -115,7 +132,8 @@ class FromParty(_message.Message):
     finished: Finished
     gradient: Gradient
     stop: Stop
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., checkpointed: _Optional[_Union[Checkpointed, _Mapping]] = ..., held_out: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[SealedMetrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
+    best_epoch: BestEpoch
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., checkpointed: _Optional[_Union[Checkpointed, _Mapping]] = ..., held_out: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[SealedMetrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., best_epoch: _Optional[_Union[BestEpoch, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("pushed", "evaluated")
@@ -132,20 +150,24 @@ class Ack(_message.Message):
     def __init__(self, count: _Optional[int] = ...) -> None: ...
 
 class Total(_message.Message):
-    __slots__ = ("step", "codes", "pushed_at", "mask_ids", "variance", "width")
+    __slots__ = ("step", "codes", "pushed_at", "mask_ids", "variance", "width", "bits", "count")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     PUSHED_AT_FIELD_NUMBER: _ClassVar[int]
     MASK_IDS_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     pushed_at: _containers.RepeatedScalarFieldContainer[int]
     mask_ids: _containers.RepeatedScalarFieldContainer[int]
     variance: float
     width: int
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., pushed_at: _Optional[_Iterable[int]] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+    bits: int
+    count: int
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., pushed_at: _Optional[_Iterable[int]] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class HeldOutTotal(_message.Message):
     __slots__ = ("epoch", "codes", "mask_ids", "variance", "width")
@@ -162,12 +184,14 @@ class HeldOutTotal(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
 
 class Stopped(_message.Message):
-    __slots__ = ("party", "step")
+    __slots__ = ("party", "step", "no_gain")
     PARTY_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    NO_GAIN_FIELD_NUMBER: _ClassVar[int]
     party: str
     step: int
-    def __init__(self, party: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
+    no_gain: bool
+    def __init__(self, party: _Optional[str] = ..., step: _Optional[int] = ..., no_gain: bool = ...) -> None: ...
 
 class Waiting(_message.Message):
     __slots__ = ("parties",)
@@ -176,7 +200,7 @@ class Waiting(_message.Message):
     def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FromServer(_message.Message):
-    __slots__ = ("welcome", "labels", "ack", "total", "held_out_total", "waiting", "gradient", "stopped")
+    __slots__ = ("welcome", "labels", "ack", "total", "held_out_total", "waiting", "gradient", "stopped", "best_epoch")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +209,7 @@ class FromServer(_message.Message):
     WAITING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
+    BEST_EPOCH_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     labels: Labels
     ack: Ack
@@ -193,7 +218,8 @@ class FromServer(_message.Message):
     waiting: Waiting
     gradient: Gradient
     stopped: Stopped
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., held_out_total: _Optional[_Union[HeldOutTotal, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ...) -> None: ...
+    best_epoch: BestEpoch
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., total: _Optional[_Union[Total, _Mapping]] = ..., held_out_total: _Optional[_Union[HeldOutTotal, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stopped: _Optional[_Union[Stopped, _Mapping]] = ..., best_epoch: _Optional[_Union[BestEpoch, _Mapping]] = ...) -> None: ...
 
 class Record(_message.Message):
     __slots__ = ("number", "sender", "message")
@@ -367,27 +393,43 @@ class SharedRowIndex(_message.Message):
     def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RowSummary(_message.Message):
-    __slots__ = ("rows", "test_rows", "shared", "shared_test")
+    __slots__ = ("rows", "test_rows", "shared", "shared_test", "matched")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TEST_ROWS_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
     SHARED_TEST_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
     test_rows: _containers.RepeatedScalarFieldContainer[int]
     shared: int
     shared_test: int
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ...) -> None: ...
+    matched: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ..., matched: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RowPointers(_message.Message):
+    __slots__ = ("train", "held_out", "digest", "sealed")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    train: int
+    held_out: int
+    digest: bytes
+    sealed: bytes
+    def __init__(self, train: _Optional[int] = ..., held_out: _Optional[int] = ..., digest: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Consent(_message.Message):
-    __slots__ = ("given", "reason")
+    __slots__ = ("given", "reason", "line")
     GIVEN_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
     given: bool
     reason: str
-    def __init__(self, given: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    line: int
+    def __init__(self, given: bool = ..., reason: _Optional[str] = ..., line: _Optional[int] = ...) -> None: ...
 
 class AlignmentMessage(_message.Message):
-    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent")
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers")
     KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
     KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
     KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
@@ -396,6 +438,7 @@ class AlignmentMessage(_message.Message):
     SHARED_ROWS_FIELD_NUMBER: _ClassVar[int]
     ROW_SUMMARY_FIELD_NUMBER: _ClassVar[int]
     CONSENT_FIELD_NUMBER: _ClassVar[int]
+    ROW_POINTERS_FIELD_NUMBER: _ClassVar[int]
     key_offer: KeyOffer
     key_grant: KeyGrant
     key_check: KeyCheck
@@ -404,4 +447,5 @@ class AlignmentMessage(_message.Message):
     shared_rows: SharedRowIndex
     row_summary: RowSummary
     consent: Consent
-    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ...) -> None: ...
+    row_pointers: RowPointers
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ...) -> None: ...

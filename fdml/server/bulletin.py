@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 from fdml.align.split import held_out_count
@@ -26,9 +27,9 @@ from fdml.protocol.alignment_messages import (
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.protocol.limits import CEILING
 from fdml.server.bulletin_rules import START_OVER, BulletinRules, Entry
-from fdml.server.bulletin_slots import BulletinSlots, Slot
+from fdml.server.bulletin_slots import BulletinSlots, IdSet, Slot
 from fdml.server.intersect import match_rows
-from fdml.settings import Align
+from fdml.settings_choices import Align
 from fdml.storage.disk import Disk
 
 _MAGIC = b"fdmlblt1"
@@ -39,19 +40,37 @@ _CLEARING = "bulletin-clearing"
 class BulletinStore:
     """All messages of a run. Make it with `BulletinStore.open`, which goes on from what the disk holds."""
 
-    def __init__(self, parties: Sequence[str], mode: Align, disk: Disk, largest: int = CEILING) -> None:
-        self._slots = BulletinSlots(parties)
+    def __init__(
+        self,
+        parties: Sequence[str],
+        mode: Align,
+        disk: Disk,
+        largest: int = CEILING,
+        *,
+        pointing: str | None = None,
+    ) -> None:
+        """`pointing` is the label party where its rows point to the others'."""
+        self._slots = BulletinSlots(parties, pointing)
         self._mode = mode
         self._disk = disk
         self._largest = largest
-        self._binding = _hash(json.dumps([*parties, mode]).encode())
+        bound = [*parties, mode] if pointing is None else [*parties, mode, "pointing", pointing]
+        self._binding = _hash(json.dumps(bound).encode())
         self._entries: dict[Slot, Entry] = {}
         self._rules = BulletinRules(self._slots, mode, self._entries)
 
     @classmethod
-    def open(cls, parties: Sequence[str], mode: Align, disk: Disk, largest: int = CEILING) -> Self:
+    def open(
+        cls,
+        parties: Sequence[str],
+        mode: Align,
+        disk: Disk,
+        largest: int = CEILING,
+        *,
+        pointing: str | None = None,
+    ) -> Self:
         """Go on from what the disk holds; messages of other parties or another mode do not count."""
-        store = cls(parties, mode, disk, largest)
+        store = cls(parties, mode, disk, largest, pointing=pointing)
         if disk.read(_CLEARING) is not None:
             store.clear()
         for slot in store._slots.all:
@@ -80,7 +99,7 @@ class BulletinStore:
             self._store(slot, raw, message)
         elif known.digest != _hash(raw) and self._rules.may_replace(slot):
             self._store(slot, raw, message)
-        elif known.digest != _hash(raw):
+        elif known.digest != _hash(raw) and not self._rules.says_the_same(slot, message):
             raise MessageRefused(
                 f"party {sender!r} posted {slot} before and now another: its ids, key or run.toml have "
                 f"changed since, or it alone was started over; put them back, or {START_OVER}",
@@ -102,13 +121,14 @@ class BulletinStore:
         """Whose work is missing for what the reader waits for, in the order of the run; empty once it is there."""
         wanted, parties = KINDS.get(kind), self._slots.parties
         if wanted in (SharedRowIndex, RowSummary):
-            missing = {self._next_at(owner) for owner in parties if self._final_set(owner) is None}
+            missing = {self._next_at(each) for each in self._slots.sets if self._final(each) is None}
+            missing |= {party for party in parties if self._rules.own_rows(party) is None} - self._slots.own_ids.keys()
             if not missing and wanted is SharedRowIndex:
                 return self._without_consent()
             return [party for party in parties if party in missing]
         if wanted is BlindedIds and about in parties:
             slot = self._slots.for_reader(reader, kind, sender, about)
-            return [] if slot in self._entries else [self._next_at(about)]
+            return [] if slot in self._entries else [self._next_at(self._slots.set_of(slot))]
         return [sender] if sender in parties else []
 
     def clear(self) -> None:
@@ -127,13 +147,21 @@ class BulletinStore:
 
     @property
     def shared(self) -> RowCounts | None:
-        """How many training and test rows all parties share; None until all sets have come."""
-        entry = self._entries.get(self._slots.answers[0])
-        return None if entry is None else entry.rows
+        """How many training and test rows all parties share, or the run has; None until that is known."""
+        own = self._rules.own_rows(self._slots.pointing or self._slots.parties[0])
+        if not self._slots.pointers:
+            entry = self._entries.get(self._slots.answers[0])
+            return None if entry is None else entry.rows
+        rows = None if self._first_pointers is None else self._first_pointers.rows
+        if rows is None or own is None or own.test is not None:
+            return rows
+        return RowCounts(rows.train + (rows.test or 0))
 
     def split(self, holdout: float) -> RowCounts | None:
         """How many rows the run trains on and how many it holds out; None until the shared rows are found."""
         shared, own = self.shared, self._rules.own_rows(self._slots.parties[0])
+        if self._slots.pointers:
+            return None if self._first_pointers is None else self._first_pointers.rows
         if shared is None or own is None:
             return None
         if own.test is not None:
@@ -141,47 +169,85 @@ class BulletinStore:
         held_out = held_out_count(shared.train, holdout)
         return RowCounts(shared.train - held_out, held_out)
 
+    @property
+    def _first_pointers(self) -> Entry | None:
+        """Those that came first; the rules see that all others are of the same rows, and a party may join before."""
+        return next((self._entries[slot] for slot in self._slots.pointers if slot in self._entries), None)
+
     def largest_post(self, sender: str) -> int:
         """Bytes of the largest message that a party may post: once the shared rows are found, none but those it has."""
         posted = [entry.size for slot, entry in self._entries.items() if slot.sender == sender]
-        return self._largest if self.shared is None else max(posted, default=0)
+        is_open = self.shared is None or any(slot not in self._entries for slot in self._slots.pointers)
+        return self._largest if is_open else max(posted, default=0)
 
     @property
     def digest(self) -> bytes | None:
         """The hash of the shared rows, which every party that joins must have; None until all sets have come."""
+        if self._slots.pointers:
+            return None if self._first_pointers is None else self._first_pointers.agreed
         raw = self.fetch(self._slots.parties[0], "shared_rows", SERVER)
         message = None if raw is None else decode_alignment(raw)
         return message.digest if isinstance(message, SharedRowIndex) else None
 
-    def _final_set(self, owner: str) -> Slot | None:
-        """The slot of an owner's ids as the server matches them; None if they have not come."""
-        return self._rules.first_stored(self._slots.final_sets(owner))
+    def _final(self, ids: IdSet) -> Slot | None:
+        """The slot of a set as the server matches it; None if it has not come."""
+        return self._rules.first_stored(ids.final)
 
-    def _next_at(self, owner: str) -> str:
-        """The party that has to act next on an owner's ids."""
+    def _next_at(self, ids: IdSet) -> str:
+        """The party that has to act next on a set."""
+        owner = ids.tokens.sender
         if self._mode == "tokens":
             return owner
-        return next((slot.sender for slot in self._slots.ring(owner) if slot not in self._entries), owner)
+        return next((slot.sender for slot in ids.ring if slot not in self._entries), owner)
 
     def _find_shared_rows(self) -> None:
         """Match the rows as soon as all sets are there, unless that has been done."""
-        sets = [self._final_set(party) for party in self._slots.parties]
-        answers = self._slots.answers
-        if None in sets or self._slots.summary in self._entries:
+        slots = self._slots
+        known = [self._rules.own_rows(party) for party in slots.parties]
+        if None in known or None in map(self._final, slots.sets) or slots.summary in self._entries:
             return
-        messages = [decode_alignment(self._read(slot) or b"") for slot in sets if slot is not None]
-        found = match_rows([each for each in messages if isinstance(each, Tokens | BlindedIds)])
-        for answer, places in zip(answers, found, strict=True):
+        own = [rows for rows in known if rows is not None]
+        if slots.pointing is None:
+            found = dict(zip(slots.answers, match_rows([self._ids(each) for each in slots.sets]), strict=True))
+        else:
+            found = self._match_pairs(tuple(rows.train for rows in own))
+        for answer, places in found.items():
             if answer not in self._entries:
                 self._store(answer, encode_alignment(places), places)
-        summary = self._summary(found[0])
-        self._store(self._slots.summary, encode_alignment(summary), summary)
+        summary = self._summary(own, found)
+        self._store(slots.summary, encode_alignment(summary), summary)
 
-    def _summary(self, found: SharedRowIndex) -> RowSummary:
-        """How many rows each party brought and how many all share."""
-        own = [rows for party in self._slots.parties if (rows := self._rules.own_rows(party)) is not None]
-        test = tuple(rows.test for rows in own if rows.test is not None)
-        return RowSummary(tuple(rows.train for rows in own), test, len(found.train), len(found.held_out))
+    def _match_pairs(self, counts: tuple[int, ...]) -> dict[Slot, SharedRowIndex]:
+        """The rows that each other party shares with the label party, for both of them."""
+        slots, found = self._slots, {}
+        for party, theirs, leading in zip(slots.others, slots.answers, slots.led_answers, strict=True):
+            pair = match_rows([self._ids(slots.led[party]), self._ids(slots.own_ids[party])])
+            found[leading], found[theirs] = (replace(each, counts=counts) for each in pair)
+        return found
+
+    def _ids(self, ids: IdSet) -> Tokens | BlindedIds:
+        slot = self._final(ids)
+        message = None if slot is None else decode_alignment(self._read(slot) or b"")
+        if not isinstance(message, Tokens | BlindedIds):
+            raise StateCorrupt(f"the ids of {ids.tokens.sender!r} are not where they were; {START_OVER}")
+        return message
+
+    def _summary(self, own: Sequence[RowCounts], found: Mapping[Slot, SharedRowIndex]) -> RowSummary:
+        """How many rows each party brought and how many all share, or each with the label party."""
+        slots, rows = self._slots, tuple(each.train for each in own)
+        test = tuple(each.test for each in own if each.test is not None)
+        shared = min(len(found[slot].train) for slot in slots.answers)
+        if slots.pointing is None:
+            return RowSummary(rows, test, shared, len(found[slots.answers[0]].held_out))
+        with_tests = [len(found[slot].held_out) for slot in slots.answers if self._has_tests(slot.to)]
+        matched = {slot.to: len(found[slot].train) for slot in slots.answers}
+        counts = tuple(matched.get(party, brought) for party, brought in zip(slots.parties, rows, strict=True))
+        tests = tuple(each.test or 0 for each in own) if test else ()
+        return RowSummary(rows, tests, shared, min(with_tests, default=0), counts)
+
+    def _has_tests(self, party: str) -> bool:
+        rows = self._rules.own_rows(party)
+        return rows is not None and rows.test is not None
 
     def _without_consent(self) -> list[str]:
         """The parties that have not consented to the shared rows being told."""

@@ -12,12 +12,13 @@ from fdml.protocol.alignment_messages import (
     Consent,
     KeyOffer,
     RowCounts,
+    RowPointers,
     SharedRowIndex,
     Tokens,
 )
 from fdml.protocol.key_sets import ascending, is_ascending, repeated
 from fdml.server.bulletin_slots import BulletinSlots, Slot
-from fdml.settings import Align
+from fdml.settings_choices import Align
 
 START_OVER = "start over with `fdml align --fresh` at every party and a server started with --fresh"
 
@@ -36,13 +37,16 @@ class Entry:
     """Of an offer: whether its party has the group key from a file."""
     consents: bool = False
     """Of a consent: whether it is given."""
+    agreed: bytes = b""
+    """Of pointers: the hash that all sides must have."""
 
     @classmethod
     def of(cls, message: AlignmentMessage, raw: bytes, digest: bytes) -> Entry:
         """The entry of a message with these bytes, whose digest is given."""
         brings_key = isinstance(message, KeyOffer) and message.brings_key
         consents = isinstance(message, Consent) and message.given
-        return cls(digest, row_counts(message), _is_by_position(message), len(raw), brings_key, consents)
+        agreed = message.digest if isinstance(message, RowPointers) else b""
+        return cls(digest, row_counts(message), _is_by_position(message), len(raw), brings_key, consents, agreed)
 
 
 class BulletinRules:
@@ -64,12 +68,16 @@ class BulletinRules:
                 raise self._other_mode(slot.sender, "tokens")
             case BlindedIds() if self._mode == "tokens":
                 raise self._other_mode(slot.sender, "ecdh")
+            case Tokens() | BlindedIds() if slot.sender == self._slots.pointing:
+                self._check_leading(slot, message)
             case Tokens():
                 self._check_own_set(slot.sender, message)
             case BlindedIds() if slot.about == slot.sender:
                 self._check_own_set(slot.sender, message)
             case BlindedIds():
                 self._check_passed_set(slot, message)
+            case RowPointers():
+                self._check_pointers(slot, message)
 
     def first_stored(self, slots: Iterable[Slot]) -> Slot | None:
         """The first of these slots that has a message."""
@@ -77,7 +85,7 @@ class BulletinRules:
 
     def own_rows(self, party: str) -> RowCounts | None:
         """How many rows a party has; None before it has posted them."""
-        slot = self.first_stored(self._slots.own_sets(party))
+        slot = self.first_stored(self._slots.counts_of(party))
         return None if slot is None else self._entries[slot].rows
 
     def has_consented(self, party: str) -> bool:
@@ -88,6 +96,10 @@ class BulletinRules:
     def may_replace(self, slot: Slot) -> bool:
         """Whether a stored message may be replaced: only a consent that was refused, if it is given after all."""
         return slot.kind is Consent and not self.has_consented(slot.sender)
+
+    def says_the_same(self, slot: Slot, message: AlignmentMessage) -> bool:
+        """Whether a message may be posted again with other bytes: a consent may name another line, the first counts."""
+        return isinstance(message, Consent) and message.given and self.has_consented(slot.sender)
 
     def _check_summed_up(self, sender: str) -> None:
         if self._slots.summary not in self._entries:
@@ -112,27 +124,60 @@ class BulletinRules:
                 )
 
     def _check_own_set(self, sender: str, message: Tokens | BlindedIds) -> None:
-        rows = row_counts(message)
-        if rows is None or rows.train == 0 or rows.test == 0:
-            raise MessageRefused(f"party {sender!r} has a file without rows; check its data files", Refusal.INVALID)
-        for keys in (message.train, message.test):
-            if keys is not None and not is_ascending(keys):
-                raise MessageRefused(
-                    f"party {sender!r} posted keys that repeat or are not in ascending order", Refusal.INVALID
-                )
+        rows = _check_keys(sender, message)
+        if self._slots.pointing is not None:
+            self._check_led(sender, rows, message)
+            return
         for other in self._slots.parties:
-            slot = self.first_stored(self._slots.own_sets(other))
+            slot = self.first_stored(self._slots.counts_of(other))
             if slot is not None and other != sender:
                 _check_alike(sender, Entry.of(message, b"", b""), other, self._entries[slot])
             elif slot is not None:
+                raise _other_way(sender)
+
+    def _check_led(self, sender: str, rows: RowCounts, message: Tokens | BlindedIds) -> None:
+        """The ids of a party that rows of the label party point to."""
+        label_party = self._slots.pointing or ""
+        if isinstance(message, Tokens) and message.by_position is not None:
+            raise MessageRefused(
+                f"party {sender!r} has no ids, and rows of {label_party!r} are to point to its rows; set data.id at "
+                f"{sender!r}, then {START_OVER}",
+                Refusal.MISMATCH,
+            )
+        if self.first_stored(self._slots.own_ids[sender].own) is not None:
+            raise _other_way(sender)
+        keys = self.first_stored(self._slots.led[sender].own)
+        if keys is not None:
+            _check_tests(sender, rows, label_party, self._entries[keys].rows)
+
+    def _check_leading(self, slot: Slot, message: Tokens | BlindedIds) -> None:
+        """What the label party posts where its rows point to the others': their number, and keys to each other."""
+        if slot == Slot(Tokens, slot.sender):
+            if not isinstance(message, Tokens) or message.by_position is None or not message.by_position.train:
                 raise MessageRefused(
-                    f"party {sender!r} posted its rows with ids before and now without, or the other way round; "
-                    f"{START_OVER}",
-                    Refusal.CONFLICT,
+                    f"party {slot.sender!r} posted ids, where its rows point to the others' and only their number is "
+                    f"wanted; give all sides the same version of fdml and the same run.toml",
+                    Refusal.INVALID,
                 )
+        elif isinstance(message, BlindedIds) and slot.about != slot.sender:
+            self._check_passed_set(slot, message)
+        else:
+            rows, party = _check_keys(slot.sender, message), slot.about if isinstance(message, Tokens) else slot.to
+            theirs = self.first_stored(self._slots.own_ids[party].own)
+            if theirs is not None:
+                _check_tests(slot.sender, rows, party, self._entries[theirs].rows)
+
+    def _check_pointers(self, slot: Slot, message: RowPointers) -> None:
+        """No pointer before all have consented, and the same rows for all."""
+        if not all(map(self.has_consented, self._slots.parties)):
+            raise MessageRefused(f"party {slot.sender!r} posted {slot} before all parties have consented", Refusal.GAP)
+        for other in self._slots.pointers:
+            entry = self._entries.get(other)
+            if entry is not None and (entry.rows, entry.agreed) != (row_counts(message), message.digest):
+                raise MessageRefused(f"party {slot.sender!r} posted pointers of different rows", Refusal.INVALID)
 
     def _check_passed_set(self, slot: Slot, message: BlindedIds) -> None:
-        ring = self._slots.ring(slot.about)
+        ring = self._slots.set_of(slot).ring
         before = self._entries.get(ring[ring.index(slot) - 1])
         if before is None:
             raise MessageRefused(f"party {slot.sender!r} posted {slot} before it can have had it", Refusal.GAP)
@@ -143,6 +188,38 @@ class BulletinRules:
         for keys in (message.train, message.test):
             if keys is not None and repeated(keys[ascending(keys)]):
                 raise MessageRefused(f"party {slot.sender!r} posted points that repeat", Refusal.INVALID)
+
+
+def _check_keys(sender: str, message: Tokens | BlindedIds) -> RowCounts:
+    """Refuse a set that is empty or not in ascending order; else how many rows it has."""
+    rows = row_counts(message)
+    if rows is None or rows.train == 0 or rows.test == 0:
+        raise MessageRefused(f"party {sender!r} has a file without rows; check its data files", Refusal.INVALID)
+    for keys in (message.train, message.test):
+        if keys is not None and not is_ascending(keys):
+            raise MessageRefused(
+                f"party {sender!r} posted keys that repeat or are not in ascending order", Refusal.INVALID
+            )
+    return rows
+
+
+def _other_way(sender: str) -> MessageRefused:
+    return MessageRefused(
+        f"party {sender!r} posted its rows with ids before and now without, or the other way round; {START_OVER}",
+        Refusal.CONFLICT,
+    )
+
+
+def _check_tests(sender: str, ours: RowCounts, other: str, theirs: RowCounts | None) -> None:
+    """Refuse a set with test rows where the one it is matched with has none."""
+    if theirs is None or (ours.test is None) == (theirs.test is None):
+        return
+    lacking, having = (sender, other) if ours.test is None else (other, sender)
+    raise MessageRefused(
+        f"party {lacking!r} has no test rows but {having!r} has; set data.test_path at all or at none, "
+        f"then {START_OVER}",
+        Refusal.MISMATCH,
+    )
 
 
 def _check_alike(sender: str, ours: Entry, other: str, theirs: Entry) -> None:
@@ -156,13 +233,7 @@ def _check_alike(sender: str, ours: Entry, other: str, theirs: Entry) -> None:
             f"then {START_OVER}",
             Refusal.MISMATCH,
         )
-    if (ours.rows.test is None) != (theirs.rows.test is None):
-        lacking, having = (sender, other) if ours.rows.test is None else (other, sender)
-        raise MessageRefused(
-            f"party {lacking!r} has no test rows but {having!r} has; set data.test_path at all or at none, "
-            f"then {START_OVER}",
-            Refusal.MISMATCH,
-        )
+    _check_tests(sender, ours.rows, other, theirs.rows)
     if ours.by_position and ours.rows != theirs.rows:
         raise MessageRefused(
             f"without ids all parties need equally many rows, but {sender!r} has {_counted(ours.rows)} and {other!r} "
@@ -180,6 +251,8 @@ def row_counts(message: AlignmentMessage) -> RowCounts | None:
             return RowCounts(len(train), None if test is None else len(test))
         case SharedRowIndex(train, held_out):
             return RowCounts(len(train), len(held_out))
+        case RowPointers(train, held_out):
+            return RowCounts(train, held_out)
         case _:
             return None
 

@@ -15,6 +15,7 @@ from fdml.protocol.alignment_messages import (
     KeyCheck,
     KeyGrant,
     KeyOffer,
+    RowPointers,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -40,17 +41,49 @@ class Slot(NamedTuple):
         return f"the message {kind_of(self.kind)!r}" + (f" about {quoted(self.about)}" if self.about else "")
 
 
+class IdSet(NamedTuple):
+    """The slots that one set of ids may pass: as tokens, or blinded by one party after the other."""
+
+    tokens: Slot
+    ring: tuple[Slot, ...]
+    """The owner's own first, the server's last."""
+
+    @property
+    def own(self) -> tuple[Slot, Slot]:
+        """Where its owner may put it."""
+        return self.tokens, self.ring[0]
+
+    @property
+    def final(self) -> tuple[Slot, Slot]:
+        """Where it may be for the server to match."""
+        return self.tokens, self.ring[-1]
+
+
 class BulletinSlots:
     """All slots of a run.
 
     The parties form a ring in the run's order: an owner's blinded ids pass every
-    party once, and the last one gives them to the server.
+    party once, and the last one gives them to the server. Where rows of the label
+    party point to the others', it has a set of keys for each other party, and a
+    set passes its owner and the one it is matched with.
     """
 
-    def __init__(self, parties: Sequence[str]) -> None:
+    def __init__(self, parties: Sequence[str], pointing: str | None = None) -> None:
+        """`pointing` is the label party where its rows point to the others'; None where all hold the same ids."""
         self.parties = tuple(parties)
-        self.answers = [Slot(SharedRowIndex, SERVER, party) for party in self.parties]
-        """What the server has found, for each party."""
+        self.pointing = pointing
+        self.others = tuple(party for party in self.parties if party != pointing)
+        """Those that hold a set of ids of their own."""
+        self.own_ids = {party: self._own_ids(party) for party in self.others}
+        """The set of each party's own ids."""
+        self.led = {} if pointing is None else {party: self._led(pointing, party) for party in self.others}
+        """By other party, the label party's keys that lead to it."""
+        self.sets = (*self.own_ids.values(), *self.led.values())
+        self.answers = [Slot(SharedRowIndex, SERVER, party) for party in self.others]
+        """What the server has found, for each party with ids of its own."""
+        self.led_answers = [Slot(SharedRowIndex, SERVER, pointing or "", party) for party in self.led]
+        """The same for the label party, about each other."""
+        self.pointers = [Slot(RowPointers, pointing or "", party) for party in self.led]
         self.summary = Slot(RowSummary, SERVER)
         """How many rows that is, for all parties."""
         self.consents = [Slot(Consent, party) for party in self.parties]
@@ -60,24 +93,28 @@ class BulletinSlots:
             *self.consents,
             *(Slot(KeyGrant, self.parties[0], party) for party in self.parties[1:]),
             *self.answers,
-            *(slot for owner in self.parties for slot in self.ring(owner)),
+            *self.led_answers,
+            *self.pointers,
+            *(each.tokens for each in self.led.values()),
+            *(slot for each in self.sets for slot in each.ring),
         ]
         self._known = frozenset(self.all)
 
-    def ring(self, owner: str) -> list[Slot]:
-        """The slots that an owner's blinded ids pass: the owner's own first, the server's last."""
+    def counts_of(self, party: str) -> tuple[Slot, ...]:
+        """Where it may be said how many rows a party has."""
+        return (Slot(Tokens, party),) if party == self.pointing else self.own_ids[party].own
+
+    def set_of(self, slot: Slot) -> IdSet:
+        """The set that a slot of blinded ids belongs to."""
+        return next(each for each in self.sets if slot in each.ring)
+
+    def _own_ids(self, owner: str) -> IdSet:
         start = self.parties.index(owner)
-        order = [*self.parties[start:], *self.parties[:start]]
-        readers = [*order[1:], SERVER]
-        return [Slot(BlindedIds, sender, to, owner) for sender, to in zip(order, readers, strict=True)]
+        order = [*self.parties[start:], *self.parties[:start]] if self.pointing is None else [owner, self.pointing]
+        return IdSet(Slot(Tokens, owner), _ring(order))
 
-    def own_sets(self, party: str) -> tuple[Slot, Slot]:
-        """Where a party's own ids may be: as tokens, or blinded by itself alone."""
-        return Slot(Tokens, party), self.ring(party)[0]
-
-    def final_sets(self, owner: str) -> tuple[Slot, Slot]:
-        """Where the ids of an owner may be for the server to match: as tokens, or blinded by all."""
-        return Slot(Tokens, owner), self.ring(owner)[-1]
+    def _led(self, owner: str, party: str) -> IdSet:
+        return IdSet(Slot(Tokens, owner, about=party), _ring([owner, party]))
 
     def file_name(self, slot: Slot) -> str:
         """By numbers, as a party's name may be no file name."""
@@ -116,3 +153,9 @@ class BulletinSlots:
                 f"party {reader!r} asked for {slot} of {quoted(sender)}, which is not for it", Refusal.NOT_PERMITTED
             )
         return slot
+
+
+def _ring(order: Sequence[str]) -> tuple[Slot, ...]:
+    """The slots of the first one's blinded ids, which pass the others in this order and then reach the server."""
+    readers = [*order[1:], SERVER]
+    return tuple(Slot(BlindedIds, sender, to, order[0]) for sender, to in zip(order, readers, strict=True))

@@ -6,9 +6,9 @@ import hashlib
 
 import numpy as np
 
-from fdml.errors import MessageRefused, Refusal
-from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
-from fdml.protocol.limits import AgreedCounts, largest_width
+from fdml.errors import MessageRefused, Refusal, StateCorrupt
+from fdml.protocol.fixed_point import Codes, grid_of, largest_size, size_of
+from fdml.protocol.limits import AgreedCounts, agreed_with, largest_width
 from fdml.protocol.messages import Labels, Release, prediction_width
 from fdml.settings import RunSettings
 
@@ -22,6 +22,14 @@ def digest_of_values(values: Codes) -> bytes:
     return hashlib.sha256(np.ascontiguousarray(values).data).digest()[:_DIGEST_BYTES]
 
 
+def digest_of_release(release: Release) -> bytes:
+    """By which a resend of predictions is compared."""
+    digest = digest_of_values(release.values)
+    if not release.bits:
+        return digest
+    return hashlib.sha256(digest + bytes([release.bits, release.scale])).digest()[:_DIGEST_BYTES]
+
+
 def check_same(what: str, release: Release, known: tuple[int, bytes] | None) -> None:
     """Refuse a resend that is not identical; under a new mask it cannot be compared, and the first value stays.
 
@@ -29,7 +37,7 @@ def check_same(what: str, release: Release, known: tuple[int, bytes] | None) -> 
     """
     if known is not None and release.mask_id != known[0] and known[0]:
         return
-    if known != (release.mask_id, digest_of_values(release.values)):
+    if known != (release.mask_id, digest_of_release(release)):
         raise MessageRefused(
             f"{what} again with other values; a release is never changed",
             Refusal.CONFLICT,
@@ -48,13 +56,33 @@ def check_masked(what: str, release: Release, *, blind: bool) -> None:
 
 def check_range(what: str, values: Codes, most: int) -> None:
     """Refuse predictions whose codes are past what may travel; `what` begins the sentence."""
-    for extreme in (values.min(initial=0), values.max(initial=0)):
-        if abs(int(extreme)) > most:
-            largest = decode(np.array(most, values.dtype))
-            raise MessageRefused(
-                f"{what} a prediction of {decode(extreme):g}; at most {largest:g} may travel, lower learning_rate",
-                Refusal.INVALID,
-            )
+    largest = largest_size(values)
+    if largest > most:
+        raise MessageRefused(
+            f"{what} a prediction of size {size_of(largest, values.dtype):g}; at most "
+            f"{size_of(most, values.dtype):g} may travel, lower learning_rate",
+            Refusal.INVALID,
+        )
+
+
+def check_stops(sender: str, settings: RunSettings) -> None:
+    """Refuse what is for runs alone that end when held-out rows gain nothing."""
+    if settings.evaluation.stop_after is None:
+        raise MessageRefused(
+            f"party {sender!r} sent what is for runs with evaluation.stop_after, which this one has not: all need the "
+            f"same run.toml",
+            Refusal.MISMATCH,
+        )
+
+
+def check_log(*, is_open: bool) -> bool:
+    """Raise where an earlier write to the log has failed; else False, which it is until the next one has succeeded.
+
+    Replies that wait for a failed write are lost: later ones would leave a gap that no party asks to be filled.
+    """
+    if not is_open:
+        raise StateCorrupt("the log could not be written; make room, then run the same command again")
+    return False
 
 
 def unforeseen(sender: str, what: str, error: BaseException) -> MessageRefused:
@@ -84,7 +112,7 @@ def check_labels(sender: str, labels: Labels, settings: RunSettings, agreed: Agr
             f"{' or, with weights, '.join(map(str, sizes))}",
             Refusal.INVALID,
         )
-    width, chosen = prediction_width(task, labels.classes), settings.training
+    width, chosen = prediction_width(task, labels.classes), agreed_with(settings, agreed)
     most = largest_width(chosen, agreed)
     if width > most:
         raise MessageRefused(
@@ -92,7 +120,7 @@ def check_labels(sender: str, labels: Labels, settings: RunSettings, agreed: Agr
             f"most: lower batches_per_block or the number of classes",
             Refusal.TOO_LARGE,
         )
-    matrix = len(settings.parties) * rows * width * FIXED_POINTS[chosen.value_bits].dtype.itemsize
+    matrix = len(settings.parties) * rows * width * grid_of(chosen.value_bits).dtype.itemsize
     if matrix > largest_matrix:
         raise MessageRefused(
             f"the labels of party {sender!r} make predictions of {matrix / 2**30:.1f} GiB; this server has memory for "

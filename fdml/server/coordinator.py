@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
+from fdml.protocol.bit_packing import in_ring
+from fdml.protocol.few_bits import FewBits
 from fdml.protocol.fixed_point import INT64, Codes, FixedPoint
 from fdml.protocol.messages import Checkpointed, Gradient, Push, Release, Reply, Stop, Stopped, Total
 from fdml.protocol.schedule import Schedule, Visit
-from fdml.server.checks import check_masked, check_range, check_same, digest_of_values
+from fdml.server.checks import check_masked, check_range, check_same, digest_of_release
 from fdml.server.clocks import Clocks
+from fdml.server.differences import check_bits, check_difference, whole_of
 from fdml.server.matrix import Contribution, PredictionMatrix
 from fdml.server.snapshot_arrays import answer_arrays, answer_of, digest_array, digest_of, release_arrays, release_of
 
@@ -35,6 +40,8 @@ class Coordinator:
 
     A blind server of three or more parties serves the total of a block only once every
     party has pushed that block: a sum of fewer parts would show a party's own ones.
+
+    Where few bits travel, a push after a block's first is a difference. In step its total is the sum of these.
     """
 
     def __init__(
@@ -47,12 +54,14 @@ class Coordinator:
         blind: bool = False,
         gradient_party: str | None = None,
         grid: FixedPoint = INT64,
+        few_bits: FewBits | None = None,
     ) -> None:
         self._parties = tuple(parties)
         self.schedule = schedule
         self._width = width
         self._blind = blind
         self._grid = grid
+        self._few = few_bits
         self._gradient_party = None if gradient_party is None else self._parties.index(gradient_party)
         self._gradients: dict[int, Gradient] = {}
         """Those that not all parties have been served."""
@@ -60,6 +69,8 @@ class Coordinator:
         """The last step whose gradient has come."""
         self._stops: dict[int, int] = {}
         """By party: the step from which on it pushes nothing."""
+        self._no_gain: set[int] = set()
+        """Of those who stopped, who did as held-out rows gained nothing."""
         self._clocks = Clocks(len(parties), staleness, schedule.blocks if blind and len(parties) > 2 else 0)
         self._matrix = PredictionMatrix(len(parties), schedule.blocks, schedule.rows, width, grid)
         self._newer_than_matrix: list[dict[int, Release]] = [{} for _ in parties]
@@ -79,8 +90,8 @@ class Coordinator:
                 return self._push(sender, party, step, release)
             case Gradient():
                 return self._take_gradient(sender, party, message)
-            case Stop(step):
-                return self._stop(sender, party, step)
+            case Stop():
+                return self._stop(sender, party, message)
             case Checkpointed(step):
                 self._forget(sender, party, step)
                 return []
@@ -96,16 +107,15 @@ class Coordinator:
         if not self._stops:
             return None
         first = min(self._stops, key=lambda party: (self._stops[party], party))
-        return Stopped(self._parties[first], self._stops[first])
+        return Stopped(self._parties[first], self._stops[first], first in self._no_gain)
 
     def _push(self, sender: str, party: int, step: int, release: Release) -> list[Reply]:
         check_masked(f"party {sender!r} pushed for step {step}", release, blind=self._blind)
         if step <= self._clocks.pushed[party]:
             check_same(f"party {sender!r} pushed step {step}", release, self._digests[party].get(step))
             return []
-        release = self._checked(sender, party, step, release)
-        self._newer_than_matrix[party][step] = release
-        self._digests[party][step] = release.mask_id, digest_of_values(release.values)
+        self._newer_than_matrix[party][step] = self._checked(sender, party, step, release)
+        self._digests[party][step] = release.mask_id, digest_of_release(release)
         self._clocks.pushed[party] = step
         return self._answer()
 
@@ -136,11 +146,12 @@ class Coordinator:
                 f"party {sender!r} sent a gradient without a mask; install the same fdml", Refusal.MISMATCH
             )
         self._gradients[step] = Gradient(step, Release(values, message.release.mask_id))
-        self._gradient_digests[step] = message.release.mask_id, digest_of_values(values)
+        self._gradient_digests[step] = message.release.mask_id, digest_of_release(message.release)
         self.last_gradient = step
         return self._answer()
 
-    def _stop(self, sender: str, party: int, step: int) -> list[Reply]:
+    def _stop(self, sender: str, party: int, message: Stop) -> list[Reply]:
+        step = message.step
         if self._stops.get(party) == step:
             return []
         expected = self._clocks.pushed[party] + 1
@@ -149,7 +160,9 @@ class Coordinator:
                 f"party {sender!r} stops at step {step}; its next is {expected} of {self.schedule.steps}", Refusal.GAP
             )
         self._stops[party] = step
-        return [Reply(other, Stopped(sender, step)) for other in self._parties]
+        if message.no_gain:
+            self._no_gain.add(party)
+        return [Reply(other, Stopped(sender, step, message.no_gain)) for other in self._parties]
 
     def resend(self, party: str, done: int) -> list[Reply]:
         """What the party was already served after step `done`, as it was."""
@@ -193,6 +206,7 @@ class Coordinator:
             "clocks": np.array([self._clocks.pushed, self._clocks.served, self._clocks.checkpointed]),
             "last_gradient": np.array(self.last_gradient),
             "stops": np.array([self._stops.get(party, -1) for party in range(len(self._parties))]),
+            "no_gain": np.array(sorted(self._no_gain), np.int64),
             **self._matrix.state(),
         }
         for party in range(len(self._parties)):
@@ -213,6 +227,7 @@ class Coordinator:
         self._clocks.pushed, self._clocks.served, self._clocks.checkpointed = arrays["clocks"].tolist()
         self.last_gradient = int(arrays["last_gradient"])
         self._stops = {party: step for party, step in enumerate(arrays["stops"].tolist()) if step >= 0}
+        self._no_gain = set(arrays["no_gain"].tolist())
         self._matrix.restore(arrays)
         for key, array in arrays.items():
             match key.split("/"):
@@ -242,11 +257,24 @@ class Coordinator:
                 + (", but it has stopped" if party in self._stops else ""),
                 Refusal.GAP,
             )
-        values = self._shaped(sender, step, release.values, self._grid)
-        if not self._blind:
-            most = self._grid.largest_code(len(self._parties))
-            check_range(f"party {sender!r} pushed for step {step}", release.values, most)
-        return Release(values, release.mask_id, release.variance)
+        shaped = replace(release, values=self._shaped(sender, step, release.values, self._grid))
+        what, visit = f"party {sender!r} pushed for step {step}", self.schedule.visit(step)
+        check_bits(what, release, self._few, is_first=visit.epoch == 0)
+        if self._blind:
+            return shaped
+        most = self._grid.largest_code(len(self._parties))
+        if self._few is None or not release.bits:
+            check_range(what, release.values, most)
+            return shaped
+        before = self._whole(party, visit)
+        check_difference(what, shaped, self._few, before.values, most)
+        return shaped if self._few.in_step else whole_of(before, shaped)
+
+    def _whole(self, party: int, visit: Visit) -> Release:
+        """What the server has of a party's block, all its pushes counted."""
+        recent = self._newer_than_matrix[party].items()
+        newer = [release for step, release in recent if self.schedule.visit(step).block == visit.block]
+        return reduce(whole_of, newer, self._matrix.read(party, visit).release)
 
     def _shaped(self, sender: str, step: int, values: Codes, grid: FixedPoint) -> Codes:
         shape = (self.schedule.visit(step).size, self._width)
@@ -291,12 +319,14 @@ class Coordinator:
         parts = [self._part(party, step, visit) for party in range(len(self._parties))]
         for _, release in parts:
             values += release.values  # past the end of its type the sum begins again, as masks do
+        bits = self._few.ring_bits if self._few is not None and self._few.in_step and visit.epoch else 0
         return Total(
             step,
-            values,
+            in_ring(values, bits) if bits else values,
             tuple(part.pushed_at for part in parts),
             tuple(part.release.mask_id for part in parts) if self._blind else (),
             sum(part.release.variance for part in parts),
+            bits,
         )
 
     def _part(self, party: int, step: int, visit: Visit) -> Contribution:
@@ -312,6 +342,9 @@ class Coordinator:
         served_to_all = self._clocks.served_to_all
         for party, recent in enumerate(self._newer_than_matrix):
             while recent and (step := next(iter(recent))) <= served_to_all:  # they came in the order of their steps
-                self._matrix.write(party, self.schedule.visit(step), step, recent.pop(step))
+                visit, release = self.schedule.visit(step), recent.pop(step)
+                if not self._blind:  # under masks nothing can be added up but what one step brings
+                    release = whole_of(self._matrix.read(party, visit).release, release)
+                self._matrix.write(party, visit, step, release)
         for step in [at for at in self._gradients if at <= served_to_all]:
             del self._gradients[step]

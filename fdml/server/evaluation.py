@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,26 +10,43 @@ from numpy.typing import NDArray
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.fixed_point import INT64, FixedPoint
-from fdml.protocol.messages import HeldOutPredictions, HeldOutTotal, Release
+from fdml.protocol.messages import BestEpoch, HeldOutPredictions, HeldOutTotal, Release
 from fdml.server.checks import check_masked, check_range, check_same, digest_of_values
 from fdml.server.snapshot_arrays import digest_array, digest_of, release_arrays, release_of
 
 
 class HeldOutSums:
-    """The parts of epochs that not all parties have sent yet, and the sums that were not evaluated yet."""
+    """The parts of epochs that not all parties have sent yet, and the sums that were not evaluated yet.
+
+    Where the sums decide when to stop, an evaluated one stays until the label party has stored what it found: a
+    restarted label party decides by the same figures.
+    """
 
     def __init__(
-        self, parties: Sequence[str], size: int, epochs: int, *, blind: bool = False, grid: FixedPoint = INT64
+        self,
+        parties: Sequence[str],
+        size: int,
+        epochs: int,
+        *,
+        blind: bool = False,
+        grid: FixedPoint = INT64,
+        scored: Callable[[int], int] | None = None,
     ) -> None:
+        """`scored` gives the last epoch scored by when a step is learned from; None where sums do not decide."""
         self._parties = tuple(parties)
         self._size = size
         self._epochs = epochs
         self._blind = blind
         self._grid = grid
+        self._scored = scored
         self._parts: dict[int, dict[int, Release]] = {}
         self._digests: dict[tuple[int, int], tuple[int, bytes]] = {}
         """By epoch and party: mask_id and digest of every part that has come."""
         self._totals: dict[int, HeldOutTotal] = {}
+        self._evaluated: set[int] = set()
+        """Epochs whose sum was evaluated and is still here."""
+        self.best: BestEpoch | None = None
+        """Which epoch's model all parties keep, once the label party has told."""
 
     def take(self, sender: str, sent: HeldOutPredictions) -> HeldOutTotal | None:
         """Keep a party's part; the total once it is the last. A part that came before must be the same."""
@@ -60,16 +77,40 @@ class HeldOutSums:
 
     def has_total(self, epoch: int) -> bool:
         """Whether the sum of an epoch is there and not evaluated yet."""
-        return epoch in self._totals
+        return epoch in self._totals and epoch not in self._evaluated
 
-    def totals(self) -> list[HeldOutTotal]:
-        """All sums that the label party has not evaluated yet, by epoch."""
-        return [self._totals[epoch] for epoch in sorted(self._totals)]
+    def totals(self, done: int = -1) -> list[HeldOutTotal]:
+        """All sums that the label party has not evaluated yet, or not stored the figures of, by epoch.
+
+        It has stored its state after step `done`.
+        """
+        stored = 0 if self._scored is None else self._scored(done)
+        wanted = (epoch for epoch in sorted(self._totals) if epoch > stored or epoch not in self._evaluated)
+        return [self._totals[epoch] for epoch in wanted]
 
     def discard(self, sender: str, epoch: int) -> None:
-        """The label party has evaluated this epoch: its sum is not needed again."""
+        """The label party has evaluated this epoch: its sum is not needed again, unless it decides when to stop."""
         self._check_epoch(sender, epoch)
-        self._totals.pop(epoch, None)
+        if self._scored is None:
+            self._totals.pop(epoch, None)
+        elif epoch in self._totals:
+            self._evaluated.add(epoch)
+
+    def forget(self, step: int) -> None:
+        """The label party has stored its state after this step."""
+        stored = 0 if self._scored is None else self._scored(step)
+        for old in [each for each in self._evaluated if each <= stored]:
+            self._evaluated.remove(old)
+            self._totals.pop(old)
+
+    def take_best(self, sender: str, message: BestEpoch) -> bool:
+        """Keep which epoch's model all parties keep; whether it is new. Another one than before is refused."""
+        if self.best not in (None, message):
+            raise MessageRefused(
+                f"party {sender!r} sent another best epoch than before; its state has changed", Refusal.CONFLICT
+            )
+        is_new, self.best = self.best is None, message
+        return is_new
 
     def _check_epoch(self, sender: str, epoch: int) -> None:
         if not 1 <= epoch <= self._epochs:
@@ -102,6 +143,10 @@ class HeldOutSums:
             arrays[f"held-out-total/{epoch}"] = total.values
             arrays[f"held-out-total/{epoch}/mask_ids"] = np.array(total.mask_ids, np.uint64)
             arrays[f"held-out-total/{epoch}/variance"] = np.array(total.variance)
+        if self._evaluated:
+            arrays["held-out-evaluated"] = np.array(sorted(self._evaluated))
+        if self.best is not None:
+            arrays["best-epoch"] = np.frombuffer(self.best.sealed, np.uint8)
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -115,3 +160,7 @@ class HeldOutSums:
                 case "held-out-total", epoch:
                     mask_ids, variance = arrays[f"{key}/mask_ids"].tolist(), float(arrays[f"{key}/variance"])
                     self._totals[int(epoch)] = HeldOutTotal(int(epoch), array, tuple(mask_ids), variance)
+                case ("held-out-evaluated",):
+                    self._evaluated = set(array.tolist())
+                case ("best-epoch",):
+                    self.best = BestEpoch(array.tobytes())

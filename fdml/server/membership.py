@@ -19,6 +19,8 @@ class AgreedRows:
     held_out: int
     party: str
     """The first to join."""
+    line: int = 0
+    """The class of the slowest line."""
 
 
 class Membership:
@@ -34,7 +36,7 @@ class Membership:
         self.check(party, hello)
         self._incarnations[party] = hello.incarnation
         if self.alignment is None:
-            self.alignment = AgreedRows(hello.alignment_hash, hello.rows, hello.held_out, party)
+            self.alignment = AgreedRows(hello.alignment_hash, hello.rows, hello.held_out, party, hello.line)
 
     def incarnation(self, party: str) -> int:
         """The newest start of a party that was let in; 0 before the first."""
@@ -67,6 +69,12 @@ class Membership:
                 f"{agreed.rows} and {agreed.held_out}; all parties must hold the same rows",
                 Refusal.MISMATCH,
             )
+        if hello.line != agreed.line:
+            raise MessageRefused(
+                f"party {party!r} has agreed on lines of class {hello.line}, {agreed.party!r} on {agreed.line}; start "
+                f"over with --fresh at every side",
+                Refusal.MISMATCH,
+            )
         if hello.alignment_hash != agreed.digest:
             raise MessageRefused(
                 f"party {party!r} has other rows than {agreed.party!r} (alignment {hello.alignment_hash.hex()[:12]} "
@@ -79,15 +87,17 @@ class Membership:
         agreed = self.alignment
         return {
             "incarnations": self._incarnations,
-            "alignment": None if agreed is None else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.party],
+            "alignment": None
+            if agreed is None
+            else [agreed.digest.hex(), agreed.rows, agreed.held_out, agreed.party, agreed.line],
         }
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         """Become the register that gave these facts."""
         self._incarnations = dict(facts["incarnations"])
         if facts["alignment"] is not None:
-            digest, rows, held_out, party = facts["alignment"]
-            self.alignment = AgreedRows(bytes.fromhex(digest), rows, held_out, party)
+            digest, *agreed = facts["alignment"]
+            self.alignment = AgreedRows(bytes.fromhex(digest), *agreed)
 
 
 def check_same_run(party: str, protocol: int, run_hash: bytes, ours: bytes) -> None:

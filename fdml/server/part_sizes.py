@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-import numpy as np
-
 from fdml.events import Event, LargestPart, Remark
-from fdml.protocol.fixed_point import decode
+from fdml.protocol.fixed_point import largest_size, size_of
 from fdml.protocol.messages import Push
 from fdml.protocol.schedule import Schedule
 
@@ -38,8 +36,7 @@ class PartSizes:
             self._before[party] = self.largest.pop(party)
         self._last[party] = push.step
         values = push.release.values
-        extremes = decode(np.array([values.min(initial=0), values.max(initial=0)], values.dtype))
-        largest = float(np.abs(extremes).max())
+        largest = size_of(largest_size(values), values.dtype)
         self.largest[party] = max(self.largest.get(party, 0.0), largest)
         events: list[Event] = self._outlier(party, largest, push.step)
         if schedule.ends_epoch(push.step):
@@ -48,10 +45,12 @@ class PartSizes:
         return events
 
     def _outlier(self, party: str, largest: float, step: int) -> list[Event]:
+        if largest <= _JUMP or party in self.outliers:
+            return []
         others = [size for other, size in self.largest.items() if other != party]
         usual = [median(others)] if others else []
         usual += [self._before[party]] if party in self._before else []
-        if party in self.outliers or all(largest <= _JUMP * max(1.0, size) for size in usual):
+        if all(largest <= _JUMP * max(1.0, size) for size in usual):
             return []
         self.outliers.add(party)
         compared = f"{median(others):.3g} at the other parties" if others else "far less before"

@@ -15,9 +15,9 @@ import numpy as np
 
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.limits import LARGEST_MATRIX
 from fdml.protocol.messages import (
+    BestEpoch,
     Checkpointed,
     Finished,
     FromParty,
@@ -32,12 +32,12 @@ from fdml.protocol.messages import (
     Welcome,
     prediction_width,
 )
-from fdml.protocol.schedule import schedule_of
 from fdml.protocol.wire import decode_from_party, encode_from_party
-from fdml.server.checks import UNFORESEEN, check_labels, unforeseen
+from fdml.server.checks import UNFORESEEN, check_labels, check_log, check_stops, unforeseen
 from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
+from fdml.server.training_state import new_training
 from fdml.settings import RunSettings
 from fdml.storage.arrays import hash_arrays, pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
@@ -67,6 +67,7 @@ class RunState:
         self._snapshots = None if disk is None else TwoSlots(disk, "snapshot")
         self._rotate_bytes = rotate_bytes
         self._unlogged: list[bytes] = []
+        self._can_log = True
         self._forget()
 
     def _forget(self) -> None:
@@ -150,6 +151,8 @@ class RunState:
             case SealedMetrics(epoch):
                 waiting = held_out is not None and held_out.has_total(epoch)
                 return self.history.get(epoch) == message and not waiting
+            case BestEpoch():
+                return held_out is not None and held_out.best is not None
             case Finished():
                 return self.has_finished(sender)
 
@@ -163,15 +166,17 @@ class RunState:
         return unforeseen(sender, f"a {type(message).__name__}", error)
 
     def commit(self) -> None:
-        """Make everything taken so far durable. Only then may the replies be sent."""
+        """Make everything taken so far durable. Only then may the replies be sent, and after a failure none."""
         if self._journal is None or self._snapshots is None:
             return
+        self._can_log = check_log(is_open=self._can_log)
         if self._unlogged:
             self._journal.append(self._unlogged)
             self._unlogged = []
         if self._journal.size > self._rotate_bytes:
             self._snapshots.save(self._stored())
             self._journal.restart([pb.Record(number=self._number).SerializeToString()])
+        self._can_log = True
 
     def incarnation(self, party: str) -> int:
         """The newest start of a party."""
@@ -196,6 +201,11 @@ class RunState:
         """How many floats of each row a prediction has; 1 before the labels have come."""
         return 1 if self._labels is None else prediction_width(self._definition.settings.task, self._labels.classes)
 
+    @property
+    def best_epoch(self) -> BestEpoch | None:
+        """Which epoch's model all parties keep, sealed, once the label party has told."""
+        return None if self._held_out is None else self._held_out.best
+
     def waits_for(self, party: str) -> list[str]:
         """Whom a party's next total waits for."""
         if self.coordinator is None:
@@ -213,7 +223,7 @@ class RunState:
             case Labels():
                 return self._take_labels(sender, message)
             case Push() | Gradient() | Stop() | Checkpointed():
-                return self._training(sender)[0].handle(sender, message)
+                return self._train(sender, message)
             case HeldOutPredictions():
                 total = self._training(sender)[1].take(sender, message)
                 return [] if total is None else [Reply(self._definition.settings.label_party, total)]
@@ -222,9 +232,25 @@ class RunState:
                 self._training(sender)[1].discard(sender, message.epoch)
                 self.history[message.epoch] = message
                 return []
+            case BestEpoch():
+                self._only_label_party(sender, "a best epoch")
+                check_stops(sender, self._definition.settings)
+                self._check_trained(sender, "the best epoch")
+                is_new = self._training(sender)[1].take_best(sender, message)
+                return [Reply(other, message) for other in self._parties if is_new and other != sender]
             case Finished(model_mac):
                 self._finish(sender, model_mac)
                 return []
+
+    def _train(self, sender: str, message: Push | Gradient | Stop | Checkpointed) -> list[Reply]:
+        coordinator, held_out = self._training(sender)
+        if isinstance(message, Stop) and message.no_gain:
+            self._only_label_party(sender, "that held-out rows gain nothing")
+            check_stops(sender, self._definition.settings)
+        replies = coordinator.handle(sender, message)
+        if isinstance(message, Checkpointed) and sender == self._definition.settings.label_party:
+            held_out.forget(message.step)
+        return replies
 
     def _hello(self, sender: str, hello: Hello) -> list[Reply]:
         self._membership.admit(sender, hello)
@@ -232,18 +258,21 @@ class RunState:
             return [Reply(sender, Welcome(-1))]
         replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history)))]
         if sender == self._definition.settings.label_party:
-            replies += [Reply(sender, total) for total in self._held_out.totals()]
+            replies += [Reply(sender, total) for total in self._held_out.totals(hello.done)]
         else:
             replies.append(Reply(sender, self._labels))
-        return replies + self.coordinator.resend(sender, hello.done)
+        replies += self.coordinator.resend(sender, hello.done)
+        told = self._held_out.best if sender != self._definition.settings.label_party else None
+        return replies if told is None else [*replies, Reply(sender, told)]
 
-    def _finish(self, sender: str, model_mac: bytes) -> None:
+    def _check_trained(self, sender: str, what: str) -> None:
         coordinator, _ = self._training(sender)
         left = coordinator.end - 1 - coordinator.served(sender)
         if left > 0:
-            raise MessageRefused(
-                f"party {sender!r} sent that it has finished, {left} steps before the end", Refusal.GAP
-            )
+            raise MessageRefused(f"party {sender!r} sent {what}, {left} steps before the end", Refusal.GAP)
+
+    def _finish(self, sender: str, model_mac: bytes) -> None:
+        self._check_trained(sender, "that it has finished")
         if self._finished.setdefault(sender, model_mac) != model_mac:
             raise MessageRefused(
                 f"party {sender!r} finished before with another model; its files have changed", Refusal.CONFLICT
@@ -265,24 +294,10 @@ class RunState:
         return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
 
     def _begin(self, labels: Labels) -> None:
-        agreed, chosen = self._membership.alignment, self._definition.settings.training
+        agreed = self._membership.alignment
         if agreed is None:
             raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
-        schedule = schedule_of(agreed.rows, chosen)
-        settings = self._definition.settings
-        blind = settings.privacy.server == "blind"
-        gradient_party = settings.label_party if settings.privacy.labels == "private" else None
-        width, grid = prediction_width(settings.task, labels.classes), grid_of(chosen.value_bits, chosen.max_prediction)
-        self.coordinator = Coordinator(
-            self._parties,
-            schedule,
-            width,
-            chosen.staleness,
-            blind=blind,
-            gradient_party=gradient_party,
-            grid=grid,
-        )
-        self._held_out = HeldOutSums(self._parties, agreed.held_out * width, schedule.epochs, blind=blind, grid=grid)
+        self.coordinator, self._held_out = new_training(self._definition.settings, agreed, labels)
         self._labels = labels
 
     def _training(self, sender: str) -> tuple[Coordinator, HeldOutSums]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.identity import parse_identity
-from fdml.protocol.limits import HELLO, largest_message
+from fdml.protocol.limits import HELLO, agreed_with, largest_block, largest_message
 from fdml.protocol.messages import (
     Ack,
     Finished,
@@ -35,7 +35,7 @@ from fdml.server.checks import UNFORESEEN, unforeseen
 from fdml.server.membership import check_same_run
 from fdml.server.run_state import RunState
 from fdml.server.status import StatusTracker
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import AgreedTraining, RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
@@ -116,6 +116,7 @@ class ServerSession:
         self._departed: set[str] = set()
         self._heard_at = clock()
         self._reported: set[str] = set()
+        self._agreed_for: tuple[tuple[int, int], AgreedTraining] | None = None
 
     # Streams
 
@@ -285,13 +286,22 @@ class ServerSession:
 
     # Checks
 
+    def _agreed(self, hello: Hello) -> AgreedTraining:
+        """How the run trains, as a party's hello has it; made once, as every message asks for it."""
+        facts = hello.rows, hello.line
+        if self._agreed_for is None or self._agreed_for[0] != facts:
+            self._agreed_for = facts, agreed_with(self._settings, hello)
+        return self._agreed_for[1]
+
     def _checked(self, stream: Stream, raw: bytes | FromParty) -> FromParty:
         if not isinstance(raw, bytes):
             self._check_stream(stream, raw)
             return raw
         self.check_size(stream, len(raw))
+        known = stream.hello
+        most = None if known is None else largest_block(self._agreed(known), known, self.state.width)
         try:
-            message = decode_from_party(raw)
+            message = decode_from_party(raw, most)
         except UNFORESEEN as error:
             raise unforeseen(stream.party, f"{len(raw)} bytes", error) from error
         self._check_stream(stream, message)
@@ -302,7 +312,7 @@ class ServerSession:
         if size <= stream.limit:
             return
         if stream.hello is not None:
-            stream.limit = largest_message(self._settings.training, stream.hello, self.state.width)
+            stream.limit = largest_message(self._agreed(stream.hello), stream.hello, self.state.width)
         if size > stream.limit:
             raise MessageRefused(
                 f"party {stream.party!r} sent a message of {size} bytes; here the largest has {stream.limit}",

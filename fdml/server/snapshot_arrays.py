@@ -24,16 +24,18 @@ def digest_of(array: NDArray[Any]) -> tuple[int, bytes]:
 
 def release_arrays(name: str, release: Release) -> dict[str, NDArray[Any]]:
     """A release under a name."""
-    return {
+    arrays = {
         name: release.values,
         f"{name}/mask_id": np.array(release.mask_id, np.uint64),
         f"{name}/variance": np.array(release.variance),
     }
+    return arrays | ({f"{name}/bits": np.array([release.bits, release.scale])} if release.bits else {})
 
 
 def release_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Release:
     """The release that was stored under a name."""
-    return Release(arrays[name], int(arrays[f"{name}/mask_id"]), float(arrays[f"{name}/variance"]))
+    bits, scale = arrays[f"{name}/bits"].tolist() if f"{name}/bits" in arrays else (0, 0)
+    return Release(arrays[name], int(arrays[f"{name}/mask_id"]), float(arrays[f"{name}/variance"]), bits, scale)
 
 
 def answer_arrays(place: str, answer: Total | Gradient) -> dict[str, NDArray[Any]]:
@@ -45,6 +47,7 @@ def answer_arrays(place: str, answer: Total | Gradient) -> dict[str, NDArray[Any
         f"total/{place}/pushed_at": np.array(answer.pushed_at),
         f"total/{place}/mask_ids": np.array(answer.mask_ids, np.uint64),
         f"total/{place}/variance": np.array(answer.variance),
+        f"total/{place}/bits": np.array(answer.bits),
     }
 
 
@@ -54,4 +57,5 @@ def answer_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Total | Gradient
     if kind == "gradient_answer":
         return Gradient(int(number), release_of(arrays, name))
     pushed_at, mask_ids = (tuple(arrays[f"{name}/{what}"].tolist()) for what in ("pushed_at", "mask_ids"))
-    return Total(int(number), arrays[name], pushed_at, mask_ids, float(arrays[f"{name}/variance"]))
+    variance, bits = float(arrays[f"{name}/variance"]), int(arrays[f"{name}/bits"])
+    return Total(int(number), arrays[name], pushed_at, mask_ids, variance, bits)

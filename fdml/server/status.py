@@ -81,8 +81,13 @@ class StatusTracker:
             return party in connected and party != self._settings.label_party
         if coordinator.served(party) < coordinator.pushed(party):
             return True
-        done = coordinator.served(party) >= coordinator.end - 1
-        return done and party == self._settings.label_party and not self._state.has_finished(party)
+        done = coordinator.served(party) >= coordinator.end - 1 and not self._state.has_finished(party)
+        return done and (party == self._settings.label_party or self._awaits_best_epoch)
+
+    @property
+    def _awaits_best_epoch(self) -> bool:
+        """Whether parties that have trained to the end are still to be told which epoch's model they keep."""
+        return self._settings.evaluation.stop_after is not None and self._state.best_epoch is None
 
     def waits_for(self, party: str) -> list[str]:
         """The parties that a waiting party is blocked on."""
@@ -91,6 +96,8 @@ class StatusTracker:
         coordinator = self._state.coordinator
         if coordinator is None or coordinator.served(party) < coordinator.pushed(party):
             return self._state.waits_for(party)
+        if self._awaits_best_epoch and party != self._settings.label_party:
+            return [self._settings.label_party]
         return [other for other in self._settings.parties if other != party and not self._state.has_finished(other)]
 
     def report(self, connected: Container[str]) -> RunStatus:

@@ -515,6 +515,7 @@ def lines_of(file, name):
 
 OF_THE_SERVER = {
     "server/coordinator.py",
+    "server/differences.py",
     "server/matrix.py",
     "server/snapshot_arrays.py",
     "server/evaluation.py",
@@ -559,6 +560,7 @@ def test_the_outbox_pushes_only_what_the_guard_had_released():
 @pytest.mark.slow
 def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
     senders = {(file, owner) for file, owner, _ in calls_of("send") if owner != "conversation"}
+    senders -= {("party/evaluating.py", "self"), ("privacy/guard.py", "self.differences")}  # the next test; codes only
     assert senders == {("party/driver.py", "self._channel"), ("transport/in_process.py", "self._server")}
     assert arguments_of("send", "party/driver.py") == {"message"}
     (sending,) = [call.lineno for _, _, call in calls_of("send", of="party/driver.py")]
@@ -570,32 +572,37 @@ def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
 
 def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_known():
     """Whoever adds a line here says what it lets out, and which guard it has passed."""
-    assert makers_of("Send") == {"party/session.py", "party/aligning.py"}
+    assert makers_of("Send") == {"party/session.py", "party/aligning.py", "party/evaluating.py"}
+    assert arguments_of("Send", "party/evaluating.py") == {"sealed"}
+    assert arguments_of("send", "party/evaluating.py") == {
+        "[self.guard.held_out(epoch, self.worker.predict_held_out())]",
+        "self.worker.stop_pushing()",
+        "[seal_epoch(self.key, epoch)]",
+    }
     assert arguments_of("Send", "party/aligning.py") == {"request"}
     assert arguments_of("Send", "party/session.py") == {
         "message",
         "self._hello(shared)",
         "labels_to_send(member, shared, labels)",
         "Checkpointed(safe)",
-        "sealed",
         "Finished(self._member.model_mac(result.model_hash, self._alignment_hash))",
     }
     assert arguments_of("_send", "party/session.py") == {
         "worker.first_messages()",
         "worker.learn(answer)",
-        "[guard.held_out(epoch, worker.predict_held_out())]",
         "() if self._checkpoint is None else self._checkpoint.unacknowledged",
     }
 
 
 def test_metrics_are_made_from_held_out_totals_and_the_loss_of_released_totals_alone():
     """What the session sends of an evaluation is what `score` sealed; only its own terminal and files have more."""
-    assert makers_of("Metrics") == {"party/evaluation.py", "align/sealed_metrics.py", "federation/status.py"}
+    of_files = {"federation/status.py", "models/bundle_card.py"}
+    assert makers_of("Metrics") - of_files == {"party/evaluation.py", "align/sealed_metrics.py"}
     assert makers_of("SealedMetrics") - {"protocol/wire.py", "server/run_state.py", "transport/status_wire.py"} == {
         "party/evaluation.py", "align/sealed_metrics.py"
     }  # fmt: skip
     assert {ast.unparse(call) for _, _, call in calls_of("seal_metrics")} == {
-        "seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, *told))"
+        "seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, told.test_loss, told.test_metric))"
     }
     scoring = lines_of("party/evaluation.py", "score")
     assert all(call.lineno in scoring for _, _, call in calls_of("Metrics", of="party/evaluation.py"))
@@ -614,8 +621,10 @@ def test_no_file_changes_a_message_that_carries_predictions():
         ("party/driver.py", "checkpoint"),
         ("party/driver.py", "shared"),
         ("party/driver.py", "shared.report"),
+        ("party/class_weights.py", "labels"),
         ("party/labelling.py", "labels"),
         ("party/plan.py", "rows"),
+        ("party/plan.py", "self"),
         ("privacy/accounts.py", "before"),
         ("privacy/accounts.py", "book"),
         ("transport/grpc_known_server.py", "ours"),

@@ -5,18 +5,23 @@ import pytest
 from fdml.privacy.guard import NO_NOISE
 from fdml.privacy.ledger import Ledger
 from fdml.privacy.statement import state_of
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.schedule import schedule_of
 from fdml.settings import GuardSettings, RunSettings
 
 
-def statement(server="blind", staleness=0, parties=("ann", "bob", "cyd"), party="bob", labels="shared"):
+def statement(server="blind", staleness=0, parties=("ann", "bob", "cyd"), party="bob", labels="shared", **joined):
     run = RunSettings(
+        **joined,
         parties=parties,
         label_party="ann",
         training={"staleness": staleness, "epochs": 2},
         privacy={"server": server, "labels": labels},
     )
-    ledger, schedule = Ledger(NO_NOISE, None, 1e-5, None), schedule_of(100, run.training)
+    ledger, schedule = (
+        Ledger(NO_NOISE, None, 1e-5, None),
+        schedule_of(100, agreed_training(run.training, 100, len(parties))),
+    )
     return state_of(run, party, GuardSettings(), ledger, schedule, 2, plain=False).as_text()
 
 
@@ -68,3 +73,24 @@ def test_the_label_party_is_told_that_a_plain_server_predicts_its_labels():
         assert "as well as the model predicts them" in statement("plain", party="ann", labels=labels)
     assert "as well as the model predicts them" not in statement("blind", party="ann")
     assert "as well as the model predicts them" not in statement("plain", party="bob")
+
+
+def test_group_sizes_are_named_to_the_label_party():
+    text = statement(party="ann", keys={"bob": ["tail"]})
+    assert "| bob | which of its rows the run has, and which of them, and how many, have the same key" in text
+    assert "| cyd | which of its rows the run has | a pointer to its own row" in text
+    assert "sealed from the server and all others" in text
+    assert "| server | how many different keys lead to each other party, and how many of them that party holds" in text
+    assert "pointer" not in statement(party="ann"), "all parties hold the same ids"
+
+
+def test_a_party_whose_rows_repeat_is_told_who_sees_that():
+    assert "have the same prediction | equal values" in statement(party="bob", keys={"bob": ["tail"]})
+    assert "equal values" not in statement(party="cyd", keys={"bob": ["tail"]})
+
+
+def test_a_party_that_may_lack_rows_is_told_who_sees_that():
+    text = statement(party="bob", unmatched="keep")
+    assert "| whoever sees its predictions | which rows of the run it does not hold | exact zeros |" in text
+    assert "which rows of the run it does not hold | a pointer" in statement(party="ann", unmatched="keep")
+    assert "exact zeros" not in statement(party="bob", keys={"bob": ["tail"]})

@@ -19,6 +19,7 @@ from fdml.protocol.alignment_messages import (
     KeyOffer,
     Post,
     RowCounts,
+    RowPointers,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -34,6 +35,7 @@ EXAMPLES = {
     "row_summary": RowSummary((30, 40), (3, 4), 20, 2),
     "consent": Consent(False, "too many rows"),
     "shared_rows": SharedRowIndex(np.array([1, 0]), np.array([2]), b"d" * HASH_BYTES, (3, 4)),
+    "row_pointers": RowPointers(30, 4, b"d" * HASH_BYTES, b"s" * 64),
 }
 
 

@@ -32,14 +32,16 @@ FIELDS = {
         "test_rows": "tuple[int, ...]",
         "shared": "int",
         "shared_test": "int",
+        "matched": "tuple[int, ...]",
     },
-    "Consent": {"given": "bool", "reason": "str"},
+    "Consent": {"given": "bool", "reason": "str", "line": "int"},
     "SharedRowIndex": {
         "train": "NDArray[np.int64]",
         "held_out": "NDArray[np.int64]",
         "digest": "bytes",
         "counts": "tuple[int, ...]",
     },
+    "RowPointers": {"train": "int", "held_out": "int", "digest": "bytes", "sealed": "bytes"},
 }
 
 

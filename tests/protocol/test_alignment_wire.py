@@ -14,6 +14,7 @@ from fdml.protocol.alignment_messages import (
     KeyGrant,
     KeyOffer,
     RowCounts,
+    RowPointers,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -35,7 +36,15 @@ messages = st.one_of(
     st.builds(Tokens, by_position=st.builds(RowCounts, counts, st.none() | counts)),
     st.builds(BlindedIds, points, st.none() | points),
     st.builds(KeyOffer, hashes, brings_key=st.booleans()),
-    st.builds(RowSummary, st.lists(counts).map(tuple), st.lists(counts).map(tuple), counts, counts),
+    st.builds(
+        RowSummary,
+        st.lists(counts).map(tuple),
+        st.lists(counts).map(tuple),
+        counts,
+        counts,
+        st.lists(counts).map(tuple),
+    ),
+    st.builds(RowPointers, counts, counts, hashes, st.binary()),
     st.builds(Consent, st.just(True)),
     st.builds(Consent, st.just(False), st.text("abc xyz'", max_size=200)),
     st.builds(SharedRowIndex, places, places, hashes, st.lists(counts).map(tuple)),
@@ -145,3 +154,18 @@ def test_a_consent_says_nothing_against_itself():
 def test_a_summary_of_more_rows_than_there_can_be_is_refused():
     with pytest.raises(MessageRefused, match="a summary of more than"):
         decode_alignment(pb.AlignmentMessage(row_summary=pb.RowSummary(rows=[2**60])).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"train": 2**53 + 1}, {"held_out": 2**53 + 1}, {"digest": b"short"}],
+    ids=["too many rows", "too many held out", "a short hash"],
+)
+def test_pointers_that_cannot_be_are_refused(content):
+    pointers = pb.RowPointers(**{"train": 1, "held_out": 1, "digest": bytes(32), "sealed": b"x", **content})
+    assert refusal_of(pb.AlignmentMessage(row_pointers=pointers).SerializeToString()) is Refusal.INVALID
+
+
+def test_a_summary_of_too_many_matched_rows_is_refused():
+    summary = pb.RowSummary(rows=[1], matched=[2**53 + 1])
+    assert refusal_of(pb.AlignmentMessage(row_summary=summary).SerializeToString()) is Refusal.INVALID

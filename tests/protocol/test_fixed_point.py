@@ -14,9 +14,11 @@ from fdml.protocol.fixed_point import (
     encode,
     encode_within,
     grid_of,
+    largest_size,
     limit_others,
     pack40,
     replace_own_part,
+    size_of,
     unpack40,
 )
 
@@ -188,3 +190,16 @@ def test_a_run_may_have_a_largest_prediction_below_what_fits(bits):
     assert grid.largest(2) == 3.0
     assert grid_of(bits, 1e9).largest(2) == FIXED_POINTS[bits].largest(2)
     assert grid_of(bits) is FIXED_POINTS[bits]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.int16])
+def test_the_largest_size_is_that_of_the_code_farthest_from_zero(kind):
+    lowest = np.iinfo(kind).min
+    assert largest_size(np.array([[3, -7], [5, 0]], kind)) == 7.0
+    assert largest_size(np.array([lowest, 1], kind)) == -float(lowest)
+    assert largest_size(np.zeros(0, kind)) == 0.0
+
+
+@given(on_the_grid)
+def test_a_size_is_the_prediction_of_its_code(codes):
+    assert size_of(largest_size(codes), codes.dtype) == np.abs(decode(codes)).max(initial=0.0)

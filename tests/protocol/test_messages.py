@@ -42,7 +42,7 @@ def test_a_label_takes_as_few_bytes_as_its_task_allows_and_a_weight_eight(task, 
 
 
 FIELDS = {
-    "Release": {"values": "Codes", "mask_id": "int", "variance": "float"},
+    "Release": {"values": "Codes", "mask_id": "int", "variance": "float", "bits": "int", "scale": "int"},
     "Hello": {
         "run_hash": "bytes",
         "alignment_hash": "bytes",
@@ -50,15 +50,17 @@ FIELDS = {
         "held_out": "int",
         "incarnation": "int",
         "done": "int",
+        "line": "int",
         "protocol": "int",
     },
     "Labels": {"classes": "int", "sealed": "bytes"},
     "Push": {"step": "int", "release": "Release"},
     "Gradient": {"step": "int", "release": "Release"},
-    "Stop": {"step": "int"},
+    "Stop": {"step": "int", "no_gain": "bool"},
     "Checkpointed": {"step": "int"},
     "HeldOutPredictions": {"epoch": "int", "release": "Release"},
     "SealedMetrics": {"epoch": "int", "sealed": "bytes"},
+    "BestEpoch": {"sealed": "bytes"},
     "Finished": {"model_mac": "bytes"},
     "Welcome": {"pushed": "int", "evaluated": "tuple[int, ...]"},
     "Ack": {"count": "int"},
@@ -68,9 +70,10 @@ FIELDS = {
         "pushed_at": "tuple[int, ...]",
         "mask_ids": "tuple[int, ...]",
         "variance": "float",
+        "bits": "int",
     },
     "HeldOutTotal": {"epoch": "int", "values": "Codes", "mask_ids": "tuple[int, ...]", "variance": "float"},
-    "Stopped": {"party": "str", "step": "int"},
+    "Stopped": {"party": "str", "step": "int", "no_gain": "bool"},
     "Waiting": {"parties": "tuple[str, ...]"},
     "Reply": {"to": "str", "message": "FromServer"},
 }
@@ -90,9 +93,11 @@ def test_the_bytes_on_the_wire_have_a_place_for_no_more_either():
             if "release" in ours:
                 ours = ours - {"release"} | set(FIELDS["Release"])
             if content.message_type.name == "Gradient":
-                ours -= {"variance"}  # of exact gradients, always 0
+                ours -= {"variance", "bits", "scale"}  # of exact gradients, always 0
+            elif content.message_type.name == "HeldOutPredictions":
+                ours = ours - {"bits", "scale"} | {"width"}  # always whole
             elif "values" in ours:
-                ours |= {"width"}  # the type of the values
+                ours |= {"width"} | ({"count"} if "bits" in ours else set())  # type or number of the values
             assert theirs == ours, content.message_type.name
 
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.schedule import Visit, schedule_for, schedule_of
 from fdml.settings import TrainingSettings
 
@@ -226,7 +227,7 @@ def test_without_exchanges_the_settings_mean_the_plain_schedule(rows, batch_size
 
 def test_no_rows_are_refused_with_few_exchanges_too():
     with pytest.raises(SettingsError, match="there are no rows to train on"):
-        schedule_of(0, TrainingSettings(exchanges=2))
+        schedule_of(0, agreed_training(TrainingSettings(exchanges=2), 0, 2))
 
 
 @given(schedules)

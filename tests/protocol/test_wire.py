@@ -11,7 +11,9 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.messages import (
     PROTOCOL,
+    SEALED_EPOCH_BYTES,
     Ack,
+    BestEpoch,
     Checkpointed,
     Finished,
     Gradient,
@@ -40,14 +42,41 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 mask_ids = st.integers(0, 2**64 - 1)
 variances = st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=False).map(abs)
 releases = st.builds(Release, codes, mask_ids, variances)
+few = st.integers(2, 16)
+
+
+@st.composite
+def differences(draw):
+    """Differences of few bits, and how many bits they have."""
+    bits = draw(few)
+    half = 2 ** (bits - 1)
+    return draw(arrays(np.int16, st.integers(0, 9), elements=st.integers(-half, half - 1))), bits
+
+
+few_pushes = st.builds(
+    lambda step, drawn, mask_id, scale: Push(step, Release(drawn[0], mask_id, 0.0, drawn[1], scale)),
+    steps,
+    differences(),
+    mask_ids,
+    st.integers(0, 16),
+)
+few_totals = st.builds(
+    lambda step, drawn, pushed_at, ids: Total(step, drawn[0], tuple(pushed_at), tuple(ids), 0.0, drawn[1]),
+    steps,
+    differences(),
+    st.lists(signed, min_size=1),
+    st.lists(mask_ids),
+)
 gradients = st.builds(Gradient, steps, st.builds(Release, wide, mask_ids))
 label_sets = st.builds(Labels, st.just(0) | st.integers(2, 2**16), st.binary(max_size=200))
 from_party = st.one_of(
-    st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 2**32 - 1)),
+    st.builds(Hello, hashes, hashes, steps, steps, steps, signed, st.integers(0, 6), st.integers(0, 2**32 - 1)),
     label_sets,
     st.builds(Push, steps, releases),
+    few_pushes,
     gradients,
-    st.builds(Stop, steps),
+    st.builds(Stop, steps, st.booleans()),
+    st.builds(BestEpoch, st.binary(min_size=SEALED_EPOCH_BYTES, max_size=SEALED_EPOCH_BYTES)),
     st.builds(Checkpointed, steps),
     st.builds(HeldOutPredictions, epochs, releases),
     st.builds(SealedMetrics, epochs, st.just(b"") | st.binary(min_size=60, max_size=60)),
@@ -59,9 +88,11 @@ from_server = st.one_of(
     label_sets,
     st.builds(Ack, steps),
     st.builds(Total, steps, codes, st.lists(signed, min_size=1).map(tuple), st.lists(mask_ids).map(tuple), variances),
+    few_totals,
     gradients,
     st.builds(HeldOutTotal, epochs, codes, st.lists(mask_ids).map(tuple), variances),
-    st.builds(Stopped, names, steps),
+    st.builds(Stopped, names, steps, st.booleans()),
+    st.builds(BestEpoch, st.binary(min_size=SEALED_EPOCH_BYTES, max_size=SEALED_EPOCH_BYTES)),
     st.builds(Waiting, st.lists(names).map(tuple)),
 )
 SIDES = {"party": (encode_from_party, decode_from_party), "server": (encode_from_server, decode_from_server)}
@@ -100,8 +131,42 @@ def test_the_bytes_are_fixed():
     assert encode_from_party(large).hex() == "1a16080312100000000080000000feffffffffffffff2808"
     narrow = Push(3, Release(np.array([[1], [-2]], np.int16), 5, 0.25))
     assert encode_from_party(narrow).hex() == "1a1c080312040100feff19050000000000000021000000000000d03f2802"
+    few = Push(3, Release(np.array([[1], [-1], [3]], np.int16), 0, 0.0, 4, 7))
+    assert encode_from_party(few).hex() == "1a0c08031202f103300438034007"
+    total = Total(3, np.array([1, -1, 3], np.int16), (3, 3), bits=4)
+    assert encode_from_server(total).hex() == "220e08031202f1031a02060638044003"
     assert encode_from_party(Checkpointed(300)).hex() == "220308ac02"
     assert encode_from_server(Welcome(-1)).hex() == "0a020801"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bits": 1}, "differences of 1 bits; it takes 2 to 16"),
+        ({"bits": 17}, "differences of 17 bits"),
+        ({"count": 5}, "5 differences of 4 bits in 2 bytes, and they take 3"),
+        ({"count": 2**31}, "in 2 bytes"),
+        ({"codes": b"\xf1\x13"}, "no bit to spare set"),
+        ({"width": 2}, "3 differences of 4 bits"),
+        ({"scale": 17}, r"steps of 2\*\*17"),
+        ({"bits": 0, "width": 2}, "whole predictions with a count or scale of differences"),
+    ],
+)
+def test_differences_that_are_not_what_they_say_are_refused(change, words):
+    fields = {"step": 3, "codes": b"\xf1\x03", "bits": 4, "count": 3, "scale": 7} | change
+    raw = pb.FromParty(push=pb.Push(**fields)).SerializeToString()
+    assert re.search(words, refused_as_invalid(decode_from_party, raw))
+    if "scale" not in change:
+        answer = pb.Total(**{key: value for key, value in fields.items() if key != "scale"})
+        assert re.search(words, refused_as_invalid(decode_from_server, pb.FromServer(total=answer).SerializeToString()))
+
+
+def test_no_more_differences_are_unpacked_than_the_largest_block_has():
+    raw = encode_from_party(Push(3, Release(np.zeros(8, np.int16), 0, 0.0, 2, 0)))
+    assert len(decode_from_party(raw, 8).release.values) == 8
+    with pytest.raises(MessageRefused, match="8 differences; the largest block of this run has 7") as refused:
+        decode_from_party(raw, 7)
+    assert refused.value.refusal is Refusal.TOO_LARGE
 
 
 def test_a_table_travels_row_by_row_whatever_its_layout_in_memory():

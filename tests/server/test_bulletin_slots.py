@@ -8,15 +8,25 @@ SLOTS = BulletinSlots(("ann", "bob", "cem"))
 
 
 def test_blinded_ids_pass_every_party_once_and_end_at_the_server():
-    assert SLOTS.ring("bob") == [
+    assert SLOTS.own_ids["bob"].ring == (
         Slot(BlindedIds, "bob", "cem", "bob"),
         Slot(BlindedIds, "cem", "ann", "bob"),
         Slot(BlindedIds, "ann", SERVER, "bob"),
-    ]
+    )
 
 
 def test_a_party_alone_gives_its_blinded_ids_to_the_server_at_once():
-    assert BulletinSlots(("ann",)).ring("ann") == [Slot(BlindedIds, "ann", SERVER, "ann")]
+    assert BulletinSlots(("ann",)).own_ids["ann"].ring == (Slot(BlindedIds, "ann", SERVER, "ann"),)
+
+
+def test_where_rows_point_to_others_a_set_passes_the_two_that_are_matched():
+    slots = BulletinSlots(("ann", "bob", "cem"), "bob")
+    assert slots.own_ids["cem"].ring == (Slot(BlindedIds, "cem", "bob", "cem"), Slot(BlindedIds, "bob", SERVER, "cem"))
+    assert slots.led["cem"].ring == (Slot(BlindedIds, "bob", "cem", "bob"), Slot(BlindedIds, "cem", SERVER, "bob"))
+    assert slots.led["cem"].tokens == Slot(Tokens, "bob", about="cem")
+    assert len({slots.file_name(slot) for slot in slots.all}) == len(set(slots.all)) == len(slots.all)
+    for slot in slots.led["ann"].ring:
+        assert slots.set_of(slot) == slots.led["ann"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -30,8 +40,9 @@ def test_every_slot_is_there_once_and_has_a_file_of_its_own(count):
 
 
 def test_own_and_final_ids_are_two_ends_of_a_ring():
-    assert SLOTS.own_sets("ann") == (Slot(Tokens, "ann"), SLOTS.ring("ann")[0])
-    assert SLOTS.final_sets("ann") == (Slot(Tokens, "ann"), SLOTS.ring("ann")[-1])
+    ids = SLOTS.own_ids["ann"]
+    assert ids.own == (Slot(Tokens, "ann"), ids.ring[0])
+    assert ids.final == (Slot(Tokens, "ann"), ids.ring[-1])
 
 
 def test_a_reader_gets_the_slot_that_is_for_it():

@@ -54,7 +54,9 @@ def test_the_largest_code_may_travel_and_no_larger_one(bits, sign):
     most = grid.largest_code(2)
     values = np.array([0, sign * most], grid.dtype)
     check_range("party 'ann' pushed", values, most)
-    with pytest.raises(MessageRefused, match=r"^party 'ann' pushed a prediction of .*, lower learning_rate") as refused:
+    with pytest.raises(
+        MessageRefused, match=r"^party 'ann' pushed a prediction of size .*, lower learning_rate"
+    ) as refused:
         check_range("party 'ann' pushed", values, most - 1)
     assert refused.value.refusal is Refusal.INVALID
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.fixed_point import LARGEST_CODE
-from fdml.protocol.messages import HeldOutPredictions, Release
+from fdml.protocol.messages import BestEpoch, HeldOutPredictions, Release
 from fdml.server.evaluation import HeldOutSums
 
 PARTIES = ("store", "a/b", "")
@@ -87,12 +87,12 @@ REFUSED = {
     "too large": (
         HeldOutPredictions(1, Release(np.array([0, 0, 0, LARGEST_CODE + 1]))),
         Refusal.INVALID,
-        r"sent for held-out rows a prediction of 1\.04858e\+06; at most",
+        r"sent for held-out rows a prediction of size 1\.04858e\+06; at most",
     ),
     "the smallest integer": (
         HeldOutPredictions(1, Release(np.array([0, 0, 0, np.iinfo(np.int64).min]))),
         Refusal.INVALID,
-        r"a prediction of -2\.14748e\+09",
+        r"a prediction of size 2\.14748e\+09",
     ),
 }
 
@@ -155,3 +155,64 @@ def test_restored_sums_go_on_as_those_that_gave_the_state(order, stop):
         ours, theirs = give(sums, party, epoch), give(other, party, epoch)
         assert (ours is None) == (theirs is None)
     np.testing.assert_equal(other.state(), sums.state())
+
+
+# Where the sums decide when to stop.
+
+
+def deciding(lookahead=1, blocks=2):
+    """Sums whose figures are stored by a label party at the step that the schedule says."""
+    return HeldOutSums(PARTIES, SIZE, 9, scored=lambda step: (step - lookahead) // blocks)
+
+
+def evaluated(sums, *epochs):
+    for epoch in epochs:
+        for party in range(len(PARTIES)):
+            give(sums, party, epoch)
+        sums.discard("store", epoch)
+    return sums
+
+
+def epochs_of(totals):
+    return [total.epoch for total in totals]
+
+
+def test_an_evaluated_sum_that_decides_stays_until_the_label_party_has_stored_its_figures():
+    sums = evaluated(deciding(), 1, 2, 3)
+    assert not sums.has_total(2)
+    assert epochs_of(sums.totals(-1)) == [1, 2, 3]
+    assert epochs_of(sums.totals(4)) == [2, 3], "epoch 1 is scored before step 3, epoch 2 before step 5"
+    sums.forget(5)
+    assert epochs_of(sums.totals(-1)) == [3]
+
+
+def test_a_sum_that_was_not_evaluated_is_always_sent_again():
+    sums = evaluated(deciding(), 1)
+    for party in range(len(PARTIES)):
+        give(sums, party, 2)
+    assert epochs_of(sums.totals(99)) == [2]
+    sums.forget(99)
+    assert epochs_of(sums.totals(99)) == [2]
+
+
+def test_a_sum_that_decides_nothing_is_gone_once_it_is_evaluated():
+    assert evaluated(HeldOutSums(PARTIES, SIZE, 9), 1).totals() == []
+
+
+def test_the_best_epoch_is_kept_and_never_changed():
+    sums = deciding()
+    assert sums.take_best("store", BestEpoch(b"one"))
+    assert not sums.take_best("store", BestEpoch(b"one"))
+    with pytest.raises(MessageRefused, match="another best epoch than before") as refused:
+        sums.take_best("store", BestEpoch(b"two"))
+    assert refused.value.refusal is Refusal.CONFLICT
+    assert sums.best == BestEpoch(b"one")
+
+
+def test_evaluated_sums_and_the_best_epoch_outlive_the_server():
+    sums, again = evaluated(deciding(), 1, 2), deciding()
+    sums.take_best("store", BestEpoch(b"sealed"))
+    again.restore(sums.state())
+    assert again.best == BestEpoch(b"sealed")
+    assert epochs_of(again.totals(-1)) == [1, 2]
+    assert not again.has_total(1)

@@ -598,3 +598,24 @@ def test_without_a_disk_refusals_are_the_same():
         with pytest.raises(MessageRefused, match=text) as refused:
             deliver(state, sender, message)
         assert refused.value.refusal is refusal
+
+
+def test_after_a_write_that_failed_nothing_more_is_made_durable_so_that_no_answer_leaves_a_gap():
+    class FullOnce(MemoryDisk):
+        is_full = False
+
+        def append(self, name, content, **options):
+            if self.is_full:
+                self.is_full = False
+                raise OSError("No space left on device")
+            super().append(name, content, **options)
+
+    disk = FullOnce()
+    state = new_state(disk)
+    deliver(state, "store", hello())
+    disk.is_full = True
+    with pytest.raises(OSError, match="No space left"):
+        deliver(state, "browser", hello())
+    with pytest.raises(StateCorrupt, match="the log could not be written; make room"):
+        state.commit()
+    assert new_state(disk).incarnation("browser") == 0, "what was not durable was not acknowledged"

@@ -5,6 +5,7 @@ import pytest
 
 from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.identity import Identity
 from fdml.protocol.limits import CEILING, HELLO, largest_message
@@ -439,7 +440,8 @@ def test_bytes_are_counted_by_party():
 
 
 def limit(rows, width=1, **training):
-    return largest_message(TrainingSettings(**training), Server().hello(rows=rows, held_out=rows // 4), width)
+    chosen = agreed_training(TrainingSettings(**{"batch_size": 100, **training}), rows, 2)
+    return largest_message(chosen, Server().hello(rows=rows, held_out=rows // 4), width)
 
 
 def test_the_limit_follows_from_the_run():

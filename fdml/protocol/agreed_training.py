@@ -1,0 +1,82 @@
+"""What "auto" means in `[training]`: rules of the number of rows, of parties and of the slowest line.
+
+Every side computes them for itself and finds the same. The figures were measured: `python -m benchmarks defaults`
+repeats it, docs/decisions/0021 has the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from fdml.settings import AgreedTraining, TrainingSettings
+from fdml.settings_choices import Bits
+
+_UPDATES = 5_000
+"""What a small training needs, counted in batches over all epochs."""
+_FEWEST_EPOCHS, _MOST_EPOCHS = 10, 250
+_SMALLEST_BATCH, _LARGEST_BATCH = 16, 256
+_BATCHES_PER_EPOCH = 300
+"""Where there are more, batches are made larger first."""
+_FEWEST_BLOCKS, _MOST_BLOCKS = 6, 16
+"""Exchanges of an epoch on a fast line: more cost time, fewer cost quality. Small data has time."""
+_ROWS_EACH = 200_000
+"""Rows times exchanges of an epoch, between these."""
+_FEWEST_BATCHES = 4
+"""Of a block, where there are several."""
+_MOST_BATCHES = 1024
+"""Of a block: more save nothing."""
+_FAST_SECONDS = 0.02
+"""A round trip up to this long is class 0; each class after it is twice as long."""
+SLOWEST_LINE = 6
+_MANY_ROWS = 1_000_000
+"""From so many on predictions travel in 16 bits."""
+_FEW_PARTIES = 4
+"""Up to so many can share the range of 16 bits: each has 16 or more to either side."""
+
+
+def line_class(round_trip: float) -> int:
+    """The class of a line by its shortest round trip in seconds: few classes, so that repeated runs find the same."""
+    if not round_trip > _FAST_SECONDS:
+        return 0
+    return min(SLOWEST_LINE, math.ceil(math.log2(round_trip / _FAST_SECONDS)))
+
+
+def agreed_training(training: TrainingSettings, rows: int, parties: int, line: int = 0) -> AgreedTraining:
+    """The settings with every "auto" replaced; `line` is the class of the slowest line of the run."""
+    rows = max(rows, 1)
+    batch_size = _batch_size(rows) if training.batch_size == "auto" else training.batch_size
+    batches = -(-rows // batch_size)
+    epochs = _epochs(batches, training.exchanges or 0) if training.epochs == "auto" else training.epochs
+    per_block = training.batches_per_block
+    values = training.model_dump() | {
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "batches_per_block": _batches_per_block(rows, batches, line) if per_block == "auto" else per_block,
+        "value_bits": _value_bits(rows, parties, line) if training.value_bits == "auto" else training.value_bits,
+    }
+    return AgreedTraining.model_construct(training.model_fields_set, **values)
+
+
+def _batch_size(rows: int) -> int:
+    """A power of two, so that an epoch has some 300 batches if that can be."""
+    wanted = rows / _BATCHES_PER_EPOCH
+    power: int = 2 ** round(math.log2(max(wanted, 1.0)))
+    return min(max(power, _SMALLEST_BATCH), _LARGEST_BATCH)
+
+
+def _epochs(batches: int, exchanges: int) -> int:
+    enough = -(-_UPDATES // batches)
+    return max(min(max(enough, _FEWEST_EPOCHS), _MOST_EPOCHS), exchanges + 1)
+
+
+def _batches_per_block(rows: int, batches: int, line: int) -> int | Literal["all"]:
+    """A slow line gets larger blocks, up to one block an epoch."""
+    blocks = min(max(_ROWS_EACH // rows, _FEWEST_BLOCKS), _MOST_BLOCKS)
+    per_block = min(max(-(-batches // blocks), _FEWEST_BATCHES), _MOST_BATCHES) * 2**line
+    return "all" if per_block >= batches else per_block
+
+
+def _value_bits(rows: int, parties: int, line: int) -> Bits:
+    """16 bits round to .002: for many rows, and for slow lines."""
+    return 16 if parties <= _FEW_PARTIES and (rows >= _MANY_ROWS or line > 0) else 64
