@@ -7,14 +7,24 @@ row numbers before all parties have agreed to the counts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from fdml.align.conversation import Conversation, fetch, post
 from fdml.errors import AlignmentError
-from fdml.protocol.alignment_messages import Consent, RowSummary
+from fdml.protocol.alignment_messages import SERVER, Consent, RowSummary
 from fdml.settings import RunSettings
 
 Decide = Callable[[RowSummary], Consent]
 """A party's answer to the counts; may ask a person."""
+LineClass = Callable[[], int]
+"""The class of a party's line, from the answers that have come by then."""
+_ROUND_TRIPS = 5
+"""Answers that only measure the line."""
+
+
+def fast_line() -> int:
+    """The class of a line that takes no time."""
+    return 0
 
 
 def consent_to_all(_: RowSummary) -> Consent:
@@ -22,16 +32,25 @@ def consent_to_all(_: RowSummary) -> Consent:
     return Consent(True)
 
 
-def exchange_consent(run: RunSettings, party: str, summary: RowSummary, decide: Decide) -> Conversation[None]:
-    """Tell the others whether this party consents, and wait until all have; whoever does not is named."""
+def exchange_consent(
+    run: RunSettings, party: str, summary: RowSummary, decide: Decide, line: LineClass = fast_line
+) -> Conversation[int]:
+    """Tell the others whether this party consents, and wait until all have; whoever does not is named.
+
+    Returns the class of the slowest line. What counts is what the server has stored: a party that posts
+    again after a crash may have measured another.
+    """
+    for _ in range(_ROUND_TRIPS):
+        yield from fetch(RowSummary, SERVER)  # it is there, so the answer takes as long as the line
     own = decide(summary)
-    yield from post(own)
+    yield from post(replace(own, line=line()))
+    stored = yield from fetch(Consent, party)  # so that the others are told before this party ends
     if not own.given:
-        yield from fetch(Consent, party)  # so that the others are told before this party ends
         raise AlignmentError(
             f"party {party!r} does not consent: {own.reason}. No row number was told to anyone. If the counts are "
             f"right after all, change what this party allows, then run the same command again at every party"
         )
+    slowest = stored.line
     for other in run.parties:
         if other != party:
             theirs = yield from fetch(Consent, other)
@@ -40,6 +59,8 @@ def exchange_consent(run: RunSettings, party: str, summary: RowSummary, decide: 
                     f"party {other!r} does not consent to the shared rows: {theirs.reason}. No row number was told to "
                     f"anyone; settle it with that party, which goes first, then run the same command again"
                 )
+            slowest = max(slowest, theirs.line)
+    return slowest
 
 
 def objection(
@@ -50,13 +71,24 @@ def objection(
         for other, rows in zip(run.parties, counts, strict=False):
             if max_rows is not None and other != party and rows > max_rows:
                 return f"party {other!r} brings {rows} rows, and align.max_rows of {party!r} is {max_rows}"
-    if min_shared is not None and summary.shared < min_shared:
-        return f"{summary.shared} rows are shared, and align.min_shared of {party!r} is {min_shared}"
+    own = run.parties.index(party)
+    shared = summary.matched[own] if summary.matched and party != run.label_party else summary.shared
+    if min_shared is not None and shared < min_shared:
+        return f"{shared} rows are shared, and align.min_shared of {party!r} is {min_shared}"
     return ""
 
 
 def summary_text(summary: RowSummary, run: RunSettings) -> str:
     """The counts for a person."""
+    if summary.matched:
+        held = zip(run.parties, summary.rows, summary.matched, strict=True)
+        listed = [
+            f"{party} {rows:,}, {matched:,} of them pointed to"
+            for party, rows, matched in held
+            if party != run.label_party
+        ]
+        own = summary.rows[run.parties.index(run.label_party)]
+        return f"rows: {run.label_party} {own:,}; " + "; ".join(listed)
     rows = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.rows, strict=True))
     test = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.test_rows, strict=False))
     more = f"; test rows: {test}, shared {summary.shared_test:,}" if test else ""

@@ -31,9 +31,9 @@ _CHUNK = 2048
 _MOST_THREADS = 8
 
 
-def points_of(ids: pa.LargeStringArray, key: GroupKey) -> Keys:
+def points_of(ids: pa.LargeStringArray, key: GroupKey, purpose: str = "ecdh") -> Keys:
     """The point of each id, in Montgomery form, before any blinding; not for other eyes."""
-    return _in_threads(_hashed_to_curve, hash_ids(ids, key.derive("ecdh"), POINT_BYTES))
+    return _in_threads(_hashed_to_curve, hash_ids(ids, key.derive(purpose), POINT_BYTES))
 
 
 def blind(points: Keys, scalar: bytes, sender: str) -> Keys:
@@ -61,10 +61,14 @@ def pass_round(parties: Sequence[str], party: str, own: BlindedIds, scalar: byte
     yield from post(own, to=SERVER if size == 1 else following, about=party)
     for distance in range(1, size):
         owner = parties[at - distance]
-        came = yield from fetch(BlindedIds, before, owner)
-        test = None if came.test is None else blind(came.test, scalar, before)
-        to = SERVER if following == owner else following
-        yield from post(BlindedIds(blind(came.train, scalar, before), test), to=to, about=owner)
+        yield from pass_on(before, owner, SERVER if following == owner else following, scalar)
+
+
+def pass_on(sender: str, owner: str, to: str, scalar: bytes) -> Conversation[None]:
+    """Blind an owner's set as a sender passes it, and pass it on."""
+    came = yield from fetch(BlindedIds, sender, owner)
+    test = None if came.test is None else blind(came.test, scalar, sender)
+    yield from post(BlindedIds(blind(came.train, scalar, sender), test), to=to, about=owner)
 
 
 def _in_threads(work: Callable[[bytes], bytes], rows: Keys) -> Keys:

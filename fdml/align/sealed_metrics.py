@@ -10,10 +10,12 @@ import math
 import struct
 
 from fdml.align.group_key import GroupKey
-from fdml.protocol.messages import Metrics, SealedMetrics
+from fdml.protocol.messages import BestEpoch, Metrics, SealedMetrics
 
 _FIGURES = struct.Struct("<4d")
 """Always as long, whatever is known: a figure that is not is NaN."""
+_EPOCH = struct.Struct("<q")
+_BEST_EPOCH = "best epoch"
 
 
 def seal_metrics(key: GroupKey, metrics: Metrics) -> SealedMetrics:
@@ -33,6 +35,16 @@ def open_metrics(key: GroupKey, message: SealedMetrics) -> Metrics:
 def pack_figures(*figures: float | None) -> bytes:
     """Figures as they are under the seal."""
     return _FIGURES.pack(*(math.nan if figure is None else figure for figure in figures))
+
+
+def seal_epoch(key: GroupKey, epoch: int) -> BestEpoch:
+    """The number of the epoch that all parties keep, as it travels."""
+    return BestEpoch(key.seal(_BEST_EPOCH, _EPOCH.pack(epoch)))
+
+
+def open_epoch(key: GroupKey, message: BestEpoch) -> int:
+    """The number of the epoch that all parties keep."""
+    return int(_EPOCH.unpack(key.open(_BEST_EPOCH, message.sealed))[0])
 
 
 def _purpose(epoch: int) -> str:

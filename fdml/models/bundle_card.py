@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+from fdml.events import Evaluated
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
 from fdml.settings import ModelSettings, RunSettings, run_hash
-from fdml.settings_data import DataSettings
+from fdml.settings_data import PLACES, DataSettings
 
 
 def version_of(run_hash: bytes, alignment_hash: bytes) -> str:
@@ -54,7 +55,11 @@ class BundleCard:
     """ISO 8601, UTC."""
     fdml_version: str
     metrics: Metrics | None = None
-    """Of the last evaluation; only the label party has them. A figure that is no finite number is None."""
+    """Of this model; only the label party has them. A figure that is no finite number is None."""
+    figures: dict[str, float | None] | None = None
+    """All that was found of the held-out rows, by name; only at the label party."""
+    chosen_by_held_out_rows: bool = False
+    """Whether the held-out rows have chosen this model among those of all epochs: its figures are then too good."""
     privacy: tuple[Spent, ...] | None = None
     """What training spent, by kind of rows; None where it was not counted."""
     scale: float = 1.0
@@ -71,7 +76,7 @@ class BundleCard:
         model: ModelSettings,
         data: DataSettings,
         alignment_hash: bytes,
-        metrics: Metrics | None = None,
+        evaluated: Evaluated | None = None,
         privacy: Iterable[Spent] | None = None,
         scale: float = 1.0,
         offset: Iterable[float] = (0.0,),
@@ -86,24 +91,27 @@ class BundleCard:
             settings=BundleSettings(
                 run=run.model_dump(mode="json"),
                 model=model.model_dump(mode="json"),
-                data=data.model_dump(mode="json", exclude={"path", "test_path"}),
+                data=data.model_dump(mode="json", exclude=set(PLACES)),
             ),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             fdml_version=metadata.version("fdml"),
-            metrics=None if metrics is None else _finite(metrics),
+            metrics=None if evaluated is None else _finite(evaluated),
+            figures=None if evaluated is None else {name: _or_none(each) for name, each in evaluated.figures.items()},
+            chosen_by_held_out_rows=evaluated is not None and run.evaluation.stop_after is not None,
             privacy=None if privacy is None else tuple(privacy),
             scale=float(scale),
             offset=tuple(map(float, offset)),
         )
 
 
-def _finite(metrics: Metrics) -> Metrics:
+def _finite(found: Evaluated) -> Metrics:
     """The metrics with None for figures that are no finite numbers, as JSON has no word for them."""
-    return replace(
-        metrics,
-        train_loss=_or_none(metrics.train_loss),
-        test_loss=_or_none(metrics.test_loss),
-        test_metric=_or_none(metrics.test_metric),
+    return Metrics(
+        found.epoch,
+        found.seconds,
+        train_loss=_or_none(found.train_loss),
+        test_loss=_or_none(found.test_loss),
+        test_metric=_or_none(found.test_metric),
     )
 
 

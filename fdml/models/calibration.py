@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
 from fdml.models.losses import LOSSES, Floats
-from fdml.settings import LossName
+from fdml.settings_choices import LossName
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class CompiledModel:
         scratch: tuple[Any, ...] = (),
     ) -> None:
         theta = np.concatenate([weights, np.zeros(biases)]).astype(float_type(settings))
-        self._rule = UpdateRule(RULES[settings.optimizer], settings.l2, settings.momentum, len(weights))
+        self._rule = UpdateRule(RULES[settings.update_rule], settings.weight_decay, settings.momentum, len(weights))
         self._state = new_optimizer_state(theta, self._rule.optimizer)
         self._inputs = spec.inputs
         self._width = spec.width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -11,8 +12,19 @@ from fdml.models.learning_rate import RateInputs, default_rate
 from fdml.models.model import Model
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.settings import ModelSettings
+from fdml.settings_choices import OptimizerName
 
 S = TypeVar("S", bound=ModelSettings)
+
+
+def l2_of_rows(rows: int) -> float:
+    """The penalty of a prior whose weights have variance 1: 1 / rows beside a mean loss, scikit-learn's C = 1."""
+    return 1.0 / max(rows, 1)
+
+
+def l2_of_nets(rows: int) -> float:
+    """The penalty of a net, which has weights enough to learn single rows by heart."""
+    return 0.15 / math.sqrt(max(rows, 1))
 
 
 class ModelSpec(NamedTuple):
@@ -28,6 +40,8 @@ class ModelSpec(NamedTuple):
     """Its starting parameters depend on this alone."""
     dp_sgd: DpSgd | None = None
     """Clip and noise of its updates; only where the kind can do it."""
+    rows: int = 10_000
+    """Rows to train on, by which the rules of "auto" go; unknown outside a training."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,10 @@ class ModelKind(Generic[S]):
     build: Callable[[S, ModelSpec], Model]
     encoding: RowEncoding = "numeric"
     """The rows it wants from a party's encoder."""
+    optimizer: OptimizerName = "adam"
+    """The update rule where none is set."""
+    default_l2: Callable[[int], float] = l2_of_rows
+    """The L2 penalty where none is set, by the number of rows."""
     default_rate: Callable[[S, RateInputs], float] = default_rate
     """The step size where none is set."""
     supports_dp_sgd: bool = False

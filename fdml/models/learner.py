@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fdml.data.rows import Rows
+from fdml.data.rows import Rows, row_count
 from fdml.errors import DataError
 from fdml.models.losses import Floats
 from fdml.models.model import Model, State
 from fdml.models.objective import Objective
+from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import NO_ROWS, BlockUpdate, Signal, no_scores
 
 _FEWEST = 4096
@@ -71,21 +72,21 @@ class LocalLearner:
         """Local predictions of the training rows from `start` to `stop`, `(rows, width)`."""
         parts = min(self._threads, (stop - start) // _FEWEST)
         if self._pool is None or parts < 2:
-            return self._model.predict(self._rows, start, stop)
+            return predict_rows(self._model, self._rows, start, stop)
         edges = np.linspace(start, stop, parts + 1).astype(int).tolist()
-        others = [self._pool.submit(self._model.predict, self._rows, *part) for part in pairwise(edges[1:])]
-        mine = self._model.predict(self._rows, edges[0], edges[1])
+        others = [self._pool.submit(predict_rows, self._model, self._rows, *part) for part in pairwise(edges[1:])]
+        mine = predict_rows(self._model, self._rows, edges[0], edges[1])
         return np.concatenate([mine, *(other.result() for other in others)])
 
     def update(self, block: BlockUpdate, signal: Signal) -> None:
         """Learn from one pass over one block."""
-        self._model.learn(self._rows, block, signal.scores)
+        learn_rows(self._model, self._rows, block, signal.scores)
 
     def predict_held_out(self) -> Floats:
         """Local predictions of the held-out rows."""
         if self._held_out is None:
             raise DataError("this party has no held-out rows; raise evaluation.holdout")
-        return self._model.predict(self._held_out)
+        return predict_rows(self._model, self._held_out, 0, row_count(self._held_out))
 
     def penalty(self) -> float:
         """This party's part of the regulariser."""
@@ -101,7 +102,7 @@ class LocalLearner:
 
     def warm_up(self, objective: Objective) -> None:
         """Have kernels compiled or loaded before anyone waits for them; the model does not change."""
-        self._model.learn(self._rows, NO_ROWS, no_scores(objective, self._model.dtype))
-        self._model.predict(self._rows, 0, 0)
+        learn_rows(self._model, self._rows, NO_ROWS, no_scores(objective, self._model.dtype))
+        predict_rows(self._model, self._rows, 0, 0)
         if self._held_out is not None:
-            self._model.predict(self._held_out, 0, 0)
+            predict_rows(self._model, self._held_out, 0, 0)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import SettingsError
-from fdml.settings import LrDecay, ModelSettings
+from fdml.settings import ModelSettings
+from fdml.settings_choices import LrDecay
 
 _DEFAULT_ADAM = 2e-3
 _DEFAULT_ADAGRAD = 0.05
@@ -49,7 +50,9 @@ class RateInputs(NamedTuple):
     """The mean squared length of the party's rows."""
 
 
-def default_rate(settings: ModelSettings, given: RateInputs, *, growth: float = 1.0) -> float:
+def default_rate(
+    settings: ModelSettings, given: RateInputs, *, growth: float = 1.0, adam: float = _DEFAULT_ADAM
+) -> float:
     """The step size of a model whose gradient is about `growth` times as long as its rows.
 
     It needs nothing from the other parties: at 1 / (curvature * parties * mean
@@ -58,9 +61,9 @@ def default_rate(settings: ModelSettings, given: RateInputs, *, growth: float = 
     Rows without entries are safe with any step, so 1 is taken for their length.
     """
     steepness = given.curvature * given.parties * growth * (given.square_norm or 1.0)
-    match settings.optimizer:
+    match settings.update_rule:
         case "adam":
-            return _DEFAULT_ADAM
+            return adam
         case "adagrad":
             return _DEFAULT_ADAGRAD
         case "momentum":
@@ -74,6 +77,7 @@ def starting_rate(
 ) -> float:
     """The step size to begin with; "auto" takes the default of the model's kind."""
     rate = default(settings, given) if wanted == "auto" else wanted
-    if rate * settings.l2 >= 1.0:
-        raise SettingsError(f"learning_rate {rate:g} times l2 {settings.l2:g} must be below 1; lower one of them")
+    l2 = settings.weight_decay
+    if rate * l2 >= 1.0:
+        raise SettingsError(f"learning_rate {rate:g} times l2 {l2:g} must be below 1; lower one of them")
     return rate

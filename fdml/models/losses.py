@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit, softmax
 
-from fdml import settings
 from fdml.errors import SettingsError
+from fdml.settings_choices import LossName
 
 Floats = NDArray[np.floating]
 _LEAST = 2.0**-33
@@ -162,7 +162,7 @@ class Softmax:
         return softmax(score.astype(np.float64), axis=1)
 
 
-LOSSES: dict[settings.LossName, Loss] = {
+LOSSES: dict[LossName, Loss] = {
     "logistic": Logistic(),
     "hinge": Hinge(),
     "squared": Squared(),

@@ -1,14 +1,16 @@
-"""How good a score is: loss, and the measure that fits the task."""
+"""How good a score is: its loss, the measure that fits the task, and what a ranking of rows says."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
-from fdml.errors import LabelError
 from fdml.models.losses import LOSSES, Floats
-from fdml.settings import LossName, Task
+from fdml.settings_choices import LossName, Task
 
 
 def mean_loss(loss: LossName, score: Floats, sample: RowSet) -> float:
@@ -17,12 +19,10 @@ def mean_loss(loss: LossName, score: Floats, sample: RowSet) -> float:
 
 
 def metric(task: Task, score: Floats, sample: RowSet) -> float:
-    """AUC, accuracy or R2, by task."""
+    """AUC, accuracy or R2, by task; NaN where it is not defined, as an AUC where all rows have the same label."""
     labels, weights = sample.labels, sample.weights
     match task:
         case "binary":
-            if len(np.unique(labels)) < 2:
-                raise LabelError("all test rows have the same label, so there is no AUC; hold out more rows")
             return auc(labels, score[:, 0], weights)
         case "multiclass":
             return float(np.average(score.argmax(axis=1) == labels, weights=weights))
@@ -31,17 +31,71 @@ def metric(task: Task, score: Floats, sample: RowSet) -> float:
 
 
 def auc(labels: Floats, score: Floats, weights: Floats) -> float:
-    """The chance that a positive row scores higher than a negative one; a tie counts half.
+    """The chance that a positive row scores higher than a negative one; NaN where there are not both."""
+    found = Ranking.of(labels, score, weights).auc
+    return float("nan") if found is None else found
 
-    Scikit-learn's own takes 5 ms for 2,500 rows, and the other parties would wait for it; this takes .2 ms.
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Rows by their score, those of equal score together: the weight of each such group's positives and negatives.
+
+    One sort serves all figures. Scikit-learn's own AUC takes 5 ms for 2,500 rows, and the other parties would wait for
+    it; this takes .2 ms.
     """
-    order = np.argsort(score)
-    positive = np.where(labels[order] > 0, weights[order], 0.0)
-    negative = weights[order] - positive
-    ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
-    below, above = _sums(negative, ends), _sums(positive, ends)
-    lower = np.cumsum(below) - 0.5 * below
-    return float(above @ lower / (above.sum() * below.sum()))
+
+    positive: Floats
+    """From the lowest score to the highest."""
+    negative: Floats
+
+    @classmethod
+    def of(cls, labels: Floats, score: Floats, weights: Floats) -> Self:
+        """The ranking of rows whose label is 1 or 0."""
+        order = np.argsort(score)
+        positive = np.where(labels[order] > 0, weights[order], 0.0)
+        negative = weights[order] - positive
+        ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
+        return cls(_sums(positive, ends), _sums(negative, ends))
+
+    @property
+    def auc(self) -> float | None:
+        """The chance that a positive row scores higher than a negative one; a tie counts half."""
+        if not self._has_both:
+            return None
+        lower = np.cumsum(self.negative) - 0.5 * self.negative
+        return float(self.positive @ lower / (self.positive.sum() * self.negative.sum()))
+
+    @property
+    def average_precision(self) -> float | None:
+        """The area under precision over recall (PR-AUC), as a sum over the groups from the highest score on."""
+        if not self._has_both:
+            return None
+        found, rows = np.cumsum(self.positive[::-1]), np.cumsum((self.positive + self.negative)[::-1])
+        precision = np.divide(found, rows, out=np.zeros_like(rows), where=rows > 0.0)
+        return float(precision @ self.positive[::-1] / self.positive.sum())
+
+    @property
+    def ks(self) -> float | None:
+        """The largest distance between the scores' distributions in the two classes (Kolmogorov-Smirnov)."""
+        if not self._has_both:
+            return None
+        above = np.cumsum(self.positive) / self.positive.sum()
+        return float(np.abs(above - np.cumsum(self.negative) / self.negative.sum()).max())
+
+    def lift(self, share: float) -> float | None:
+        """How many times more frequent positives are in this share of rows with the highest scores than among all.
+
+        Of rows of equal score at the edge, a part counts.
+        """
+        if not self._has_both:
+            return None
+        found = np.concatenate([[0.0], np.cumsum(self.positive[::-1])])
+        rows = np.concatenate([[0.0], np.cumsum((self.positive + self.negative)[::-1])])
+        return float(np.interp(share * rows[-1], rows, found) / (share * found[-1]))
+
+    @property
+    def _has_both(self) -> bool:
+        return bool(self.positive.sum() > 0.0 and self.negative.sum() > 0.0)
 
 
 def r2(targets: Floats, score: Floats, weights: Floats) -> float:

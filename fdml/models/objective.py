@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdml.errors import SettingsError
 from fdml.models.joint import SUM, JointFunction
 from fdml.models.losses import LOSSES, Floats, Loss
-from fdml.settings import LossName
+from fdml.settings_choices import LossName
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,24 @@ def model_settings(kind: str = DEFAULT_KIND, **values: Any) -> ModelSettings:
     return chosen
 
 
+def resolved_model(settings: ModelSettings, rows: int, *, private: bool = False) -> ModelSettings:
+    """The settings with every "auto" replaced by the rule of the kind; `private` where [guard.training] adds noise."""
+    kind = kind_named(settings.kind)
+    found: dict[str, Any] = {}
+    if settings.optimizer == "auto":
+        found["optimizer"] = "sgd" if private else kind.optimizer
+    if settings.l2 == "auto":
+        found["l2"] = kind.default_l2(rows)
+    return settings.model_copy(update=found) if found else settings
+
+
 def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
     """A model before training."""
     kind = kind_named(settings.kind)
+    resolved = resolved_model(settings, spec.rows, private=spec.dp_sgd is not None)
     if spec.dp_sgd is not None:
-        _check_dp_sgd(settings, kind)
-    return kind.build(settings, spec)
+        _check_dp_sgd(resolved, kind)
+    return kind.build(resolved, spec)
 
 
 def _check_dp_sgd(settings: ModelSettings, kind: ModelKind[Any]) -> None:
@@ -71,7 +83,7 @@ def _check_dp_sgd(settings: ModelSettings, kind: ModelKind[Any]) -> None:
             f"model.kind is {kind.name!r}, and [guard.training] knows no way to clip it; "
             f"take {', '.join(able[:-1])} or {able[-1]}, {WAY_OUT}"
         )
-    if settings.optimizer != "sgd":
+    if settings.update_rule != "sgd":
         raise SettingsError(
             f"model.optimizer is {settings.optimizer!r}, and [guard.training] goes with 'sgd' alone; "
             f'set model.optimizer = "sgd", {WAY_OUT}'

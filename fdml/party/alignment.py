@@ -41,6 +41,10 @@ class AlignmentReport:
     ids: tuple[IdCounts, ...] = ()
     """Missing and duplicate ids of this party's files, one entry per file."""
     warning: str = ""
+    absent: int = 0
+    """Rows of the run that this party does not hold."""
+    largest_group: int = 1
+    """How many rows of the run point to the same row of this party, at most."""
 
     def remarks(self) -> list[str]:
         """Rows that were left out, and warnings; no row is left out in silence."""
@@ -50,6 +54,10 @@ class AlignmentReport:
             lines += _rows_named(file, ids.repeated, "with a duplicate id", ids.repeated_at)
             if ids.dropped:
                 lines.append(f"{file}: {ids.dropped:,} rows were left out for that")
+        if self.absent:
+            lines.append(f"{self.absent:,} rows of the run have no row of this party, whose part of them is zero")
+        if self.largest_group > 1:
+            lines.append(f"up to {self.largest_group:,} rows of the run point to the same row of this party")
         return [*lines, f"warning: {self.warning}"] if self.warning else lines
 
 
@@ -62,7 +70,10 @@ def _rows_named(file: str, count: int, what: str, examples: Sequence[int]) -> li
 
 @dataclass(frozen=True, eq=False)
 class SharedRows:
-    """Which rows of this party's files the run uses, in the run's order."""
+    """Which rows of this party's files the run uses, in the run's order.
+
+    Where rows of the label party point to this party's, one may be there several times, and -1 stands for none.
+    """
 
     train: NDArray[np.int64]
     """Row numbers in the training file."""
@@ -75,3 +86,17 @@ class SharedRows:
     report: AlignmentReport
     pair_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """By other party: what only it and this party know, for the rows of this alignment."""
+    has_test_files: bool = False
+    """Whether the held-out rows are of test files; told where rows of the label party point to this party's."""
+    line: int = 0
+    """The class of the slowest line of all parties."""
+
+
+def file_rows(rows: NDArray[np.int64], found: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of a file that those found are; -1 stays."""
+    return np.where(found < 0, -1, rows[found])
+
+
+def largest_group(rows: NDArray[np.int64]) -> int:
+    """How often the same row of a file is among these, at most."""
+    return int(np.bincount(rows[rows >= 0]).max(initial=1))

@@ -37,6 +37,8 @@ class AlignmentStore:
             "key": shared.key.secret.hex(),
             "pair_keys": {party: key.hex() for party, key in shared.pair_keys.items()},
             "report": asdict(shared.report),
+            "has_test_files": shared.has_test_files,
+            "line": shared.line,
         }
         arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
         self._disk.replace(_NAME, pack_arrays(arrays))
@@ -77,6 +79,8 @@ def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:
             GroupKey(bytes.fromhex(stored["key"])),
             AlignmentReport(**report),
             {party: bytes.fromhex(key) for party, key in stored.get("pair_keys", {}).items()},
+            has_test_files=bool(stored.get("has_test_files", False)),
+            line=int(stored["line"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise damaged(_NAME, error) from None

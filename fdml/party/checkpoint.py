@@ -39,6 +39,8 @@ class Progress:
     """How often the held-out rows were predicted for others."""
     history: tuple[Evaluated, ...] = ()
     """At the label party, what it has found so far."""
+    losses: tuple[float, ...] = ()
+    """At the label party, the mean training loss of every epoch so far."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ def _written(checkpoint: Checkpoint) -> bytes:
         "pending": dict(progress.pending),
         "evaluations": progress.evaluations,
         "history": [asdict(each) for each in progress.history],
+        "losses": list(progress.losses),
     }
     messages = {
         f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(message), np.uint8)
@@ -155,7 +158,8 @@ def _read(stored: bytes) -> Checkpoint:
     messages = tuple(decode_from_party(arrays.pop(key).tobytes()) for key in keys)
     pending = {int(epoch): (float(seconds), float(loss)) for epoch, (seconds, loss) in facts["pending"].items()}
     history = tuple(Evaluated(**each) for each in facts.get("history", ()))
-    progress = Progress(facts["seconds"], pending, facts["evaluations"], history)
+    losses = tuple(facts.get("losses", ()))
+    progress = Progress(facts["seconds"], pending, facts["evaluations"], history, losses)
     return Checkpoint(facts["facts"], facts["step"], arrays, progress, messages)
 
 

@@ -6,9 +6,10 @@ from collections import deque
 from dataclasses import replace
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.protocol.limits import CEILING, largest_answer
+from fdml.protocol.limits import CEILING, agreed_with, largest_answer
 from fdml.protocol.messages import (
     Ack,
+    BestEpoch,
     FromParty,
     FromServer,
     Gradient,
@@ -44,7 +45,8 @@ class Delivery:
         self._run = run
         self._width = 1
         """How many values of a row travel; known from the labels on."""
-        self._steps = _MANY if run is None else schedule_of(hello.rows, run.training).steps
+        self._training = None if run is None else agreed_with(run, hello)
+        self._steps = _MANY if self._training is None else schedule_of(hello.rows, self._training).steps
         self._asked = -1
         """The last step that this party has pushed, in this start or an earlier one."""
         self._unstored: deque[FromParty] = deque()
@@ -81,9 +83,9 @@ class Delivery:
     @property
     def largest_message(self) -> int:
         """Bytes of the largest message that the server may send now."""
-        if self._run is None:
+        if self._run is None or self._training is None:
             return CEILING
-        return largest_answer(self._run.training, self._hello, self._width, len(self._run.parties))
+        return largest_answer(self._training, self._hello, self._width, len(self._run.parties))
 
     @property
     def has_room(self) -> bool:
@@ -130,7 +132,7 @@ class Delivery:
                     self._has_labels = True
                     self._note_labels(message)
                     self._inbox.append(message)
-            case Stopped():
+            case Stopped() | BestEpoch():
                 self._inbox.append(message)
             case Waiting(parties):
                 self.waits_for = parties

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import DenseRows, Rows, SparseRows, to_scipy
+from fdml.data.rows import DenseRows, PlainRows, Rows, SparseRows, plain_rows, to_scipy
 
 _MOST_FEATURES = 1024
 """Of a wider party those that vary most are used."""
@@ -42,7 +42,7 @@ def denoise(others: Values, variance: float, rows: Rows | None) -> Denoised:
     """
     if variance == 0.0 or len(others) < 2:
         return Denoised(others, variance)
-    known = _Features.of(DenseRows(np.zeros((len(others), 0), np.float32)) if rows is None else rows)
+    known = _Features.of(DenseRows(np.zeros((len(others), 0), np.float32)) if rows is None else plain_rows(rows))
     columns = [_denoise_column(others[:, k], variance, known) for k in range(others.shape[1])]
     return Denoised(np.column_stack([each.values for each in columns]), float(np.mean([c.variance for c in columns])))
 
@@ -76,7 +76,7 @@ class _Features:
     directions: Values
 
     @classmethod
-    def of(cls, rows: Rows) -> Self:
+    def of(cls, rows: PlainRows) -> Self:
         """Of these rows; of many features those that vary most."""
         stored: Any = to_scipy(rows) if isinstance(rows, SparseRows) else rows.values
         values = stored.astype(np.float64)

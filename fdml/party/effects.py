@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from fdml.data.label_encoding import LabelEncoding
-from fdml.events import Event, Remark
+from fdml.events import Evaluated, Event, Remark
 from fdml.models.calibration import Calibration
 from fdml.models.model import State
 from fdml.party.alignment import SharedRows
 from fdml.party.channel import ToServer
 from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.privacy.statement import Spent, Statement
-from fdml.protocol.messages import Metrics
+from fdml.settings import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,13 @@ class WriteBundle:
     calibration: Calibration
     labels: LabelEncoding | None
     """At the label party."""
-    metrics: Metrics | None
-    """The last ones, at the label party."""
+    evaluated: Evaluated | None
+    """What was found of this model, at the label party."""
     spent: tuple[Spent, ...]
     """What training has spent of the party's privacy budget."""
     alignment_hash: bytes
+    model: ModelSettings
+    """As trained: every "auto" replaced."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class PartyResult:
     """The step it went on from; 0 for a fresh start."""
     bundle: Path | None = None
     """Where the model was written."""
+    convergence: str | None = None
+    """At the label party: "converged", "falling" or "diverged"; None where it is not known."""
 
 
 Effect = Send | Receive | Flush | SaveAlignment | SaveCheckpoint | SaveResult | WriteStatement | WriteBundle | Emit

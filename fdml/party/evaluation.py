@@ -6,20 +6,24 @@ import math
 
 import numpy as np
 
-from fdml.align.group_key import GroupKey
 from fdml.align.sealed_labels import LabelSet
 from fdml.align.sealed_metrics import seal_metrics
+from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
-from fdml.errors import MessageRefused, Refusal
+from fdml.errors import MessageRefused, Refusal, SettingsError
 from fdml.events import Evaluated
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.losses import Floats
-from fdml.models.metrics import mean_loss, metric
+from fdml.models.metrics import mean_loss
 from fdml.models.objective import objective_for
+from fdml.models.task_metrics import task_metrics
+from fdml.monitor.convergence import Convergence, convergence_of
+from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Progress
+from fdml.party.early_stopping import BestSoFar, best_so_far
 from fdml.party.member import Member
 from fdml.privacy.guard import Guard
-from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
+from fdml.protocol.fixed_point import Codes, decode, grid_of
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
 from fdml.settings import evaluation_schedule, loss_for
 
@@ -27,14 +31,24 @@ from fdml.settings import evaluation_schedule, loss_for
 class Evaluation:
     """One party's evaluations: how many it took part in, and at the label party which still wait for their total."""
 
-    def __init__(self, member: Member, key: GroupKey, labels: LabelSet, progress: Progress) -> None:
-        self._key = key
+    def __init__(
+        self,
+        member: Member,
+        shared: SharedRows,
+        labels: LabelSet,
+        progress: Progress,
+        encoding: LabelEncoding | None = None,
+    ) -> None:
+        self._key = shared.key
+        self._grid = grid_of(member.training(shared).value_bits)
         self._stays_home = member.has_private_labels
         self._run = member.run
         self._party = member.name
         self._rows = RowSet({}, labels.held_out, labels.held_out_weights)
         self._loss = loss_for(self._run.task, self._run.loss)
         self._objective = objective_for(self._loss, labels.classes)
+        self._unit = 1.0 if encoding is None else encoding.spread
+        """What a target of 1 means in the labels' own units."""
         self.is_on = len(labels.held_out) > 0
         """Whether there are held-out rows at all."""
         self.each_epoch = self.is_on and evaluation_schedule(self._run) == "epoch"
@@ -43,36 +57,79 @@ class Evaluation:
         """How often the held-out rows were predicted for others."""
         self.pending: dict[int, tuple[float, float]] = dict(progress.pending)
         """By epoch: training seconds and mean training loss."""
-        self.last: Metrics | None = None
         self.history: dict[int, Evaluated] = {each.epoch: each for each in progress.history}
         """By epoch, what was found so far, also by earlier starts."""
         self.calibration: Calibration = IDENTITY
         """How the joint score is to be read at the end."""
+        self.losses: list[float] = list(progress.losses)
+        """The mean training loss of every epoch, at the label party."""
+        self._kept: int | None = None
+        self._best = self._find_best()
+        if self._run.evaluation.stop_after is not None and not self.is_on:
+            raise SettingsError(
+                "evaluation.stop_after needs held-out rows to decide by, and there are none; raise evaluation.holdout, "
+                "bring a test file at every party, or leave stop_after out"
+            )
 
-    def score(self, total: HeldOutTotal, guard: Guard) -> tuple[Metrics, SealedMetrics]:
-        """The metrics of one epoch, from the sum of all parties' held-out predictions, and what others are told.
+    @property
+    def best_so_far(self) -> BestSoFar:
+        """Which epoch to keep by now, where held-out rows decide."""
+        return self._best
+
+    def _find_best(self) -> BestSoFar:
+        losses = {epoch: each.test_loss for epoch, each in self.history.items()}
+        return best_so_far(losses, self._run.evaluation.stop_after or len(losses) + 1)
+
+    @property
+    def convergence(self) -> Convergence | None:
+        """Whether training has converged; None where that is not known, or held-out rows ended it."""
+        found = convergence_of(self.losses) if self.is_on else None
+        has_ended = self._run.evaluation.stop_after is not None and self._best.final_at is not None
+        return None if found is not None and found.trend == "falling" and has_ended else found
+
+    def keep(self, epoch: int) -> None:
+        """The model of this epoch is the one that stays."""
+        self._kept = epoch
+
+    @property
+    def result(self) -> Evaluated | None:
+        """What was found of the model that stays; None at all but the label party."""
+        return self.history.get(max(self.history, default=0) if self._kept is None else self._kept)
+
+    def score(self, total: HeldOutTotal, guard: Guard) -> tuple[Evaluated, SealedMetrics]:
+        """The figures of one epoch, from the sum of all parties' held-out predictions, and what others are told.
 
         They are told of the score as it was released: a calibration is made of predictions that never were.
         """
         predictions = decode(self._opened(total, guard)).reshape(-1, self._objective.width)
         seconds, train_loss = self.pending.pop(total.epoch)
         score = self._objective.score(predictions)
-        told = self._figures(score)
-        own = told if self.calibration is IDENTITY else self._figures(self.calibration.apply(score))
-        self.last = Metrics(total.epoch, seconds, train_loss, *own)
-        self.history[total.epoch] = Evaluated(self._party, total.epoch, seconds, train_loss, *own)
+        told = self._scored(total.epoch, seconds, train_loss, score)
+        own = told
+        if self.calibration is not IDENTITY:
+            own = self._scored(total.epoch, seconds, train_loss, self.calibration.apply(score))
+        self.history[total.epoch] = own
+        self._best = self._find_best()
         if self._stays_home:
-            return self.last, SealedMetrics(total.epoch)
-        return self.last, seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, *told))
+            return own, SealedMetrics(total.epoch)
+        return own, seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, told.test_loss, told.test_metric))
 
-    def _figures(self, score: Floats) -> tuple[float, float]:
-        """Loss and metric of the held-out rows."""
-        return mean_loss(self._loss, score, self._rows), metric(self._run.task, score, self._rows)
+    def _scored(self, epoch: int, seconds: float, train_loss: float, score: Floats) -> Evaluated:
+        figures = task_metrics(
+            self._run.task,
+            self._loss,
+            score,
+            self._rows,
+            threshold=self._run.evaluation.threshold,
+            unit=self._unit,
+        )
+        test_loss = mean_loss(self._loss, score, self._rows)
+        metric = next(iter(figures.values()))
+        return Evaluated(self._party, epoch, seconds, train_loss, test_loss, metric, figures)
 
     def _opened(self, total: HeldOutTotal, guard: Guard) -> Codes:
         """The sum without masks, if the parties can have made it: other values would tell of labels by the loss."""
-        codes, parties = guard.open_held_out(total), len(self._run.parties)
-        grid = FIXED_POINTS[self._run.training.value_bits]
+        codes, parties, grid = guard.open_held_out(total), len(self._run.parties), self._grid
         most = parties * grid.largest_code(parties)
         outside = int(np.count_nonzero((codes > most) | (codes < -most)))
         if outside:

@@ -23,6 +23,7 @@ from fdml.models.model import State
 from fdml.models.objective import Objective
 from fdml.models.signals import BlockUpdate, Gradients, Scores, Signal
 from fdml.party.answers import check_answer
+from fdml.party.epoch_snapshots import EpochSnapshots
 from fdml.party.few_exchanges import Denoiser, Estimate, FewExchanges, train_alone
 from fdml.party.others import OthersPart
 from fdml.party.outbox import Outbox, PendingPush
@@ -63,6 +64,8 @@ class TrainingTask:
     """The names of the other parties."""
     others_limit: int | None = None
     """The largest code that the others' predictions may come to together; None is any."""
+    stop_after: int | None = None
+    """How many epochs without gain end the run; then the models of the last epochs are kept."""
 
     @property
     def learns_from_gradients(self) -> bool:
@@ -92,6 +95,11 @@ class Worker:
         self._few = None
         if task.denoise is not None:
             self._few = FewExchanges(task.denoise, task.objective)
+        self._snapshots = None
+        if task.stop_after is not None:
+            self._snapshots = EpochSnapshots(
+                task.stop_after, task.schedule, lookahead=task.lookahead, staleness=task.staleness
+            )
 
     def first_messages(self) -> Iterator[Push | Gradient | Stop]:
         """What to send before the first answer: all that is unanswered, then new pushes as far as lookahead goes."""
@@ -120,6 +128,8 @@ class Worker:
         self.step += 1
         if self.ended_epoch:
             self._others.end_epoch(self.epoch)
+            if self._snapshots is not None:
+                self._snapshots.add(self.epoch, self.learner.state())
         yield from self._push_ahead()
         if task.watch_loss and total is not None:  # after the push, so that nobody waits for it
             self._add_loss(visit, total)
@@ -232,6 +242,18 @@ class Worker:
         """Go no further than this step; what is done is done."""
         self._end = min(self._end, step)
 
+    def stop_pushing(self) -> Iterator[Stop]:
+        """End the run with what is pushed, as held-out rows gain nothing."""
+        self.stop_at(self.pushed + 1)
+        if not self._stop_sent and self.pushed + 1 < self._task.schedule.steps:
+            self._stop_sent = True
+            yield Stop(self.pushed + 1, no_gain=True)
+
+    def keep_epoch(self, epoch: int) -> None:
+        """Become the model at the end of an epoch; training is over then."""
+        if self._snapshots is not None:
+            self.learner.restore(self._snapshots.of(epoch))
+
     @property
     def schedule(self) -> Schedule:
         """Which rows each step visits."""
@@ -259,7 +281,7 @@ class Worker:
 
     @property
     def ended_early(self) -> bool:
-        """Whether training ends before the schedule does, as some party's budget is spent."""
+        """Whether training ends before the schedule does, as some budget is spent or held-out rows gain nothing."""
         return self._end < self._task.schedule.steps
 
     @property
@@ -303,6 +325,8 @@ class Worker:
             pending=self._outbox.pending,
             model=self.learner.state(),
             last_exchange=None if self._few is None else self._few.last,
+            snapshots={} if self._snapshots is None else self._snapshots.states,
+            differences={} if self._guard.differences is None else self._guard.differences.state(),
         ).to_arrays()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]] | None) -> None:
@@ -315,6 +339,10 @@ class Worker:
         self.step, self.pushed, self._end = saved.step, saved.pushed, saved.end
         self.loss_sum, self._spent = saved.loss_sum, saved.spent
         self._outbox = Outbox(saved.pending)
+        if self._guard.differences is not None:
+            self._guard.differences.restore(saved.differences)
         if self._few is not None:
             self._few.last = saved.last_exchange
+        if self._snapshots is not None:
+            self._snapshots.restore(saved.snapshots)
         self.learner.restore(saved.model)

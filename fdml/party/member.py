@@ -21,15 +21,17 @@ from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.loop import Worker
 from fdml.party.plan import Plan, build_worker
+from fdml.party.record_level import check_repeats
 from fdml.privacy.accounts import LifeAccount
 from fdml.privacy.build_guard import dp_sgd_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.identity import Credentials
 from fdml.protocol.schedule import schedule_of
-from fdml.settings import GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
+from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
 from fdml.storage.disk import Disk
 
 _MASK_BITS = 63
@@ -88,9 +90,14 @@ class Member:
     """Whether the line is not encrypted."""
     start: State | None = None
     """Parameters to begin with."""
+    watch_loss: bool = False
+    """Whether the label party keeps the training loss of every epoch, also without held-out rows."""
     build: Callable[..., Worker] = build_worker
     mask_id: Callable[[], int] = _random_mask_id
     """Draws the id of a start's masks; no two starts may have the same."""
+
+    def __post_init__(self) -> None:
+        check_repeats(self.guard, self.run, self.name)
 
     @property
     def is_label_party(self) -> bool:
@@ -128,12 +135,16 @@ class Member:
         """This run's account in the party's ledger; raises if the run as planned would exceed the party's total."""
         if self.ledger is None:
             return None
-        schedule = schedule_of(len(shared.train), self.run.training)
+        schedule = schedule_of(len(shared.train), self.training(shared))
         return self.ledger.open_run(self.run, self.guard, schedule, self.noise_key(shared))
 
-    def plan(self, classes: int) -> Plan:
+    def training(self, shared: SharedRows) -> AgreedTraining:
+        """How all parties train over these rows."""
+        return agreed_training(self.run.training, len(shared.train), len(self.run.parties), shared.line)
+
+    def plan(self, classes: int, shared: SharedRows) -> Plan:
         """How this party trains."""
-        return Plan(
+        plan = Plan(
             self.run.training,
             {self.name: self.model},
             self.run.label_party,
@@ -141,7 +152,10 @@ class Member:
             classes,
             parties=len(self.run.parties),
             others=tuple(party for party in self.run.parties if party != self.name),
+            guards={self.name: self.guard},
+            line=shared.line,
         )
+        return plan.resolved(len(shared.train))
 
     def masks(self, key: GroupKey) -> Masks:
         """The masks of one start of this party, under an id that no other start has."""
@@ -156,17 +170,18 @@ class Member:
         """The masks of predictions that cancel in their sum; None where they are under the group key, or under none."""
         return pairwise_masks_of(self.run, self.name, shared) if self.run.has_pairwise_masks else None
 
-    def worker(self, labels: LabelSet, rows: PartyRows, guard: Guard, noise: NoiseKey) -> Worker:
+    def worker(self, plan: Plan, labels: LabelSet, rows: PartyRows, guard: Guard, noise: NoiseKey) -> Worker:
         """This party's training, before its first step."""
         return self.build(
-            self.plan(labels.classes),
+            plan,
             RowSet({self.name: rows.train}, labels.train, labels.train_weights),
             self.name,
             guard,
             held_out=rows.held_out,
             dp_sgd=dp_sgd_for(self.guard, noise),
             threads=self.threads,
-            watch_loss=self.is_label_party and len(labels.held_out) > 0,
+            watch_loss=self.is_label_party and (self.watch_loss or len(labels.held_out) > 0),
             gradient_party=self.run.label_party if self.has_private_labels else None,
             start=self.start,
+            stop_after=self.run.evaluation.stop_after,
         )

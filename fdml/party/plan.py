@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows, drop_unit_values, mean_square_norm, width
+from fdml.data.rows import Rows, drop_unit_values, mean_square_norm, row_count, width
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
 from fdml.models.kind import ModelSpec
 from fdml.models.learner import LocalLearner
@@ -15,15 +15,18 @@ from fdml.models.learning_rate import LearningRate, RateInputs, starting_rate
 from fdml.models.losses import Floats
 from fdml.models.model import Model, State
 from fdml.models.objective import Objective, objective_for
-from fdml.models.registry import build_model, kind_named
+from fdml.models.registry import build_model, kind_named, resolved_model
+from fdml.models.row_pointers import predict_rows
 from fdml.party.denoising import denoise
 from fdml.party.loop import TrainingTask, Worker
 from fdml.party.record_level import check_rate
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.schedule import Schedule, schedule_of
-from fdml.settings import GuardSettings, LossName, ModelSettings, TrainingSettings
+from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, TrainingSettings
+from fdml.settings_choices import LossName
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,25 @@ class Plan:
     """The names of the parties that train elsewhere."""
     guards: Mapping[str, GuardSettings] = field(default_factory=dict)
     """Of the parties that protect what they release."""
+    line: int = 0
+    """The class of the run's slowest line."""
+
+    def resolved(self, rows: int, private: Collection[str] = ()) -> Plan:
+        """The plan over so many rows: nothing is left to a rule. A resolved plan stays as it is.
+
+        `private` parties have noise in their training, whatever `guards` says.
+        """
+        models = {
+            party: resolved_model(model, rows, private=party in private or self.guard(party).training is not None)
+            for party, model in self.models.items()
+        }
+        return replace(self, training=self.agreed(rows), models=models)
+
+    def agreed(self, rows: int) -> AgreedTraining:
+        """The settings of the training over so many rows."""
+        if isinstance(self.training, AgreedTraining):
+            return self.training
+        return agreed_training(self.training, rows, self.party_count, self.line)
 
     def guard(self, party: str) -> GuardSettings:
         """How a party protects what it releases."""
@@ -83,12 +105,14 @@ class Plan:
 
     def schedule(self, rows: int) -> Schedule:
         """The schedule of a training over this number of rows."""
-        return schedule_of(rows, self.training)
+        return schedule_of(rows, self.agreed(rows))
 
 
 def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows], objective: Objective) -> Floats:
     """The scores `(rows, scores)` that all parties' predictions of the same rows make."""
-    predictions = [model.predict(parts[name]).astype("float64") for name, model in models.items()]
+    predictions = [
+        predict_rows(model, parts[name], 0, row_count(parts[name])).astype("float64") for name, model in models.items()
+    ]
     return objective.score(sum(predictions))  # type: ignore[arg-type]
 
 
@@ -113,9 +137,12 @@ def training_task(
     private: bool = False,
     watch_loss: bool = False,
     gradient_party: str | None = None,
+    stop_after: int | None = None,
 ) -> TrainingTask:
     """What one party of the plan trains for and how; `private` where noise in its training hides its rows."""
-    schedule, training = plan.schedule(len(sample)), plan.training
+    plan = plan.resolved(len(sample), private=(party,) if private else ())
+    training = plan.agreed(len(sample))
+    schedule = schedule_of(len(sample), training)
     grid = grid_of(training.value_bits, training.max_prediction)
     rows, settings = sample.parts[party], plan.models[party]
     if private:
@@ -146,6 +173,7 @@ def training_task(
         denoise=None if training.exchanges is None else partial(denoise, rows=None if private else rows),
         others=plan.others or tuple(name for name in plan.models if name != party),
         others_limit=(plan.party_count - 1) * grid.largest_code(plan.party_count),
+        stop_after=stop_after,
     )
 
 
@@ -161,13 +189,21 @@ def build_worker(
     watch_loss: bool = False,
     gradient_party: str | None = None,
     start: State | None = None,
+    stop_after: int | None = None,
 ) -> Worker:
     """One party ready to train: its model built, or continued from `start`, and its kernels compiled or loaded."""
+    plan = plan.resolved(len(rows), private=(party,) if dp_sgd is not None else ())
     own = replace(rows, parts={party: drop_unit_values(rows.parts[party])})
     model = plan.model(party, width(own.parts[party]), dp_sgd, state=start)
     learner = LocalLearner(model, own.parts[party], held_out=held_out, threads=threads)
     learner.warm_up(plan.objective)
     task = training_task(
-        plan, own, party, private=dp_sgd is not None, watch_loss=watch_loss, gradient_party=gradient_party
+        plan,
+        own,
+        party,
+        private=dp_sgd is not None,
+        watch_loss=watch_loss,
+        gradient_party=gradient_party,
+        stop_after=stop_after,
     )
     return Worker(learner, task, guard)

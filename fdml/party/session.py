@@ -21,6 +21,7 @@ from fdml.party.aligning import align_rows
 from fdml.party.alignment import SharedRows
 from fdml.party.channel import Incoming
 from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress, SavedState
+from fdml.party.class_weights import weighted_by_class
 from fdml.party.effects import (
     Emit,
     Flush,
@@ -34,16 +35,18 @@ from fdml.party.effects import (
     WriteStatement,
     remark,
 )
-from fdml.party.evaluation import Evaluation, noise_remark
+from fdml.party.evaluating import HeldOutRows
+from fdml.party.evaluation import Evaluation
 from fdml.party.labelling import LABELS_OFF, count_labels, labels_received, labels_to_send, labels_to_train_on
 from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
-from fdml.party.training_messages import TrainingMessages
+from fdml.party.training_messages import NO_GAIN, TrainingMessages
 from fdml.privacy.accounts import LifeAccount
 from fdml.privacy.build_guard import budget_remarks, guard_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.statement import state_of
+from fdml.protocol.few_bits import few_bits_of
 from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.messages import (
     Checkpointed,
@@ -77,9 +80,10 @@ class PartySession:
         self._checkpoint = saved.checkpoint
         self._clock = clock
         self._inbox: deque[Incoming] = deque()
-        self._messages = TrainingMessages()
+        self._messages = TrainingMessages(scores_again=member.run.evaluation.stop_after is not None)
         self._label_encoding: LabelEncoding | None = None
         self._alignment_hash = b""
+        self._model = member.model
         self._account: LifeAccount | None = None
         """Where this run is counted with all others of the party."""
         self._waited = 0.0
@@ -90,6 +94,8 @@ class PartySession:
         """Steps of the older and the newer checkpoint; -1 where it is not known."""
         self._safe = -1
         """Up to this step the server was told to forget totals."""
+        self._trend: str | None = None
+        """At the label party, whether training has converged."""
 
     def deliver(self, message: Incoming) -> None:
         """Bring the message that the last `Receive` asked for."""
@@ -110,9 +116,12 @@ class PartySession:
         labels = yield from self._exchange_labels(shared)
         worker, guard = yield from self._prepare(shared, labels)
         progress = Progress() if self._checkpoint is None else self._checkpoint.progress
-        evaluation = Evaluation(self._member, shared.key, labels, progress)
-        yield from self._train(worker, guard, evaluation, facts)
-        yield from self._evaluate(worker, guard, evaluation, labels)
+        evaluation = Evaluation(self._member, shared, labels, progress, self._label_encoding)
+        held_out = HeldOutRows(
+            self._run, shared.key, worker, guard, evaluation, self._messages, self._send, self._take_in
+        )
+        yield from self._train(worker, guard, held_out, facts)
+        yield from self._evaluate(worker, held_out, labels)
         result = yield from self._finish(worker, guard, evaluation, facts)
         return (yield from self._end(result))
 
@@ -134,6 +143,7 @@ class PartySession:
             held_out=len(shared.held_out),
             incarnation=self._saved.incarnation,
             done=self._done,
+            line=shared.line,
         )
 
     @property
@@ -146,6 +156,7 @@ class PartySession:
         member = self._member
         if member.is_label_party:
             labels, self._label_encoding = member.data.labels(shared)
+            labels = weighted_by_class(labels, self._run.training, self._label_encoding)
             count_labels(member, labels, self._label_encoding)
             yield Send(labels_to_send(member, shared, labels))
             if member.has_private_labels and self._run.privacy.label_epsilon == "off":
@@ -158,7 +169,8 @@ class PartySession:
     def _prepare(self, shared: SharedRows, labels: LabelSet) -> Work[tuple[Worker, Guard]]:
         """Build guard and worker, and bring them to the last checkpoint."""
         member = self._member
-        schedule = member.plan(labels.classes).schedule(len(shared.train))
+        plan, training = member.plan(labels.classes, shared), member.training(shared)
+        schedule, self._model = plan.schedule(len(shared.train)), plan.models[member.name]
         for text in budget_remarks(member.guard, schedule):
             yield remark(member.name, text)
         noise = member.noise_key(shared)
@@ -166,8 +178,9 @@ class PartySession:
             member.guard,
             schedule,
             noise,
-            grid=grid_of(self._run.training.value_bits, self._run.training.max_prediction),
+            grid=grid_of(training.value_bits, training.max_prediction),
             parties=len(self._run.parties),
+            few_bits=few_bits_of(self._run),
             masks=member.masks(shared.key),
             blind=self._run.privacy.server == "blind",
             pairwise=member.pairwise_masks(shared),
@@ -175,14 +188,18 @@ class PartySession:
             facts=member.facts(shared),
             account=self._account,
         )
-        self.worker = worker = member.worker(labels, member.data.rows(shared), guard, noise)
+        self.worker = worker = member.worker(plan, labels, member.data.rows(shared), guard, noise)
         worker.restore(None if self._checkpoint is None else self._checkpoint.worker)
+        bits = training.value_bits
+        yield Emit(
+            events.Scheduled(member.name, schedule.epochs, schedule.batch_size, schedule.blocks, schedule.rows, bits)
+        )
         yield Emit(events.Joined(member.name, worker.step))
         return worker, guard
 
     # Training
 
-    def _train(self, worker: Worker, guard: Guard, evaluation: Evaluation, facts: Mapping[str, str]) -> Work[None]:
+    def _train(self, worker: Worker, guard: Guard, held_out: HeldOutRows, facts: Mapping[str, str]) -> Work[None]:
         self.phase = "training"
         began = self._clock() - self._seconds
         waited, is_first = self._waited, True
@@ -195,6 +212,7 @@ class PartySession:
             if isinstance(answer, Stopped):
                 worker.stop_at(answer.step)
             else:
+                yield from held_out.stop_if_nothing_gained()
                 yield from self._send(worker.learn(answer))
                 self._seconds = self._clock() - began
                 yield Emit(events.StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
@@ -202,9 +220,8 @@ class PartySession:
                     yield Emit(event)
                 if worker.ended_epoch:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
-                    if evaluation.each_epoch:
-                        yield from self._send_held_out(worker.epoch, worker, guard, evaluation)
-            yield from self._save(worker, guard, evaluation, facts)
+                    yield from held_out.end_epoch(self._seconds)
+            yield from self._save(worker, guard, held_out.evaluation, facts)
 
     def _answer(self, step: int) -> Work[Total | Gradient | Stopped]:
         """The answer to a pushed step, or that the run ends before it."""
@@ -219,7 +236,9 @@ class PartySession:
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
                 history = tuple(evaluation.history.values())
-                progress = Progress(self._seconds, dict(evaluation.pending), evaluation.count, history)
+                progress = Progress(
+                    self._seconds, dict(evaluation.pending), evaluation.count, history, tuple(evaluation.losses)
+                )
                 yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress))
                 self._saved_at = self._clock()
                 self._saved_steps = (self._saved_steps[1], worker.step - 1)
@@ -231,45 +250,23 @@ class PartySession:
 
     # Evaluating
 
-    def _send_held_out(self, epoch: int, worker: Worker, guard: Guard, evaluation: Evaluation) -> Work[None]:
-        """Send the held-out predictions; the label party scores the totals that have come by now."""
-        yield from self._send([guard.held_out(epoch, worker.predict_held_out())])
-        evaluation.count += 1
-        if self._member.is_label_party:
-            evaluation.pending[epoch] = (self._seconds, worker.mean_loss)
-            for waiting in sorted(evaluation.pending):
-                yield from self._score(waiting, guard, evaluation)
-
-    def _score(self, epoch: int, guard: Guard, evaluation: Evaluation) -> Work[None]:
-        """Turn the total of one epoch into metrics, if it has come; only the label party is sent it."""
-        total = self._messages.held_out.pop(epoch, None)
-        if total is None:
-            return
-        if total.variance > 0.0 and evaluation.last is None:
-            yield remark(self._member.name, noise_remark(total.variance))
-        found, sealed = evaluation.score(total, guard)
-        yield Emit(
-            events.Evaluated(
-                self._member.name, found.epoch, found.seconds, found.train_loss, found.test_loss, found.test_metric
-            )
-        )
-        yield Send(sealed)
-
-    def _evaluate(self, worker: Worker, guard: Guard, evaluation: Evaluation, labels: LabelSet) -> Work[None]:
+    def _evaluate(self, worker: Worker, held_out: HeldOutRows, labels: LabelSet) -> Work[None]:
         """What is left to evaluate when training has ended."""
         self.phase = "evaluating"
+        evaluation = held_out.evaluation
         if worker.ended_early:
-            reason = worker.spent or self._messages.why_stopped
+            reason = worker.spent or self._messages.why_stopped or NO_GAIN
             yield Emit(events.Stopped(worker.party, worker.step, reason))
         if self._member.is_label_party and not self._member.has_private_labels:
             loss = loss_for(self._run.task, self._run.loss)
             evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
         if evaluation.at_end:
-            yield from self._send_held_out(worker.last_epoch, worker, guard, evaluation)
-        for epoch in sorted(evaluation.pending):
-            while not self._messages.is_settled(epoch, worker.schedule.blocks if evaluation.each_epoch else 0):
-                yield from self._take_in(f"for {{}} to predict the held-out rows of epoch {epoch}")
-            yield from self._score(epoch, guard, evaluation)
+            yield from held_out.predict(worker.last_epoch, self._seconds)
+        yield from held_out.finish()
+        found = evaluation.convergence
+        if self._member.is_label_party and found is not None:
+            self._trend = found.trend
+            yield Emit(events.Convergence(worker.party, found.trend, found.text))
 
     # Finishing
 
@@ -288,9 +285,10 @@ class PartySession:
             parameters=parameters,
             calibration=evaluation.calibration,
             labels=self._label_encoding,
-            metrics=evaluation.last,
+            evaluated=evaluation.result,
             spent=statement.spent,
             alignment_hash=self._alignment_hash,
+            model=self._model,
         )
         yield Flush()
         yield SaveResult(result)
@@ -316,7 +314,7 @@ class PartySession:
     def _end(self, result: FinishedModel) -> Work[PartyResult]:
         self.phase = "finished"
         yield Emit(events.Finished(self._member.name, self._seconds))
-        return PartyResult(result.model_hash, self._seconds, self._waited, self._done + 1)
+        return PartyResult(result.model_hash, self._seconds, self._waited, self._done + 1, convergence=self._trend)
 
     # Messages
 

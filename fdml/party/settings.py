@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
+from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
-from fdml.settings import GuardSettings, ModelSettings
+from fdml.settings import GuardSettings, ModelSettings, RunSettings
 from fdml.settings_data import DataSettings
 from fdml.settings_file import Settings, read_settings
 
@@ -43,22 +44,42 @@ class PartySettings(Settings):
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
     align: AlignSettings = AlignSettings()
-    data: DataSettings
+    data: DataSettings = DataSettings()
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
     guard: GuardSettings = GuardSettings()
 
 
 def read_party(path: Path) -> PartySettings:
     """Read and check a party.toml; its paths are taken from the folder it is in."""
-    settings = read_settings(path, PartySettings)
-    home = path.parent
+    other = ("parties", "this is a run.toml; give the party.toml in the party's folder")
+    return in_folder(read_settings(path, PartySettings, other=other), path.parent)
+
+
+def in_folder(settings: PartySettings, home: Path) -> PartySettings:
+    """The settings with their paths taken from a folder."""
     data = settings.data.model_copy(
         update={
-            "path": home / settings.data.path,
-            "test_path": None if settings.data.test_path is None else home / settings.data.test_path,
+            "path": _at(home, settings.data.path),
+            "test_path": _at(home, settings.data.test_path),
+            "attach": _at(home, settings.data.attach),
+            "folder": home / settings.data.folder,
         }
     )
     key = None if settings.group_key is None else home / settings.group_key
     return settings.model_copy(
         update={"run": home / settings.run, "data": data, "group_key": key, "ledger": home / settings.ledger}
     )
+
+
+def check_label_owner(party: PartySettings, run: RunSettings) -> None:
+    """Raise where a party names a label that nobody will look at: the labels are the label party's."""
+    if party.party != run.label_party and party.data.label is not None:
+        raise SettingsError(
+            f"data.label is set at party {party.party!r}, but the labels are those of {run.label_party!r}; leave it "
+            f"out, or name the column in data.ignore if it is no feature"
+        )
+
+
+def _at(home: Path, location: Path | str | None) -> Path | str | None:
+    """A path from the folder of party.toml; an address like s3://bucket/rows stays as it is."""
+    return home / location if isinstance(location, Path) else location

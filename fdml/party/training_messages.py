@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from fdml.errors import ExchangeError
 from fdml.party.channel import Incoming
-from fdml.protocol.messages import Gradient, HeldOutTotal, Labels, Stopped, Total, Welcome
+from fdml.protocol.messages import BestEpoch, Gradient, HeldOutTotal, Labels, Stopped, Total, Welcome
+
+NO_GAIN = "the loss of held-out rows falls no more"
+"""Why a run with `stop_after` ends early."""
 
 
 class TrainingMessages:
     """Messages of the training part, kept until the session needs them; they may come before that."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, scores_again: bool = False) -> None:
+        """`scores_again`: what an earlier start has scored is scored again, unless its figures were saved."""
+        self._scores_again = scores_again
         self.labels: Labels | None = None
         self.held_out: dict[int, HeldOutTotal] = {}
         """Totals of held-out predictions, by epoch."""
+        self.best_epoch: BestEpoch | None = None
         self._answers: dict[int, Total | Gradient] = {}
         self._stopped: Stopped | None = None
         self._evaluated: set[int] = set()
@@ -29,7 +35,9 @@ class TrainingMessages:
             case Labels():
                 self.labels = message
             case Welcome(_, evaluated):
-                self._evaluated.update(evaluated)
+                self._evaluated.update(() if self._scores_again else evaluated)
+            case BestEpoch():
+                self.best_epoch = message
             case Stopped(step=step):
                 if self._stopped is None or step < self._stopped.step:
                     self._stopped = message
@@ -49,7 +57,11 @@ class TrainingMessages:
     @property
     def why_stopped(self) -> str:
         """Why the run ends early; empty if it does not."""
-        return "" if self._stopped is None else f"the privacy budget of party {self._stopped.party!r} is spent"
+        if self._stopped is None:
+            return ""
+        if self._stopped.no_gain:
+            return NO_GAIN
+        return f"the privacy budget of party {self._stopped.party!r} is spent"
 
     def is_settled(self, epoch: int, blocks: int) -> bool:
         """Whether the total of an epoch has come, was scored by an earlier start, or never comes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from fdml.party.outbox import PendingPush
 from fdml.protocol.messages import Release
 
 Arrays = Mapping[str, NDArray[Any]]
+_DIFFERENCES = "differences/"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class WorkerState:
     """Pushes that were not answered yet, by step."""
     model: State
     last_exchange: LastExchange | None = None
+    snapshots: Mapping[int, State] = field(default_factory=dict)
+    """Models at the ends of epochs, any of which may be the best."""
+    differences: Arrays = field(default_factory=dict)
+    """Where few bits travel: what the server has already, as arrays."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """As arrays of plain types, by name."""
@@ -49,6 +54,9 @@ class WorkerState:
             arrays |= {f"last/{name}": np.asarray(value) for name, value in self.last_exchange._asdict().items()}
         for step, push in self.pending.items():
             arrays |= _push_arrays(step, push)
+        for epoch, state in self.snapshots.items():
+            arrays |= {f"epoch/{epoch}/{name}": array for name, array in state.items()}
+        arrays |= {f"{_DIFFERENCES}{name}": array for name, array in self.differences.items()}
         return {**arrays, **{f"model/{name}": array for name, array in self.model.items()}}
 
     @classmethod
@@ -67,21 +75,39 @@ class WorkerState:
             spent=str(arrays["spent"]),
             guard=str(arrays["guard"]),
             pending={step: _push_of(arrays, step) for step in steps},
-            model={key.removeprefix("model/"): each for key, each in arrays.items() if key.startswith("model/")},
+            model=_under("model/", arrays),
             last_exchange=last,
+            snapshots=_snapshots_of(arrays),
+            differences=_under(_DIFFERENCES, arrays),
         )
 
 
+def _snapshots_of(arrays: Arrays) -> dict[int, State]:
+    found: dict[int, dict[str, NDArray[Any]]] = {}
+    for key, array in arrays.items():
+        if key.startswith("epoch/"):
+            _, epoch, name = key.split("/", 2)
+            found.setdefault(int(epoch), {})[name] = array
+    return {epoch: found[epoch] for epoch in sorted(found)}
+
+
+def _under(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin so, by the rest of the name."""
+    return {key.removeprefix(prefix): each for key, each in arrays.items() if key.startswith(prefix)}
+
+
 def _push_arrays(step: int, push: PendingPush) -> dict[str, NDArray[Any]]:
-    """Without a mask the codes are the release itself, and are kept once."""
+    """Whole and without a mask the codes are the release itself, and are kept once."""
     arrays: dict[str, NDArray[Any]] = {
         f"own/{step}": push.own,
         f"pushed/{step}": push.codes,
         f"variance/{step}": np.array(push.release.variance),
     }
-    if push.release.mask_id:
+    if push.release.mask_id or push.release.bits:
         arrays[f"mask_id/{step}"] = np.array(push.release.mask_id, np.uint64)
         arrays[f"masked/{step}"] = push.release.values
+    if push.release.bits:
+        arrays[f"bits/{step}"] = np.array([push.release.bits, push.release.scale])
     return arrays
 
 
@@ -89,4 +115,6 @@ def _push_of(arrays: Arrays, step: int) -> PendingPush:
     own, codes, variance = arrays[f"own/{step}"], arrays[f"pushed/{step}"], float(arrays[f"variance/{step}"])
     if f"mask_id/{step}" not in arrays:
         return PendingPush(own, codes, Release(codes, 0, variance))
-    return PendingPush(own, codes, Release(arrays[f"masked/{step}"], int(arrays[f"mask_id/{step}"]), variance))
+    bits, scale = arrays[f"bits/{step}"].tolist() if f"bits/{step}" in arrays else (0, 0)
+    values, mask_id = arrays[f"masked/{step}"], int(arrays[f"mask_id/{step}"])
+    return PendingPush(own, codes, Release(values, mask_id, variance, bits, scale))

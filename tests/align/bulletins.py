@@ -7,11 +7,14 @@ from fdml.align.conversation import converse
 from fdml.align.group_key import agree
 from fdml.align.matching import align
 from fdml.align.party_secrets import Secrets
+from fdml.align.pointing import align_by_keys
 from fdml.errors import PeerTimeout
 from fdml.protocol.alignment_messages import Fetch
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 from fdml.server.bulletin import BulletinStore
 from tests.storage.memory_disk import MemoryDisk
+
+_MOST_REQUESTS = 40
 
 
 class Killed(Exception):
@@ -56,19 +59,43 @@ def _asked(request):
 
 def open_store(run, disk=None):
     """The server's bulletin board, as a server that is started has it."""
-    return BulletinStore.open(run.parties, run.align, MemoryDisk() if disk is None else disk)
+    return BulletinStore.open(
+        run.parties, run.align, MemoryDisk() if disk is None else disk, pointing=run.pointing_party
+    )
 
 
 def alignment_of(run, party, ids, disk, credentials=None, key_file=None, decide=consent_to_all):
     """The whole conversation of a party; ends with the alignment and the group key."""
     secrets = Secrets.load_or_make(disk, run, party, credentials)
     agreement = yield from agree(run, party, secrets, credentials, key_file)
+    if run.pointing_party is not None:
+        return (yield from align_by_keys(run, party, ids, agreement, secrets, decide)), agreement.key
     return (yield from align(run, party, ids, agreement.key, secrets, decide)), agreement.key
 
 
 def align_alone(calls, run, party, ids, disk):
     """Let one party do what it can; what it needs of the others must be there."""
     return converse(alignment_of(run, party, ids, disk), calls.answer)
+
+
+def check_every_kill(run, ids):
+    """A party that is killed before any of its requests posts the same again and finds the same rows."""
+    disks = {party: MemoryDisk() for party in run.parties}
+    whole = open_store(run)
+    expected = {party: each.digest for party, (each, _) in align_all(run, ids, whole, disks=disks).items()}
+    for party in run.parties:
+        for requests in range(_MOST_REQUESTS):
+            killed, again = PartyCalls(whole, party, requests), PartyCalls(whole, party)
+            try:
+                align_alone(killed, run, party, ids[party], disks[party].copy())
+            except Killed:
+                found, _ = align_alone(again, run, party, ids[party], disks[party].copy())
+                assert again.posted[: len(killed.posted)] == killed.posted
+                assert found.digest == expected[party]
+            else:
+                break
+        else:
+            raise AssertionError("a party makes fewer requests than that")
 
 
 def align_all(run, ids, store=None, *, credentials=None, disks=None, key_files=None):

@@ -4,10 +4,12 @@ from functools import partial
 
 import pytest
 
-from fdml.align.consent import consent_to_all, objection, summary_text
+from fdml.align.consent import consent_to_all, exchange_consent, objection, summary_text
+from fdml.align.conversation import converse
 from fdml.align.matching import PartyIds
-from fdml.errors import AlignmentError
-from fdml.protocol.alignment_messages import Consent, RowCounts, RowSummary, SharedRowIndex
+from fdml.errors import AlignmentError, MessageRefused
+from fdml.protocol.alignment_messages import Consent, Post, RowCounts, RowSummary, SharedRowIndex, Tokens
+from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.settings import RunSettings
 from tests.align.bulletins import PartyCalls, alignment_of, open_store, take_turns
 from tests.align.test_matching import ids_of
@@ -198,3 +200,40 @@ def test_row_numbers_are_asked_for_last():
         {party: Noted(store, party) for party in PARTIES},
     )
     assert order.index(SharedRowIndex) > max(at for at, kind in enumerate(order) if kind is Consent)
+
+
+def consents_of(lines):
+    """A conversation of one party whose others have lines of these classes; gives what it posted and found."""
+    run = run_of("tokens", ("bank", *lines))
+    summary = RowSummary((9,) * (1 + len(lines)), (), 9)
+    posted = []
+
+    def answer(request):
+        if isinstance(request, Post):
+            posted.append(request.message)
+            return None
+        if request.kind is RowSummary:
+            return summary
+        return posted[-1] if request.sender == "bank" else Consent(True, line=lines[request.sender])
+
+    found = converse(exchange_consent(run, "bank", summary, consent_to_all, lambda: 2), answer)
+    return posted, found
+
+
+@pytest.mark.parametrize(("others", "slowest"), [({"shop": 0}, 2), ({"shop": 4, "telco": 1}, 4)])
+def test_the_slowest_line_counts_for_all(others, slowest):
+    posted, found = consents_of(others)
+    assert posted == [Consent(True, line=2)]
+    assert found == slowest
+
+
+def test_a_party_that_posts_its_consent_again_with_another_line_keeps_the_first():
+    run = run_of("tokens", PARTIES[:2])
+    store = open_store(run, MemoryDisk())
+    for party in run.parties:
+        store.post(party, "", "", encode_alignment(Tokens(by_position=RowCounts(5, None))))
+    store.post("bank", "", "", encode_alignment(Consent(True, line=1)))
+    store.post("bank", "", "", encode_alignment(Consent(True, line=3)))
+    assert decode_alignment(store.fetch(run.parties[1], "consent", "bank")) == Consent(True, line=1)
+    with pytest.raises(MessageRefused, match="posted the message 'consent' before and now another"):
+        store.post("bank", "", "", encode_alignment(Consent(False, "no", line=3)))

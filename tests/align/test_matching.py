@@ -15,9 +15,9 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.data.ids import IdCounts, Ids
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal
 from fdml.privacy.disclosures import DISCLOSURES
-from fdml.protocol.alignment_messages import Fetch, RowCounts, RowSummary, SharedRowIndex
+from fdml.protocol.alignment_messages import Consent, Fetch, RowCounts, RowSummary, SharedRowIndex
 from fdml.settings import RunSettings
-from tests.align.bulletins import Killed, PartyCalls, align_all, align_alone, open_store
+from tests.align.bulletins import PartyCalls, align_all, align_alone, check_every_kill, open_store
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 MODES = ["tokens", "ecdh"]
@@ -183,7 +183,7 @@ def test_an_answer_that_cannot_be_is_not_believed(train, held_out, digest, count
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     found = SharedRowIndex(np.array(train), np.array(held_out, np.int64), digest, counts)
     rows = len(TEXTS["bank"])
-    answers = {RowSummary: RowSummary((rows,), (), 2), SharedRowIndex: found}
+    answers = {RowSummary: RowSummary((rows,), (), 2), SharedRowIndex: found, Consent: Consent(True)}
     conversation = align(run, "bank", PartyIds(texts(TEXTS["bank"])), KEY, secrets, consent_to_all)
     with pytest.raises(AlignmentError, match="server's answer does not fit"):
         converse(conversation, lambda request: answers[request.kind] if isinstance(request, Fetch) else None)
@@ -191,24 +191,7 @@ def test_an_answer_that_cannot_be_is_not_believed(train, held_out, digest, count
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_party_killed_at_any_point_posts_the_same_again(mode):
-    run = run_of(mode)
-    ids = ids_of(TEXTS)
-    disks = {party: MemoryDisk() for party in PARTIES}
-    whole = open_store(run)
-    expected = {party: each.digest for party, (each, _) in align_all(run, ids, whole, disks=disks).items()}
-    for party in PARTIES:
-        for requests in range(40):
-            killed, again = PartyCalls(whole, party, requests), PartyCalls(whole, party)
-            try:
-                align_alone(killed, run, party, ids[party], disks[party].copy())
-            except Killed:
-                found, _ = align_alone(again, run, party, ids[party], disks[party].copy())
-                assert again.posted[: len(killed.posted)] == killed.posted
-                assert found.digest == expected[party]
-            else:
-                break
-        else:
-            pytest.fail("a party makes fewer requests than that")
+    check_every_kill(run_of(mode), ids_of(TEXTS))
 
 
 def test_a_party_that_dies_while_storing_its_secrets_has_posted_nothing():

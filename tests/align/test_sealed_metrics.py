@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.align.group_key import GroupKey
-from fdml.align.sealed_metrics import open_metrics, pack_figures, seal_metrics
+from fdml.align.sealed_metrics import open_epoch, open_metrics, pack_figures, seal_epoch, seal_metrics
 from fdml.errors import AlignmentError
-from fdml.protocol.messages import SEALED_METRICS_BYTES, Metrics, SealedMetrics
+from fdml.protocol.messages import SEALED_EPOCH_BYTES, SEALED_METRICS_BYTES, Metrics, SealedMetrics
 
 KEY = GroupKey(bytes(range(32)))
 FOUND = Metrics(3, 1.5, 0.625, 0.5, 0.875)
@@ -59,3 +59,12 @@ def test_what_the_label_party_did_not_seal_for_this_epoch_is_not_opened(change):
         sealed = pack_figures(1.0, 1.0, 1.0, 1.0)
     with pytest.raises(AlignmentError, match=f"the sealed metrics of epoch {epoch} of"):
         open_metrics(key, SealedMetrics(epoch, sealed))
+
+
+def test_the_best_epoch_travels_sealed_and_is_the_same_bytes_each_time():
+    found = seal_epoch(KEY, 17)
+    assert open_epoch(KEY, found) == 17
+    assert found == seal_epoch(KEY, 17) != seal_epoch(KEY, 18)
+    assert len(found.sealed) == SEALED_EPOCH_BYTES
+    with pytest.raises(AlignmentError, match="cannot be opened"):
+        open_epoch(GroupKey(b"k" * 32), found)

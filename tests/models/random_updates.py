@@ -70,6 +70,7 @@ def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0):
 def settings_of(kind, **values):
     """The settings of a kind, of these values those that it takes."""
     takes = kind_named(kind).settings.model_fields
+    values = {"optimizer": "sgd", "l2": 1e-4, **values}
     return model_settings(kind, **{name: value for name, value in values.items() if name in takes})
 
 

@@ -20,12 +20,13 @@ from fdml.data.encoding import Encoder, fit
 from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.errors import DataError, StateCorrupt
+from fdml.events import Evaluated
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard, version_of
 from fdml.party.settings import PartySettings
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import EvaluationSettings, RunSettings, run_hash
 from tests.data.frames import data_settings, tables
 from tests.storage.system_calls import SystemCalls, crash_at_every_call
 
@@ -48,8 +49,8 @@ SPENT = (Spent("training rows", 20, 3.5, 1e-5, "one row"), Spent("held-out rows"
 FILES = ["card.json", "encoder.json", "labels.json", "manifest.json", "parameters.npz"]
 
 
-def card(party="store", **values):
-    return BundleCard.of(run=RUN, party=party, model=PARTY.model, data=PARTY.data, alignment_hash=ALIGNMENT, **values)
+def card(party="store", run=RUN, **values):
+    return BundleCard.of(run=run, party=party, model=PARTY.model, data=PARTY.data, alignment_hash=ALIGNMENT, **values)
 
 
 def bundle(**values):
@@ -71,11 +72,13 @@ def same_state(one, other):
 
 def test_a_bundle_comes_back_as_it_was_saved(tmp_path):
     metrics = Metrics(20, 1.5, 0.3, 0.4, 0.9)
-    given_card = card(metrics=metrics, privacy=SPENT, scale=1.25, offset=np.array([0.5, -0.5]))
+    figures = {"auc": 0.9, "ks": None}
+    found = Evaluated("store", 20, 1.5, 0.3, 0.4, 0.9, figures)
+    given_card = card(evaluated=found, privacy=SPENT, scale=1.25, offset=np.array([0.5, -0.5]))
     bundle(card=given_card).save(tmp_path / "model")
     found = Bundle.load(tmp_path / "model")
     assert found.card == given_card
-    assert (found.card.metrics, found.card.privacy) == (metrics, SPENT)
+    assert (found.card.metrics, found.card.figures, found.card.privacy) == (metrics, figures, SPENT)
     assert (found.card.scale, found.card.offset) == (1.25, (0.5, -0.5))
     assert found.encoder == ENCODER
     assert found.labels.classes.tolist() == ["no", "yes"]
@@ -138,8 +141,18 @@ def test_the_card_holds_the_settings_and_no_path_of_this_machine(saved):
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), -float("inf")])
 def test_a_metric_that_is_no_number_is_left_out(tmp_path, figure):
-    bundle(card=card(metrics=Metrics(3, 1.0, 0.5, figure, None))).save(tmp_path / "model")
-    assert Bundle.load(tmp_path / "model").card.metrics == Metrics(3, 1.0, 0.5, None, None)
+    found = Evaluated("store", 3, 1.0, 0.5, figure, None, {"r2": figure, "mae": 2.0})
+    bundle(card=card(evaluated=found)).save(tmp_path / "model")
+    loaded = Bundle.load(tmp_path / "model").card
+    assert loaded.metrics == Metrics(3, 1.0, 0.5, None, None)
+    assert loaded.figures == {"r2": None, "mae": 2.0}
+
+
+@pytest.mark.parametrize("stop_after", [None, 3])
+def test_a_card_says_whether_held_out_rows_have_chosen_the_model(stop_after):
+    run = RUN.model_copy(update={"evaluation": EvaluationSettings(stop_after=stop_after)})
+    found = card(evaluated=Evaluated("store", 3, 1.0, 0.5, 0.4, None), run=run)
+    assert found.chosen_by_held_out_rows == (stop_after is not None)
 
 
 def test_all_parties_of_a_run_name_their_bundles_alike():

@@ -28,7 +28,7 @@ GIVEN = RateInputs(curvature=0.25, parties=4, inputs=20, square_norm=10.0)
 
 
 def start(wanted, given=GIVEN, **model):
-    settings = model_settings(**model)
+    settings = model_settings(**{"optimizer": "sgd", "l2": 1e-4, **model})
     return starting_rate(wanted, settings, given, kind_named(settings.kind).default_rate)
 
 
@@ -37,7 +37,7 @@ def test_a_rate_asked_for_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "expected"), [("sgd", 0.1), ("momentum", 0.01), ("adagrad", 0.05), ("adam", 0.002)]
+    ("optimizer", "expected"), [("sgd", 0.1), ("momentum", 0.01), ("adagrad", 0.05), ("adam", 0.03)]
 )
 def test_the_automatic_rate_is_safe_for_all_parties_together(optimizer, expected):
     assert start("auto", optimizer=optimizer) == pytest.approx(expected)
@@ -45,6 +45,17 @@ def test_the_automatic_rate_is_safe_for_all_parties_together(optimizer, expected
 
 def test_the_hidden_units_of_an_mlp_count_as_more_inputs():
     assert start("auto", kind="mlp", hidden=(15, 5)) == pytest.approx(start("auto") / 2)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("linear", 0.03), ("mlp", 0.005), ("fm", 0.002)])
+def test_the_steps_of_adam_are_those_measured_for_the_kind(kind, expected):
+    assert start("auto", kind=kind, optimizer="adam") == expected
+
+
+@pytest.mark.parametrize("wanted", ["auto", 0.5])
+def test_an_auto_that_no_rule_has_replaced_is_refused(wanted):
+    with pytest.raises(SettingsError, match=r'(optimizer|l2) is "auto" and no rule has replaced it yet; give'):
+        start(wanted, optimizer="auto", l2="auto")
 
 
 def test_rows_without_entries_are_taken_to_be_of_length_one():

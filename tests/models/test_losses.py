@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from fdml.errors import SettingsError
 from fdml.models.losses import LOSSES
-from fdml.settings import LOSSES_OF, PRIVATE_LOSSES
+from fdml.settings_choices import LOSSES_OF, PRIVATE_LOSSES
 
 SCORES = np.array([[-30.0], [-1.5], [0.0], [0.25], [4.0], [30.0]])
 ONES, ZEROS = np.ones(6), np.zeros(6)

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import r2_score, roc_auc_score
 
 from fdml.data.row_set import RowSet
-from fdml.errors import LabelError
 from fdml.models.metrics import auc, mean_loss, metric, r2
 
 ROWS = st.lists(
@@ -59,8 +58,7 @@ def test_rows_count_by_their_weight():
 
 def test_rows_of_one_label_have_no_auc():
     sample = RowSet({}, np.ones(3), np.ones(3))
-    with pytest.raises(LabelError, match="same label, so there is no AUC; hold out more rows"):
-        metric("binary", np.zeros((3, 1)), sample)
+    assert np.isnan(metric("binary", np.zeros((3, 1)), sample))
 
 
 def test_a_score_that_says_nothing_has_an_auc_of_a_half():

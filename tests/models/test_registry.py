@@ -114,6 +114,7 @@ def test_a_kind_from_outside_is_read_from_a_party_toml(tmp_path):
 
 
 @pytest.mark.usefixtures("cosine")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_kind_from_outside_is_offered_to_comparisons_and_estimators():
     (contender,) = contenders(["cosine"], ["a", "b"], TrainingSettings(), 0.1)
     assert contender.name == "cosines"
@@ -196,9 +197,9 @@ def test_the_kind_decides_what_is_built(kind):
     assert {type(build(model_settings(other), 3, 2)) for other in ("linear", "fm", "mlp")} >= {type(model)}
 
 
-def test_every_default_step_is_the_common_one_but_that_of_hidden_units():
+def test_every_default_step_is_the_common_one_but_those_that_were_measured():
     special = {kind.name for kind in kinds() if kind.default_rate is not default_rate}
-    assert special == {"mlp"}
+    assert special == {"linear", "mlp"}
 
 
 def test_settings_of_one_kind_build_that_kind_and_no_other():
@@ -208,3 +209,18 @@ def test_settings_of_one_kind_build_that_kind_and_no_other():
 
 def spec():
     return registry.ModelSpec(inputs=3, width=1, bias=True, key=(7,))
+
+
+@pytest.mark.parametrize(("kind", "l2"), [("linear", 1 / 400), ("fm", 0.15 / 20), ("mlp", 0.15 / 20)])
+def test_what_is_left_to_the_rules_of_a_kind_follows_from_the_number_of_rows(kind, l2):
+    found = registry.resolved_model(model_settings(kind), 400)
+    assert (found.update_rule, found.weight_decay) == ("adam", pytest.approx(l2))
+
+
+def test_what_is_set_is_not_replaced():
+    settings = model_settings(optimizer="momentum", l2=0.25)
+    assert registry.resolved_model(settings, 1000) is settings
+
+
+def test_a_party_with_noise_in_its_training_takes_plain_sgd():
+    assert registry.resolved_model(model_settings(), 1000, private=True).update_rule == "sgd"

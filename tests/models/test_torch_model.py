@@ -29,7 +29,7 @@ from tests.models.random_updates import (
 WIDTH = 7
 TOLERANCE = {"single": 1e-4, "double": 1e-9}
 DP_SGD = DpSgd(0.5, 0.3, NoiseKey(b"a secret of this run"))
-WANTED = model_settings("torch", module="unused:unused", l2=0.02, momentum=0.8)
+WANTED = model_settings("torch", module="unused:unused", optimizer="sgd", l2=0.02, momentum=0.8)
 
 
 def torch_model_of(module, width=1, inputs=WIDTH, dp_sgd=None, **changed):

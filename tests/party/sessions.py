@@ -79,6 +79,7 @@ class SmallRun:
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
     guards: dict = field(default_factory=dict)
     weighted: bool = False
+    stop_after: int | None = None
 
     @property
     def settings(self):
@@ -87,7 +88,7 @@ class SmallRun:
             label_party=STORE,
             task="multiclass" if self.privacy.labels == "private" else "binary",
             training=self.training,
-            evaluation=EvaluationSettings(holdout=0.2, every=self.every),
+            evaluation=EvaluationSettings(holdout=0.2, every=self.every, stop_after=self.stop_after),
             privacy=self.privacy,
         )
 

@@ -8,7 +8,7 @@ from fdml.align.sealed_labels import open_labels
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError
 from fdml.events import Aligned
-from fdml.party.aligning import align_rows, find_shared_rows
+from fdml.party.aligning import RoundTrips, align_rows, find_shared_rows
 from fdml.party.effects import Emit, Flush, SaveAlignment, Send
 from fdml.protocol.alignment_messages import Fetch, Post
 from fdml.protocol.messages import Labels
@@ -18,7 +18,7 @@ from tests.party.sessions import BROWSER, STORE, ArrayData, Clock, SmallRun, hol
 def test_a_party_without_keys_cannot_align():
     member = replace(SmallRun().member(STORE), alignment=None)
     with pytest.raises(AlignmentError, match="party 'store' has no keys to align with; run `fdml new`"):
-        next(find_shared_rows(member, Clock()))
+        next(find_shared_rows(member, Clock(), RoundTrips(Clock())))
 
 
 def test_all_parties_find_the_same_rows_under_the_same_key():
@@ -115,3 +115,17 @@ def test_with_one_key_file_for_two_runs_their_masks_differ(two_runs):
     masks = [OneKeyFile().member(STORE).masks(run[STORE].store.shared_rows().key) for run in two_runs]
     assert masks[0].mask_id == masks[1].mask_id
     assert masks[0].add("push", 0, codes).tolist() != masks[1].add("push", 0, codes).tolist()
+
+
+def test_the_line_is_as_fast_as_the_fastest_answer():
+    times = iter([0.0, 10.0, 14.0, 20.0, 20.05, 30.0, 33.0])
+    trips = RoundTrips(lambda: next(times))
+    assert trips.line() == 0, "nothing is known yet"
+    for _ in range(3):
+        trips.ask()
+        trips.answer()
+    assert trips.line() == 2, "50 ms"
+
+
+def test_all_parties_have_the_class_of_the_slowest_line():
+    assert {side.store.shared_rows().line for side in hold(SmallRun()).values()} == {0}

@@ -28,7 +28,9 @@ from tests.party.sessions import STORE, Clock, ScriptedChannel, SmallRun, hold, 
 STATEMENT = Statement("run", STORE, plain_line=False, spent=(), exposures=())
 RESULT = FinishedModel({}, b"m" * 32, reported=False)
 CHECKPOINT = Checkpoint({}, 3, {}, Progress())
-BUNDLE = WriteBundle(parameters={}, calibration=None, labels=None, metrics=None, spent=(), alignment_hash=b"a" * 32)
+BUNDLE = WriteBundle(
+    parameters={}, calibration=None, labels=None, evaluated=None, spent=(), alignment_hash=b"a" * 32, model=None
+)
 
 
 class Delivered:

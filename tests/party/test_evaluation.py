@@ -7,16 +7,18 @@ from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import MessageRefused
 from fdml.models.calibration import Calibration
 from fdml.models.metrics import auc
+from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import Progress
 from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.privacy.guard import no_protection
 from fdml.protocol.fixed_point import INT64, encode
-from fdml.protocol.messages import HeldOutTotal, SealedMetrics
+from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
 from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
 from tests.party.sessions import STORE, SmallRun
 
 SCORES = np.array([-2.0, 0.5, 1.0, -0.25])
 KEY = GroupKey(bytes(range(32)))
+SHARED = SharedRows(np.arange(8), np.arange(4), bytes(32), KEY, AlignmentReport("tokens", {}, 8, 8, 4, 0.0))
 LABELS = np.array([0.0, 1.0, 0.0, 1.0])
 WEIGHTS = np.array([1.0, 2.0, 0.5, 0.5])
 
@@ -34,11 +36,16 @@ def evaluation(run=None, held_out=LABELS, progress=None):
     weights = WEIGHTS[: len(held_out)]
     labels = LabelSet(2, np.zeros(8), held_out, np.ones(8), weights)
     member = (run or SmallRun()).member(STORE)
-    return Evaluation(member, KEY, labels, progress or Progress(pending={3: (1.5, 0.7)}))
+    return Evaluation(member, SHARED, labels, progress or Progress(pending={3: (1.5, 0.7)}))
 
 
 def total(epoch=3, scores=SCORES):
     return HeldOutTotal(epoch, encode(scores.reshape(-1, 1)))
+
+
+def as_told(found):
+    """What others are told of an epoch."""
+    return Metrics(found.epoch, found.seconds, found.train_loss, found.test_loss, found.test_metric)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +80,8 @@ def test_the_metrics_are_those_of_the_total_with_the_weights_of_the_rows():
     assert metrics.test_loss == pytest.approx(losses @ WEIGHTS / WEIGHTS.sum(), abs=1e-9)
     assert metrics.test_metric == pytest.approx(auc(LABELS, SCORES, WEIGHTS))
     assert (metrics.epoch, metrics.seconds, metrics.train_loss) == (3, 1.5, 0.7)
-    assert found.last is metrics
-    assert open_metrics(KEY, sealed) == metrics
+    assert found.result is metrics
+    assert open_metrics(KEY, sealed) == as_told(metrics)
     assert found.pending == {}
 
 
@@ -89,7 +96,7 @@ def test_the_total_is_read_through_the_calibration():
 def test_what_waits_for_its_total_is_taken_from_the_checkpoint():
     progress = Progress(9.0, {1: (1.0, 0.5), 2: (2.0, 0.4)}, evaluations=2)
     found = evaluation(progress=progress)
-    assert (found.count, found.pending, found.last) == (2, {1: (1.0, 0.5), 2: (2.0, 0.4)}, None)
+    assert (found.count, found.pending, found.result) == (2, {1: (1.0, 0.5), 2: (2.0, 0.4)}, None)
     found.score(total(2), no_protection())
     assert progress.pending.keys() == {1, 2}, "the checkpoint stays as it is"
 
@@ -109,7 +116,7 @@ def test_others_are_told_of_the_score_as_it_was_released_not_as_it_is_calibrated
     calibrated.calibration = Calibration(2.0, np.array([0.5]))
     as_released, _ = plain.score(total(), no_protection())
     at_home, told = calibrated.score(total(), no_protection())
-    assert open_metrics(KEY, told) == as_released
+    assert open_metrics(KEY, told) == as_told(as_released)
     assert at_home.test_loss != as_released.test_loss
 
 
@@ -131,7 +138,7 @@ def test_a_sum_that_the_parties_cannot_have_made_is_refused(row, sign):
         found.score(sums, no_protection())
     assert "each sends at most 1.04858e+06" in str(refused.value)
     assert found.pending == {3: (1.5, 0.7)}
-    assert found.last is None
+    assert found.result is None
 
 
 def test_the_largest_sum_that_the_parties_can_make_is_scored():
@@ -144,7 +151,7 @@ def test_the_offsets_of_the_lying_server_are_refused():
     """Finding 1: as it was tried, 20 rows at once; the label party scored it and asked nothing."""
     held_out = np.arange(200) % 2.0
     labels = LabelSet(2, np.zeros(8), held_out, np.ones(8), np.ones(200))
-    found = Evaluation(SmallRun().member(STORE), KEY, labels, Progress(pending={3: (1.5, 0.7)}))
+    found = Evaluation(SmallRun().member(STORE), SHARED, labels, Progress(pending={3: (1.5, 0.7)}))
     sums = total(scores=np.zeros(200))
     for bit in range(20):
         sums.values[bit] += encode(np.array([1024.0 * 2**bit]))

@@ -55,8 +55,8 @@ def test_where_nothing_is_saved_there_is_nothing_to_compare(shared):
     assert SmallRun().member(STORE).facts(shared) == {}
 
 
-def test_the_plan_counts_all_parties_though_one_trains_here():
-    plan = SmallRun().member(BROWSER).plan(2)
+def test_the_plan_counts_all_parties_though_one_trains_here(shared):
+    plan = SmallRun().member(BROWSER).plan(2, shared)
     assert (plan.party_count, plan.label_party, plan.loss, plan.classes) == (2, STORE, "logistic", 2)
     assert list(plan.models) == [BROWSER]
 

@@ -12,10 +12,13 @@ from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, to_dense, width
 from fdml.data.sources import open_sources
 from fdml.errors import DataError, SettingsError
+from fdml.experiments.in_memory import RowsInMemory
 from fdml.models.registry import model_settings
+from fdml.party.member import Member
 from fdml.party.plan import Plan, training_task
-from fdml.party.record_level import check_encoder, check_rate, check_record_level
-from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
+from fdml.party.record_level import check_encoder, check_rate, check_record_level, check_repeats
+from fdml.privacy.noise import NoiseKey
+from fdml.settings import GradientGuardSettings, GuardSettings, RunSettings, TrainingSettings
 from fdml.settings_data import DataSettings
 
 GUARDED = GuardSettings(training=GradientGuardSettings(clip=1.0, sigma=20.0))
@@ -50,6 +53,10 @@ REFUSED = {
     "means of missing numbers": (
         {"scale": "none", "hashed": "colour", "missing": "mean"},
         r'data.missing = "mean" takes the mean of all rows.*set data.missing = "zero"',
+    ),
+    "a column hashed for its many categories": (
+        {"ranges": {"age": (0, 120)}, "max_categories": 1},
+        r"column 'colour' is hashed as its rows hold more than 1 categories.*name the column in data.hashed",
     ),
 }  # fmt: skip
 
@@ -92,6 +99,42 @@ def test_no_row_changes_how_another_is_encoded(tmp_path, case, change):
     assert width(tables[0]) == width(tables[1])
     assert type(tables[0]) is type(tables[1])
     np.testing.assert_array_equal(to_dense(tables[0])[:-1], to_dense(tables[1])[:-1])
+
+
+@pytest.mark.parametrize("more", [{"ranges": {"age": (0, 120)}}, {"scale": "none"}])
+def test_an_indicator_is_refused_as_it_follows_from_a_row(tmp_path, more):
+    """Without missing numbers the default gives what settings alone give, the fill included."""
+    settings = {"hashed": "colour", **more}
+    whole = data_of(file_of(tmp_path, name="whole.csv"), **settings)
+    check(whole)
+    (number, *_) = open_sources(whole)[0].encoder.features
+    assert number.fill == (60.0 if "ranges" in more else 0.0)
+    missing = data_of(file_of(tmp_path, {**COLUMNS, "age": [30, 41, "", 28, 39, 62]}), **settings)
+    with pytest.raises(
+        SettingsError, match=r"column 'age' has an indicator of missing numbers.*set data.missing = \"zero\""
+    ):
+        check(missing)
+    check(missing.model_copy(update={"missing": "zero"}))
+    check(missing, guard=DIRECT)
+
+
+def test_an_indicator_of_a_matrix_is_refused_too(tmp_path):
+    np.save(tmp_path / "rows.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
+    with pytest.raises(SettingsError, match=r"feature 2 has an indicator of missing numbers"):
+        check(DataSettings(path=tmp_path / "rows.npy"))
+    check(DataSettings(path=tmp_path / "rows.npy", missing="zero"))
+
+
+def test_dates_need_a_range_in_days(tmp_path):
+    columns = {**COLUMNS, "joined": [f"2026-11-0{day}" for day in range(1, 7)]}
+    settings = {"ranges": {"age": (0, 120)}, "hashed": "colour"}
+    with pytest.raises(
+        SettingsError,
+        match=r"column 'joined' is scaled by the mean .* range in days since 1970 .*joined = \[lowest, highest\]",
+    ):
+        check(data_of(file_of(tmp_path, columns), **settings))
+    ranged = {**settings, "ranges": {"age": (0, 120), "joined": (18_000, 22_000)}}
+    check(data_of(file_of(tmp_path, columns), **ranged))
 
 
 def test_text_in_a_column_of_numbers_is_an_error_before_anything_is_made(tmp_path):
@@ -141,3 +184,24 @@ def test_a_column_whose_name_needs_quotes_is_named_so(tmp_path):
     pa.parquet.write_table(pa.table({"hours per week": [1.0, 2.0]}), tmp_path / "rows.parquet")
     with pytest.raises(SettingsError, match=r'with "hours per week" = \[lowest'):
         check(DataSettings(path=tmp_path / "rows.parquet"))
+
+
+# Rows that repeat: one release of the ledger would be many of a row.
+
+KEYED = RunSettings(parties=("flights", "weather"), label_party="flights", keys={"weather": ["hour"]})
+
+
+@pytest.mark.parametrize("guard", [DIRECT, GUARDED], ids=["noise on predictions", "noise in training"])
+def test_noise_at_a_party_whose_rows_repeat_is_refused(guard):
+    with pytest.raises(SettingsError, match=r"released with every row that points to it.*take it out of \[keys\]"):
+        check_repeats(guard, KEYED, "weather")
+    rows = RowsInMemory("weather", RowSet({}, np.zeros(1), np.ones(1)), None, 2)
+    with pytest.raises(SettingsError, match="party 'weather' is in"):
+        Member(run=KEYED, name="weather", data=rows, noise=NoiseKey(b"secret"), guard=guard)
+
+
+@pytest.mark.parametrize("party", ["flights", "weather"])
+def test_a_clip_and_noise_at_a_party_whose_rows_do_not_repeat_may_stay(party):
+    check_repeats(GuardSettings(clip=3.0), KEYED, party)
+    check_repeats(DIRECT, KEYED, "flights")
+    check_repeats(DIRECT, KEYED.model_copy(update={"keys": {}, "unmatched": "keep"}), party)

@@ -4,7 +4,7 @@ import pytest
 from fdml.errors import ExchangeError
 from fdml.party.training_messages import TrainingMessages
 from fdml.protocol.alignment_messages import KeyCheck
-from fdml.protocol.messages import Gradient, HeldOutTotal, Labels, Release, Stopped, Total, Waiting, Welcome
+from fdml.protocol.messages import BestEpoch, Gradient, HeldOutTotal, Labels, Release, Stopped, Total, Waiting, Welcome
 
 
 def total(step):
@@ -87,3 +87,18 @@ def test_every_welcome_adds_to_the_epochs_that_were_scored():
 def test_a_message_that_has_no_place_in_training_is_an_error_that_names_it(message):
     with pytest.raises(ExchangeError, match=rf"sent {type(message).__name__}, which has no place.*same version"):
         holding(message)
+
+
+def test_where_held_out_rows_decide_an_epoch_scored_before_is_scored_again():
+    messages = TrainingMessages(scores_again=True)
+    messages.add(Welcome(4, (1, 2)))
+    assert not messages.is_settled(1, 3)
+    messages.add(HeldOutTotal(1, np.array([5])))
+    assert messages.is_settled(1, 3)
+
+
+def test_the_end_by_held_out_rows_and_the_best_epoch_are_kept():
+    best = BestEpoch(b"sealed")
+    messages = holding(best, Stopped("store", 4, no_gain=True))
+    assert messages.best_epoch is best
+    assert messages.why_stopped == "the loss of held-out rows falls no more"

@@ -33,6 +33,25 @@ def test_the_last_of_few_exchanges_is_part_of_a_state():
     assert again.last_exchange.variance == 0.25
 
 
+def test_what_the_server_has_already_is_part_of_a_state():
+    differences = {"held": np.arange(4, dtype=np.int16), "sent/7": np.array([1, 4, 2])}
+    again = WorkerState.from_arrays(through_a_file(replace(EMPTY_STATE, differences=differences).to_arrays()))
+    assert list(again.differences) == list(differences)
+    assert again.differences["held"].dtype == np.int16
+    assert (again.pending, again.model) == ({}, {})
+
+
+@pytest.mark.parametrize("mask_id", [0, 7])
+def test_a_difference_in_the_outbox_comes_back_with_its_bits(mask_id):
+    own, codes = np.array([[0.1], [0.2]], np.float32), np.array([[51], [102]], np.int16)
+    release = Release(np.array([[3], [-1]], np.int16), mask_id, 0.0, 4, 0 if mask_id else 5)
+    saved = through_a_file(replace(EMPTY_STATE, pending={9: PendingPush(own, codes, release)}).to_arrays())
+    again = WorkerState.from_arrays(saved).pending[9]
+    np.testing.assert_array_equal(again.codes, codes)
+    np.testing.assert_array_equal(again.release.values, release.values)
+    assert replace(again.release, values=release.values) == release
+
+
 def test_the_outbox_gives_back_what_was_pushed_and_forgets_what_was_answered():
     outbox = Outbox()
     own = np.array([[0.1], [0.2]], np.float32)

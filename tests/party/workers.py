@@ -232,6 +232,6 @@ class Group:
 
 
 PRECISE = {
-    "linear": model_settings(precision="double"),
-    "mlp": model_settings("mlp", hidden=(3,), precision="double"),
+    "linear": model_settings(optimizer="sgd", l2=1e-4, precision="double"),
+    "mlp": model_settings("mlp", hidden=(3,), optimizer="sgd", l2=1e-4, precision="double"),
 }

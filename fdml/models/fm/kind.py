@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from fdml.models.compiled import CompiledModel, Kernels, float_type
 from fdml.models.fm import kernel
 from fdml.models.initialisation import generator
-from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
 from fdml.models.losses import Floats
 from fdml.settings import ModelSettings
 
@@ -52,4 +52,4 @@ def build(settings: FmSettings, spec: ModelSpec) -> FactorizationMachine:
     )
 
 
-FM = ModelKind("fm", "FM", FmSettings, build)
+FM = ModelKind("fm", "FM", FmSettings, build, default_l2=l2_of_nets)

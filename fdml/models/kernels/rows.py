@@ -11,7 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, SparseRows
+from fdml.data.rows import PlainRows, Rows, SparseRows, plain_rows
 
 LINE = 16
 """Entries in a cache line of 64 bytes."""
@@ -27,8 +27,9 @@ class BinaryRows(NamedTuple):
     indices: NDArray[np.int32]
 
 
-def kernel_view(rows: Rows) -> Rows | BinaryRows:
+def kernel_view(given: Rows) -> PlainRows | BinaryRows:
     """The same rows for the kernels; without values where `drop_unit_values` found them to be all ones."""
+    rows = plain_rows(given)
     if isinstance(rows, SparseRows) and rows.values.strides == (0,):
         return BinaryRows(rows.indptr, rows.indices)
     return rows

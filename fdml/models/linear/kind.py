@@ -8,6 +8,7 @@ import numpy as np
 
 from fdml.models.compiled import CompiledModel, Kernels, clip_of
 from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.learning_rate import RateInputs, default_rate
 from fdml.models.linear import kernel
 from fdml.settings import ModelSettings
 
@@ -30,4 +31,9 @@ def build(settings: LinearSettings, spec: ModelSpec) -> LinearModel:
     return LinearModel(settings, spec, weights, biases=spec.width if spec.bias else 0, scratch=(clip_of(spec),))
 
 
-LINEAR = ModelKind("linear", "LR", LinearSettings, build, supports_dp_sgd=True)
+def rate(settings: LinearSettings, given: RateInputs) -> float:
+    """The default step size: its loss is convex, so Adam may take large steps."""
+    return default_rate(settings, given, adam=0.03)
+
+
+LINEAR = ModelKind("linear", "LR", LinearSettings, build, default_rate=rate, supports_dp_sgd=True)

@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 
 from fdml.models.compiled import CompiledModel, Kernels, clip_of
 from fdml.models.initialisation import generator
-from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
 from fdml.models.learning_rate import RateInputs, default_rate
 from fdml.models.losses import Floats
 from fdml.models.mlp import kernel
@@ -58,7 +58,7 @@ def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
 
 def rate(settings: MlpSettings, given: RateInputs) -> float:
     """The default step size: hidden units start out about as long as the rows, per unit, and count as more inputs."""
-    return default_rate(settings, given, growth=1.0 + sum(settings.hidden) / max(given.inputs, 1))
+    return default_rate(settings, given, growth=1.0 + sum(settings.hidden) / max(given.inputs, 1), adam=0.005)
 
 
-MLP = ModelKind("mlp", "NN", MlpSettings, build, default_rate=rate, supports_dp_sgd=True)
+MLP = ModelKind("mlp", "NN", MlpSettings, build, default_l2=l2_of_nets, default_rate=rate, supports_dp_sgd=True)

@@ -12,7 +12,7 @@ from pydantic import field_serializer
 
 from fdml.errors import SettingsError
 from fdml.extras import need
-from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
 from fdml.models.model import Model
 from fdml.settings import ModelSettings
 
@@ -62,4 +62,6 @@ def find_factory(name: str) -> ModuleFactory:
     return found
 
 
-TORCH = ModelKind("torch", "torch", TorchSettings, build, supports_dp_sgd=True, function_setting="module")
+TORCH = ModelKind(
+    "torch", "torch", TorchSettings, build, default_l2=l2_of_nets, supports_dp_sgd=True, function_setting="module"
+)

@@ -19,7 +19,8 @@ from fdml.models.model import State
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.privacy.dp_sgd import WAY_OUT, DpSgd
 from fdml.protocol.shuffle import stream
-from fdml.settings import ModelSettings, OptimizerName
+from fdml.settings import ModelSettings
+from fdml.settings_choices import OptimizerName
 
 _PREDICT_ROWS = 8192
 _GRADIENT_CELLS = 2**24
@@ -116,16 +117,16 @@ class TorchModel:
         kind = torch.float64 if settings.precision == "double" else torch.float32
         self._module = module.to(kind)
         self._kind = kind
-        self._l2 = settings.l2
-        self._optimizer_name = settings.optimizer
+        self._l2 = settings.weight_decay
+        self._optimizer_name = settings.update_rule
         self._width = spec.width
         self._inputs = spec.inputs
         self._dp_sgd = spec.dp_sgd
         self._updates = 0
         """With DP-SGD alone."""
-        self._optimizer = _optimizers(settings)[settings.optimizer](
+        self._optimizer = _optimizers(settings)[settings.update_rule](
             [
-                {"params": self._parameters(weights=True), "weight_decay": settings.l2},
+                {"params": self._parameters(weights=True), "weight_decay": settings.weight_decay},
                 {"params": self._parameters(weights=False)},
             ]
         )

@@ -1,0 +1,346 @@
+"""Rows of the label party that point to rows of the others: by keys of another grain, or where some may lack a row.
+
+The label party posts for each other party the different keys that lead to it, under a context of their own, so that
+the server can link no two parties' keys. It learns which of them that party holds, and tells that party alone, sealed,
+to which of its rows each row of the run points. So the server learns neither how many rows have the same key nor which.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fdml.align.consent import Decide, LineClass, exchange_consent, fast_line
+from fdml.align.conversation import Conversation, fetch, post
+from fdml.align.ecdh import blind, pass_on, points_of
+from fdml.align.group_key import Agreement, GroupKey, pair_keys
+from fdml.align.matching import (
+    CAUSES,
+    Alignment,
+    LeadingKeys,
+    PartyIds,
+    Posted,
+    check_places,
+    few_shared,
+    in_run_order,
+    no_fit,
+)
+from fdml.align.party_secrets import Secrets
+from fdml.align.tokens import id_tokens, sort_keys
+from fdml.errors import AlignmentError
+from fdml.protocol.alignment_messages import (
+    HASH_BYTES,
+    SERVER,
+    BlindedIds,
+    Keys,
+    RowPointers,
+    RowSummary,
+    SharedRowIndex,
+    Tokens,
+)
+from fdml.settings import RunSettings
+
+_PURPOSE = "row pointers"
+_POINTER = np.dtype("<i4")
+_NONE = -1
+RowIndex = NDArray[np.int64]
+
+
+def align_by_keys(
+    run: RunSettings,
+    party: str,
+    ids: PartyIds,
+    agreement: Agreement,
+    secrets: Secrets,
+    decide: Decide,
+    line: LineClass = fast_line,
+) -> Conversation[Alignment]:
+    """Find which rows the run has and, at other parties than the label party, to which row each of them points.
+
+    `decide` and `line` are those of `fdml.align.matching.align`.
+    """
+    pairs = pair_keys(run, party, secrets, agreement, _PURPOSE.encode())
+    seals = {other: GroupKey(secret) for other, secret in pairs.items()}
+    side = _Side(run, party, agreement.key, secrets, decide, line)
+    if party == run.label_party:
+        return (yield from _lead(side, ids, seals))
+    return (yield from _follow(side, ids, seals[run.label_party]))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One party that aligns."""
+
+    run: RunSettings
+    party: str
+    key: GroupKey
+    secrets: Secrets
+    decide: Decide
+    line: LineClass
+
+    def context(self, other: str) -> str:
+        """Under which the ids of a party, and the keys that lead to it, are hashed."""
+        return f"{self.run.name} for {other}"
+
+    def hashed(self, texts: pa.LargeStringArray, other: str) -> tuple[Keys, RowIndex]:
+        """Keys in ascending order, and the text that each is of."""
+        if self.run.align == "tokens":
+            return sort_keys(id_tokens(texts, self.key, self.context(other)), self.party)
+        points = points_of(texts, self.key, f"ecdh of {self.context(other)}")
+        return sort_keys(blind(points, self.secrets.scalar, self.party), self.party)
+
+    def post(self, train: Keys, test: Keys | None, other: str) -> Conversation[None]:
+        """Post the keys by which this party and another are matched."""
+        leads = self.party == self.run.label_party
+        if self.run.align == "tokens":
+            yield from post(Tokens(train, test), about=other if leads else "")
+        else:
+            yield from post(BlindedIds(train, test), to=other, about=self.party)
+
+    def counts(self, summary: RowSummary) -> dict[str, int]:
+        """How many training rows each party has."""
+        return dict(zip(self.run.parties, summary.rows, strict=True))
+
+    def consent(self, own_rows: int, own_tests: int) -> Conversation[tuple[RowSummary, int]]:
+        """The counts, once they are sound and all parties have consented to them; and the slowest line's class."""
+        summary = yield from fetch(RowSummary, SERVER)
+        parties = len(self.run.parties)
+        at = self.run.parties.index(self.party)
+        if len(summary.rows) != parties or len(summary.matched) != parties or summary.rows[at] != own_rows:
+            raise no_fit()
+        if any(matched > rows for matched, rows in zip(summary.matched, summary.rows, strict=True)):
+            raise no_fit()
+        if own_tests and (len(summary.test_rows) != parties or summary.test_rows[at] != own_tests):
+            raise no_fit()
+        for other, matched in zip(self.run.parties, summary.matched, strict=True):
+            if not matched:
+                raise AlignmentError(
+                    f"no row of {self.run.label_party!r} leads to a row of party {other!r}; {CAUSES}, or than [keys] "
+                    f"of run.toml; make them alike, then run `fdml align --fresh` at every party and start the server "
+                    f"with --fresh"
+                )
+        slowest = yield from exchange_consent(self.run, self.party, summary, self.decide, self.line)
+        return summary, slowest
+
+    def matched(self, posted: Posted, summary: RowSummary, other: str) -> Conversation[SharedRowIndex]:
+        """What this party and another share, as the server found it."""
+        about = other if self.party == self.run.label_party else ""
+        subject = other if about else self.party
+        places = yield from fetch(SharedRowIndex, SERVER, about)
+        tests = 0 if posted.test is None else len(places.held_out)
+        check_places(places, posted, (summary.rows, summary.matched[self.run.parties.index(subject)], tests))
+        return places
+
+
+# The label party
+
+
+@dataclass(frozen=True, eq=False)
+class _Lead:
+    """The label party's keys to one other party."""
+
+    posted: Posted
+    train: RowIndex
+    """By training row, the place of its key among those posted; -1 for none."""
+    test: RowIndex | None
+    """The same by test row; None without a test file."""
+    coarse: bool
+
+    def pointers(self, places: SharedRowIndex) -> tuple[RowIndex, RowIndex | None]:
+        """By row, the number of the matched row that it points to; -1 for none."""
+        of_train = _ranks(places.train, len(self.posted.train))
+        if self.test is None:
+            return of_train[self.train], None
+        matched = of_train if self.posted.test is None else _ranks(places.held_out, len(self.posted.test))
+        return of_train[self.train], matched[self.test]
+
+
+def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversation[Alignment]:
+    run, counts = side.run, ids.counts
+    yield from post(Tokens(by_position=counts))
+    leads = {}
+    for other in seals:
+        if other not in ids.leads:
+            raise AlignmentError(f"the rows of {side.party!r} have no key to party {other!r}; add it to [keys]")
+        leads[other] = yield from _post_keys(side, ids.leads[other], other)
+    if run.align == "ecdh":
+        for other in seals:
+            yield from pass_on(other, other, SERVER, side.secrets.scalar)
+    summary, slowest = yield from side.consent(counts.train, counts.test or 0)
+    found, digests = {}, []
+    for other, lead in leads.items():
+        places = yield from side.matched(lead.posted, summary, other)
+        found[other] = lead.pointers(places)
+        digests.append(places.digest)
+    keeps = run.unmatched == "keep"
+    train = _kept([pointers for pointers, _ in found.values()], _own_order(side, ids.train, counts.train), keeps)
+    test = None
+    if counts.test is not None:
+        of_test = [pointers for _, pointers in found.values() if pointers is not None]
+        test = _kept(of_test, _own_order(side, ids.test, counts.test), keeps)
+    shared = len(train)
+    if not shared or (test is not None and not len(test)):
+        raise AlignmentError(
+            f"no {'test row' if shared else 'row'} of {side.party!r} leads to a row of every other party; {CAUSES}; "
+            f'or set unmatched = "keep" in run.toml, which keeps rows that some party does not hold'
+        )
+    train, held_out = in_run_order(run, train, test)
+    told = {other: _packed(pointers, train, held_out) for other, pointers in found.items()}
+    digest = _digest(side.key, [*digests, *told.values()])
+    for other, pointers in told.items():
+        plain = digest + bytes([test is not None]) + pointers
+        message = RowPointers(len(train), len(held_out), digest, seals[other].seal(_PURPOSE, plain))
+        yield from post(message, to=other)
+    known = side.counts(summary)
+    warning = few_shared(shared, {side.party: known[side.party]})
+    return Alignment(train, held_out, digest, known, shared, warning, has_test_files=test is not None, line=slowest)
+
+
+def _post_keys(side: _Side, keys: LeadingKeys, other: str) -> Conversation[_Lead]:
+    """Post the different keys to another party."""
+    if keys.coarse or keys.test is None:
+        texts, (train, *test) = _different([keys.train] if keys.test is None else [keys.train, keys.test])
+        hashed, order = side.hashed(texts, other)
+        yield from side.post(hashed, None, other)
+        posted = Posted(order, None, (hashed, None) if side.run.align == "tokens" else None)
+        places = _ranks(order, len(order))
+        return _Lead(posted, places[train], places[test[0]] if test else None, keys.coarse)
+    texts, (train,) = _different([keys.train])
+    test_texts, (tests,) = _different([keys.test])
+    hashed, order = side.hashed(texts, other)
+    test_hashed, test_order = side.hashed(test_texts, other)
+    yield from side.post(hashed, test_hashed, other)
+    posted = Posted(order, test_order, (hashed, test_hashed) if side.run.align == "tokens" else None)
+    return _Lead(posted, _ranks(order, len(order))[train], _ranks(test_order, len(test_order))[tests], keys.coarse)
+
+
+def _different(columns: list[pa.LargeStringArray]) -> tuple[pa.LargeStringArray, list[RowIndex]]:
+    """All different texts of some columns, and by row of each column which of them it has; -1 for none."""
+    coded = pa.concat_arrays(columns).dictionary_encode()
+    codes = coded.indices.fill_null(_NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not len(coded.dictionary):
+        raise AlignmentError("no row has a key; check the columns that [keys] of run.toml names")
+    ends = np.cumsum([len(column) for column in columns])
+    return coded.dictionary.cast(pa.large_string()), np.split(codes, ends[:-1])
+
+
+def _ranks(found: RowIndex, size: int) -> RowIndex:
+    """By place, which of those found it is, -1 for none; and so for place -1."""
+    ranks = np.full(size + 1, _NONE, np.int64)
+    ranks[found] = np.arange(len(found))
+    return ranks
+
+
+def _own_order(side: _Side, texts: pa.LargeStringArray | None, rows: int) -> RowIndex:
+    """The label party's rows in the order that they would have if all parties held them."""
+    if texts is None:
+        return np.arange(rows, dtype=np.int64)
+    return sort_keys(id_tokens(texts, side.key, side.run.name), side.party)[1]
+
+
+def _kept(pointers: list[RowIndex], order: RowIndex, keeps: bool) -> RowIndex:
+    """The rows that the run has: all, or those that point to a row of every party."""
+    if keeps:
+        return order
+    complete = np.ones(len(order), bool)
+    for each in pointers:
+        complete &= each >= 0
+    return order[complete[order]]
+
+
+def _packed(pointers: tuple[RowIndex, RowIndex | None], train: RowIndex, held_out: RowIndex) -> bytes:
+    """One party's pointers as they travel."""
+    of_train, of_test = pointers
+    both = np.concatenate([of_train[train], (of_train if of_test is None else of_test)[held_out]])
+    if both.max(initial=0) > np.iinfo(_POINTER).max:
+        raise AlignmentError(f"{both.max()} matched rows are too many to point to")
+    return both.astype(_POINTER).tobytes()
+
+
+def _digest(key: GroupKey, parts: list[bytes]) -> bytes:
+    """A keyed hash: the server, which knows the sets, cannot try out pointers by it."""
+    digest = hashlib.blake2b(digest_size=HASH_BYTES, key=key.derive(_PURPOSE))
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+# Another party
+
+
+def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[Alignment]:
+    run, label_party = side.run, side.run.label_party
+    posted = yield from _post_ids(side, ids)
+    if run.align == "ecdh":
+        yield from pass_on(label_party, label_party, SERVER, side.secrets.scalar)
+    summary, slowest = yield from side.consent(len(posted.train), 0 if posted.test is None else len(posted.test))
+    places = yield from side.matched(posted, summary, label_party)
+    message = yield from fetch(RowPointers, label_party)
+    train, held_out, has_test_files = _opened(message, seal, label_party)
+    own_train = posted.train[places.train]
+    own_test = own_train if posted.test is None else posted.test[places.held_out]
+    for pointers, rows in ((train, own_train), (held_out, own_test)):
+        _check_pointers(pointers, len(rows), run, side.party)
+    found = _rows(own_train, train), _rows(own_test, held_out)
+    shared = len(train) + (0 if has_test_files else len(held_out))
+    known = side.counts(summary)
+    warning = few_shared(shared, {label_party: known[label_party]})
+    return Alignment(*found, message.digest, known, shared, warning, has_test_files, slowest)
+
+
+def _post_ids(side: _Side, ids: PartyIds) -> Conversation[Posted]:
+    party, label_party = side.party, side.run.label_party
+    if ids.train is None:
+        raise AlignmentError(
+            f"party {party!r} has no ids, and rows of {label_party!r} are to point to its rows; set data.id to its key"
+        )
+    if ids.test is not None and party in side.run.keys:
+        raise AlignmentError(
+            f"party {party!r} is in [keys] of run.toml: one table serves training and test rows; leave data.test_path "
+            f"out, with all rows in the file of data.path"
+        )
+    train, train_rows = side.hashed(ids.train, party)
+    test, test_rows = (None, None) if ids.test is None else side.hashed(ids.test, party)
+    yield from side.post(train, test, label_party)
+    return Posted(train_rows, test_rows, (train, test) if side.run.align == "tokens" else None)
+
+
+def _opened(message: RowPointers, seal: GroupKey, label_party: str) -> tuple[RowIndex, RowIndex, bool]:
+    """Pointers of training rows and of held-out rows, and whether the latter are of test files."""
+    plain = seal.open(_PURPOSE, message.sealed)
+    begin = HASH_BYTES + 1
+    rows = (len(plain) - begin) // _POINTER.itemsize
+    if plain[:HASH_BYTES] != message.digest or rows != message.train + message.held_out or not message.train:
+        raise AlignmentError(
+            f"the row pointers of label party {label_party!r} are not those that the server says; start over with "
+            f"--fresh at every side"
+        )
+    pointers = np.frombuffer(plain, _POINTER, rows, begin).astype(np.int64)
+    train, held_out = np.split(pointers, [message.train])
+    return train, held_out, bool(plain[HASH_BYTES])
+
+
+def _check_pointers(pointers: RowIndex, matched: int, run: RunSettings, party: str) -> None:
+    lowest = _NONE if run.unmatched == "keep" else 0
+    held = pointers[pointers >= 0]
+    if pointers.min(initial=0) < lowest or pointers.max(initial=_NONE) >= matched:
+        raise _wrong_pointers(run, f"outside the {matched} rows that both hold")
+    if party not in run.keys and len(np.unique(held)) < len(held):
+        raise _wrong_pointers(run, "twice to the same row, though the ids are those of its rows")
+
+
+def _wrong_pointers(run: RunSettings, what: str) -> AlignmentError:
+    return AlignmentError(
+        f"label party {run.label_party!r} points {what}; see that both run the same version of fdml and the same "
+        f"run.toml, then start over with --fresh at every side"
+    )
+
+
+def _rows(own: RowIndex, pointers: RowIndex) -> RowIndex:
+    """The file's row of each pointer; -1 where there is none."""
+    return np.where(pointers < 0, _NONE, own[pointers])

@@ -1,0 +1,117 @@
+"""A session's work on the held-out rows: predict them, score their totals, with `stop_after` stop and keep the best.
+
+The label party decides when to stop by figures alone, at a step that follows from the schedule. So at staleness 0 a run
+ends at the same step and keeps the same epoch, whatever the timing and whoever was started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fdml import events
+from fdml.align.group_key import GroupKey
+from fdml.align.sealed_metrics import open_epoch, seal_epoch
+from fdml.monitor.figures import undefined_remark
+from fdml.party.effects import Emit, Send, Work, remark
+from fdml.party.evaluation import Evaluation, noise_remark
+from fdml.party.loop import Worker
+from fdml.party.training_messages import TrainingMessages
+from fdml.privacy.guard import Guard
+from fdml.protocol.messages import FromParty
+from fdml.settings import RunSettings
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutRows:
+    """The held-out rows of one party, in one start of it."""
+
+    run: RunSettings
+    key: GroupKey
+    worker: Worker
+    guard: Guard
+    evaluation: Evaluation
+    messages: TrainingMessages
+    send: Callable[[Iterable[FromParty]], Work[None]]
+    take_in: Callable[[str], Work[None]]
+    """Waits for one more message; takes what is waited for, with a place for whom."""
+
+    @property
+    def _is_label_party(self) -> bool:
+        return self.worker.party == self.run.label_party
+
+    @property
+    def _decides(self) -> bool:
+        """Whether this party decides when to stop."""
+        return self._is_label_party and self.run.evaluation.stop_after is not None
+
+    def end_epoch(self, seconds: float) -> Work[None]:
+        """An epoch has ended after so many seconds of training."""
+        epoch = self.worker.epoch
+        if self._is_label_party:
+            self.evaluation.losses[epoch - 1 :] = [self.worker.mean_loss]
+        if self.evaluation.each_epoch:
+            yield from self.predict(epoch, seconds)
+
+    def predict(self, epoch: int, seconds: float) -> Work[None]:
+        """Send the held-out predictions; the label party scores the totals that have come by now."""
+        yield from self.send([self.guard.held_out(epoch, self.worker.predict_held_out())])
+        self.evaluation.count += 1
+        if self._is_label_party:
+            self.evaluation.pending[epoch] = (seconds, self.worker.mean_loss)
+            for waiting in sorted(self.evaluation.pending):
+                yield from self._score(waiting)
+
+    def stop_if_nothing_gained(self) -> Work[None]:
+        """Before the next step: the label party scores the epochs that are due, and stops if they say so.
+
+        An epoch that was scored before it is due does not count yet.
+        """
+        if not self._decides:
+            return
+        due = self.worker.schedule.epochs_scored(self.worker.step, self.run.training.lookahead)
+        yield from self._score_all(due)
+        final_at = self.evaluation.best_so_far.final_at
+        if final_at is not None and final_at <= due:
+            yield from self.send(self.worker.stop_pushing())
+
+    def finish(self) -> Work[None]:
+        """What is left when training has ended: score all, and where held-out rows choose it, keep the best epoch."""
+        if self.evaluation.pending:
+            yield from self._score_all(max(self.evaluation.pending))
+        if self.run.evaluation.stop_after is None:
+            return
+        if self._decides:
+            epoch = self.evaluation.best_so_far.epoch
+            yield from self.send([seal_epoch(self.key, epoch)])
+        else:
+            while self.messages.best_epoch is None:
+                yield from self.take_in("for {} to tell which epoch is the best")
+            epoch = open_epoch(self.key, self.messages.best_epoch)
+        if epoch:
+            self.worker.keep_epoch(epoch)
+            self.evaluation.keep(epoch)
+            yield Emit(events.EpochChosen(self.worker.party, epoch))
+
+    def _score_all(self, last: int) -> Work[None]:
+        """Score all epochs up to this one; wait for the totals that will come."""
+        blocks = self.worker.schedule.blocks if self.evaluation.each_epoch else 0
+        for epoch in [each for each in sorted(self.evaluation.pending) if each <= last]:
+            while not self.messages.is_settled(epoch, blocks):
+                yield from self.take_in(f"for {{}} to predict the held-out rows of epoch {epoch}")
+            yield from self._score(epoch)
+
+    def _score(self, epoch: int) -> Work[None]:
+        """Turn the total of one epoch into metrics, if it has come; only the label party is sent it."""
+        total = self.messages.held_out.pop(epoch, None)
+        if total is None:
+            return
+        if total.variance > 0.0 and not self.evaluation.history:
+            yield remark(self.worker.party, noise_remark(total.variance))
+        is_first = not self.evaluation.history
+        found, sealed = self.evaluation.score(total, self.guard)
+        undefined = undefined_remark(found.figures) if is_first else ""
+        if undefined:
+            yield remark(self.worker.party, undefined)
+        yield Emit(found)
+        yield Send(sealed)

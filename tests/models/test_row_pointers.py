@@ -1,0 +1,139 @@
+"""Models over rows that point to stored ones: to the bit what they are over the same rows copied."""
+
+import numpy as np
+import pytest
+import torch
+
+from fdml.data.rows import PointedRows, drop_unit_values, has_unit_values, plain_rows, take
+from fdml.models import row_pointers
+from fdml.models.learner import LocalLearner
+from fdml.models.objective import objective_for
+from fdml.models.registry import kinds
+from fdml.models.row_pointers import learn_rows, predict_rows
+from fdml.models.signals import NO_ROWS, no_scores
+from tests.models import random_updates
+from tests.models.random_updates import Shape, random_features, random_update, settings_of, stored
+
+KINDS = [kind.name for kind in kinds()]
+SHAPE = Shape(rows=57, width=6, start=5, batch=7)
+STORED = 11
+
+
+def net(inputs, width):
+    return torch.nn.Sequential(torch.nn.Linear(inputs, 5), torch.nn.ReLU(), torch.nn.Linear(5, width))
+
+
+def build(kind, optimizer="sgd"):
+    settings = settings_of(kind, module=net, hidden=(5,), factors=3, optimizer=optimizer)
+    return random_updates.build(settings, SHAPE.width, 1)
+
+
+def pointed(form, *, absent=False, ones=False, seed=2):
+    """Rows that point to a few stored ones, the last of which is the row without features."""
+    random = np.random.default_rng(seed)
+    features = random_features(random, Shape(rows=STORED, width=SHAPE.width, start=0))
+    features = (features != 0).astype(np.float32) if ones else features
+    features[-1] = 0.0
+    index = random.integers(0, STORED - 1, SHAPE.rows)
+    if absent:
+        index[random.random(SHAPE.rows) < 0.3] = -1
+    return PointedRows(stored(features, form), index)
+
+
+def updates(seed=4, count=3):
+    random = np.random.default_rng(seed)
+    return [random_update(random, "logistic", "single", SHAPE, rate=0.05) for _ in range(count)]
+
+
+def same(one, other):
+    one, other = one.state(), other.state()
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.fixture(params=[7, 15, 2**16], ids=["one batch", "two batches", "all"])
+def gathered(request, monkeypatch):
+    monkeypatch.setattr(row_pointers, "GATHERED", request.param)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.usefixtures("gathered")
+def test_learning_is_to_the_bit_what_it_is_over_copied_rows(kind, form):
+    rows, one, other = pointed(form), build(kind, "adam"), build(kind, "adam")
+    copied = plain_rows(rows)
+    for block, scores in updates():
+        learn_rows(one, rows, block, scores)
+        other.learn(copied, block, scores)
+    same(one, other)
+    if kind != "torch":  # its matrix products depend on how many rows there are at once
+        np.testing.assert_array_equal(predict_rows(one, rows, 3, 50), other.predict(copied, 3, 50))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.usefixtures("gathered")
+def test_a_row_that_the_party_does_not_hold_is_predicted_as_exactly_zero(kind, form):
+    rows, model = pointed(form, absent=True), build(kind)
+    for block, scores in updates():
+        learn_rows(model, rows, block, scores)
+    predictions = predict_rows(model, rows, 0, SHAPE.rows)
+    absent = rows.pointers < 0
+    assert (predictions[absent] == 0.0).all()
+    assert (predictions[~absent] != 0.0).any()
+    assert (model.predict(take(rows, np.flatnonzero(absent))) != 0.0).any(), "the model itself has a bias"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_learned_from_a_row_that_the_party_does_not_hold(kind):
+    rows, one, other = pointed("dense", absent=True), build(kind), build(kind)
+    for block, scores in updates():
+        absent = rows.pointers[block.start :] < 0
+        learn_rows(one, rows, block, scores)
+        lies = scores._replace(
+            labels=np.where(absent, 1 - scores.labels, scores.labels),
+            total=np.where(absent[:, None], 9.0, scores.total).astype(np.float32),
+        )
+        learn_rows(other, rows, block, lies)
+    same(one, other)
+
+
+def test_a_batch_without_any_row_of_the_party_teaches_nothing():
+    model = build("linear")
+    rows = PointedRows(stored(np.ones((2, SHAPE.width), np.float32), "dense"), np.full(SHAPE.rows, -1))
+    before = model.state()
+    settings = [(block, scores) for block, scores in updates()]
+    for block, scores in settings:
+        learn_rows(model, rows, block, scores)
+    assert np.abs(model.state()["theta"]).max() == np.abs(before["theta"]).max() == 0.0
+
+
+def test_a_learner_has_it_for_training_and_held_out_rows():
+    rows, held_out = pointed("sparse", absent=True), pointed("sparse", absent=True, seed=9)
+    learner = LocalLearner(build("mlp"), rows, held_out=held_out, threads=2)
+    learner.warm_up(objective_for("logistic", 2))
+    for block, scores in updates():
+        learner.update(block, scores)
+    assert (learner.predict(0, SHAPE.rows)[rows.pointers < 0] == 0.0).all()
+    assert (learner.predict_held_out()[held_out.pointers < 0] == 0.0).all()
+    assert learner.predict(4, 4).shape == (0, 1)
+
+
+def test_rows_of_ones_are_learned_from_without_their_values():
+    rows, one, other = pointed("sparse", ones=True), build("linear"), build("linear")
+    assert has_unit_values(drop_unit_values(rows))
+    assert not has_unit_values(drop_unit_values(pointed("sparse")))
+    copied = drop_unit_values(plain_rows(rows))
+    for block, scores in updates():
+        learn_rows(one, drop_unit_values(rows), block, scores)
+        other.learn(copied, block, scores)
+    same(one, other)
+
+
+def test_a_pass_without_a_batch_changes_nothing():
+    model = build("fm")
+    before = model.state()
+    learn_rows(model, pointed("dense"), NO_ROWS, no_scores(objective_for("logistic", 2), model.dtype))
+    for name, array in before.items():
+        np.testing.assert_array_equal(model.state()[name], array)
