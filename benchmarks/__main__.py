@@ -25,6 +25,7 @@ def bench(
     rows: Annotated[
         int | None, typer.Option(min=1000, help="How many rows (against, app-store, blocks, growth, network, speed).")
     ] = None,
+    gigabytes: Annotated[float | None, typer.Option(min=0.001, help="How much is written to read it (reader).")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against, load).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     plot: Annotated[
@@ -34,8 +35,8 @@ def bench(
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json)
     check_plot(plot)
-    options: dict[str, int | Path | None] = {
-        "old": old, "seeds": seeds, "first": first, "rows": rows, "rounds": rounds, "plot": plot
+    options: dict[str, float | Path | None] = {
+        "old": old, "seeds": seeds, "first": first, "rows": rows, "gigabytes": gigabytes, "rounds": rounds, "plot": plot
     }  # fmt: skip
     report = run_benchmark(name, lambda line: stderr.print(line, highlight=False), **options)
     echo(report.question)

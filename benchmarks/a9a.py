@@ -26,7 +26,7 @@ from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.sparse_run import forget
 from benchmarks.torch_baselines import one_thread
 from fdml.data.row_set import RowSet
-from fdml.data.rows import DenseRows, to_scipy
+from fdml.data.rows import DenseRows, plain_rows, to_scipy
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.paper import PARTIES, a9a_dataset, contenders, write_a9a_run
@@ -40,7 +40,7 @@ _HALF = 0.5
 _EPOCHS = 8
 _BATCH = 100
 _RATES = (0.03, 0.1, 0.3, 1.0)
-JOINT = TrainingSettings(epochs=_EPOCHS, batches_per_block=64, value_bits=16)
+JOINT = TrainingSettings(epochs=_EPOCHS, batch_size=100, batches_per_block=64, value_bits=16, learning_rate=0.5)
 
 
 class EpochTrace(NamedTuple):
@@ -112,7 +112,7 @@ def train_joint(home: Path) -> EpochTrace:
 
 
 def _dense(sample: RowSet) -> torch.Tensor:
-    rows = sample.parts["pooled"]
+    rows = plain_rows(sample.parts["pooled"])
     if isinstance(rows, DenseRows):
         raise AssertionError("a9a is sparse")
     return torch.as_tensor(to_scipy(rows).toarray())

@@ -128,7 +128,7 @@ class _Bench:
         self._curve("pooled", problem.pooled(), model, training)
         self._keep("joint", records)
         self._compare()
-        self._add_usage(joint, training.epochs)
+        self._add_usage(joint, int(training.epochs))
         self._references(problem.pooled(), model, training)
 
     def _report(self, text: str) -> None:
@@ -194,8 +194,8 @@ class _Bench:
         joint = median(epoch_seconds(self._records("joint")))
         if model.kind == "linear":
             self._report("SGDClassifier")
-            baseline = ScikitLearn(rows, pooled.train.labels, rate=rate, l2=model.l2)
-            seconds = [baseline.epoch() for _ in range(training.epochs)]
+            baseline = ScikitLearn(rows, pooled.train.labels, rate=rate, l2=model.weight_decay)
+            seconds = [baseline.epoch() for _ in range(int(training.epochs))]
             reached = auc(pooled.test.labels, baseline.score(held_out), pooled.test.weights)
             self.results += [
                 row("LR, SGDClassifier pooled: test AUC", [reached], ""),
@@ -203,7 +203,7 @@ class _Bench:
             ]
             self.ratios["LR: SGDClassifier pooled/joint time of an epoch"] = spread([each / joint for each in seconds])
         self._report("torch")
-        torch = TorchPooled(model, rows, pooled.train.labels, rate=rate, batch=training.batch_size)
+        torch = TorchPooled(model, rows, pooled.train.labels, rate=rate, batch=int(training.batch_size))
         seconds = [torch.epoch() for _ in range(_TORCH_ROUNDS)]
         self.results.append(row(f"{self._name}, torch pooled: an epoch, from {TORCH_BATCHES} batches", seconds, "s"))
         self.ratios[f"{self._name}: torch pooled/joint time of an epoch"] = spread([each / joint for each in seconds])

@@ -80,7 +80,7 @@ class TorchPooled:
     ) -> None:
         spec = ModelSpec(inputs=rows.width, width=1, bias=True, key=(_SEED, "torch"))
         start = cast(CompiledModel, build_model(model, spec)).parameters
-        trainer = Trainer(model.kind, start, rows.width, sparse=True, rate=rate, l2=model.l2)
+        trainer = Trainer(model.kind, start, rows.width, sparse=True, rate=rate, l2=model.weight_decay)
         batches = batches_in_order(rows, labels, batch, TORCH_BATCHES)
         self._work = torch_work(trainer, batches, len(batches))
         self._batches = -(-len(labels) // batch)

@@ -26,6 +26,7 @@ from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
 from fdml.events import Evaluated
 from fdml.federation.join import join
+from fdml.federation.machine_limits import tune_party_process
 from fdml.federation.party_folder import HISTORY
 from fdml.federation.scaffold import write_keys
 from fdml.federation.serve import serve
@@ -191,6 +192,7 @@ def run_side(home: Path, name: str, address: str) -> None:
     if name == "server":
         traffic = serve(home / "run.toml", listen=address, on_event=ignore_events).traffic
     else:
+        tune_party_process()
         join(home / name / "party.toml", server=address, on_event=ignore_events)
     used = resource.getrusage(resource.RUSAGE_SELF)
     usage = Usage(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, traffic)

@@ -33,7 +33,9 @@ _ROWS = 256_000
 _WIDTH = 20
 _HELD_OUT = 0.01
 """Few rows, as scoring them is no part of the line's cost."""
-_FEW = TrainingSettings(epochs=3, batches_per_block=1, learning_rate="auto")
+_FEW = TrainingSettings(epochs=3, batch_size=100, batches_per_block=1, value_bits=64, learning_rate="auto")
+_MODEL = 'optimizer = "sgd"\nl2 = 1e-4'
+"""As all commits had it, so that they can be timed beside each other."""
 _MORE = _FEW.model_copy(update={"epochs": 6})
 _SHAPES = {
     "1 batches per block": _FEW,
@@ -60,7 +62,7 @@ def run(progress: Progress, rounds: int = 5) -> Report:
                 there.append(_over_grpc(Path(folder), X, labels, training))
                 if name == _BLIND_AT:
                     masked.append(_over_grpc(Path(folder), X, labels, training, server="blind"))
-            updates = (training.epochs - 1) * _ROWS * (1 - _HELD_OUT) / 100
+            updates = (int(training.epochs) - 1) * _ROWS * (1 - _HELD_OUT) / 100
             batches = int(training.batches_per_block)
             steps = updates / batches
             added = [1e6 * (a - b) / updates for a, b in zip(there, here, strict=True)]
@@ -95,7 +97,7 @@ def _in_process(X: NDArray[np.float32], labels: NDArray[np.int64], training: Tra
     rows = round(_ROWS * (1 - _HELD_OUT))
     parts = {f"p{at}": as_rows(part[:rows]) for at, part in enumerate(_parts(X))}
     sample = RowSet(parts, labels[:rows].astype(np.float64), np.ones(rows))
-    plan = Plan(training, dict.fromkeys(parts, model_settings()), "p0", "logistic", 2)
+    plan = Plan(training, dict.fromkeys(parts, model_settings(optimizer="sgd", l2=1e-4)), "p0", "logistic", 2)
     kept = train_in_process(plan, sample, keep_epochs=True).snapshots
     return kept[-1].seconds - kept[0].seconds
 
@@ -109,16 +111,16 @@ def _over_grpc(
 ) -> float:
     home = folder / "run"
     settings_text = (
-        f"[training]\nepochs = {training.epochs}\nbatches_per_block = {training.batches_per_block}\n"
+        f"[training]\nepochs = {training.epochs}\nbatch_size = 100\nbatches_per_block = {training.batches_per_block}\n"
         f'learning_rate = "auto"\nvalue_bits = {training.value_bits}\n'
         f'[evaluation]\nholdout = {_HELD_OUT}\n[privacy]\nserver = "{server}"'
     )
-    write_run(home, settings_text, _parts(X), labels, [""] * _PARTIES)
+    write_run(home, settings_text, _parts(X), labels, [_MODEL] * _PARTIES)
     with running(home, [f"p{at}" for at in range(_PARTIES)]) as cluster:
         cluster.finish()
     seconds = seconds_at_epochs(home)
     shutil.rmtree(home)
-    return seconds[training.epochs] - seconds[1]
+    return seconds[int(training.epochs)] - seconds[1]
 
 
 def _restarts(folder: Path, rows: int = 1_000_000, parties: int = 8, times: int = 3) -> list[float]:

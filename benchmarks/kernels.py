@@ -100,7 +100,7 @@ def model_of(kind: str, sizes: Sizes) -> CompiledModel:
     """A model as a party builds it, trained by plain SGD."""
     every: dict[str, dict[str, Any]] = {"fm": {"factors": sizes.factors}, "mlp": {"hidden": (sizes.hidden,)}}
     spec = ModelSpec(inputs=sizes.width, width=1, bias=True, key=(_SEED, kind))
-    return cast(CompiledModel, build_model(model_settings(kind, l2=_L2, **every.get(kind, {})), spec))
+    return cast(CompiledModel, build_model(model_settings(kind, optimizer="sgd", l2=_L2, **every.get(kind, {})), spec))
 
 
 def schedule_of(sizes: Sizes) -> Schedule:

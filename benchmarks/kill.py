@@ -120,7 +120,8 @@ def _write(home: Path, staleness: int) -> None:
     X = chance.normal(size=(5000, 12)).astype(np.float32)
     labels = (X @ chance.normal(size=12) + X[:, 0] * X[:, 1] > 0).astype(np.int64)
     settings = (
-        f'[training]\nepochs = 30\nbatches_per_block = 4\nlearning_rate = "auto"\nstaleness = {staleness}\n'
+        f'[training]\nepochs = 30\nbatch_size = 100\nbatches_per_block = 4\nlearning_rate = "auto"\n'
+        f"staleness = {staleness}\n"
         f"checkpoint_seconds = 0.1"
     )
     models = ('kind = "mlp"\noptimizer = "momentum"', 'kind = "linear"\noptimizer = "adam"')

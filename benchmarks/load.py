@@ -29,7 +29,7 @@ from fdml.errors import FdmlError
 from fdml.events import Event, StepDone
 from fdml.federation.join import join
 from fdml.federation.key_files import read_credentials
-from fdml.federation.machine_limits import raise_open_files
+from fdml.federation.machine_limits import raise_open_files, tune_party_process
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Hello
@@ -48,7 +48,8 @@ _LOOK_SECONDS = 0.05
 _NICE = 10
 """Attackers are elsewhere, as a rule: they leave the processor to the others where both want it."""
 _SETTINGS = (
-    '[training]\nepochs = 100000\nbatches_per_block = 1\nlearning_rate = "auto"\npeer_timeout_seconds = 120.0\n'
+    '[training]\nepochs = 100000\nbatch_size = 100\nbatches_per_block = 1\nlearning_rate = "auto"\n'
+    "peer_timeout_seconds = 120.0\n"
     '[evaluation]\nevery = "end"\n'
 )
 
@@ -173,6 +174,7 @@ def _run_side_noted(home: Path, name: str, address: str) -> None:
             if isinstance(event, StepDone) and event.step % _NOTE_EVERY == 0:
                 file.write(f"{event.step} {time.monotonic()}\n")
 
+        tune_party_process()
         join(home / name / "party.toml", server=address, on_event=note)
 
 

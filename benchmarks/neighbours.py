@@ -120,12 +120,17 @@ def _neighbour(case: Case, data: DataSettings, labels: Any, *, former: bool) -> 
         learning_rate=case.rate,
     )
     hidden: dict[str, Any] = {"hidden": (8,)} if case.kind == "mlp" else {}
-    own = model_settings(case.kind, l2=0.0, learning_rate="auto" if former else None, **hidden)
+    own = model_settings(case.kind, optimizer="sgd", l2=0.0, learning_rate="auto" if former else None, **hidden)
     if not former:
         check_record_level(_GUARD, training, own, data)
         check_encoder(_GUARD, data, source.encoder)
     plan = Plan(
-        training, {LABEL_PARTY: model_settings(l2=0.0), PARTY: own}, LABEL_PARTY, "logistic", 2, guards={PARTY: _GUARD}
+        training,
+        {LABEL_PARTY: model_settings(optimizer="sgd", l2=0.0), PARTY: own},
+        LABEL_PARTY,
+        "logistic",
+        2,
+        guards={PARTY: _GUARD},
     )
     none = DenseRows(np.zeros((len(labels), 0), np.float32))
     rows = RowSet({LABEL_PARTY: none, PARTY: vstack(list(source.chunks()))}, labels, np.ones(len(labels)))

@@ -119,10 +119,15 @@ def run(progress: Progress, seeds: int | None = None, plot: Path | None = None, 
     )
 
 
+def training_of(epochs: int) -> TrainingSettings:
+    """As the paper trains."""
+    return TrainingSettings(epochs=epochs, batch_size=100, batches_per_block=16, learning_rate=0.5)
+
+
 def cases_of(sizes: Sizes) -> list[Case]:
     """The levels of the paper's figure, then what has a bar of its own."""
-    full, half = TrainingSettings(epochs=sizes.epochs), TrainingSettings(epochs=sizes.epochs // 2)
-    once = TrainingSettings(epochs=sizes.epochs, exchanges=1)
+    full, half = training_of(sizes.epochs), training_of(sizes.epochs // 2)
+    once = TrainingSettings(epochs=sizes.epochs, batch_size=100, learning_rate=0.5, exchanges=1)
     both = {"LR": 0.0, "NN": 0.0}
     levels = [
         Case(f"noise {level:g}, clip {clip:g}", _gaussian(clip, level), full, "alone", level, gains=both)
@@ -160,7 +165,7 @@ def _train(
     problem: JointDataset, contender: Contender, cases: Sequence[Case], sizes: Sizes, progress: Progress
 ) -> dict[str, list[Figures]]:
     found: dict[str, list[Figures]] = {}
-    plain = replace(contender, training=TrainingSettings(epochs=sizes.epochs))
+    plain = replace(contender, training=training_of(sizes.epochs))
     for seed in range(1, sizes.seeds + 1):
         progress(f"{contender.name}, seed {seed} of {sizes.seeds}")
         for curve in compare(problem, [plain], [seed]):

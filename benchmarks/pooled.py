@@ -59,9 +59,10 @@ class PooledTrainer:
 def train_pooled(problem: JointDataset, model: ModelSettings, training: TrainingSettings) -> Iterator[EpochRecord]:
     """The figures of every epoch of training a problem that one party holds; its seconds are of training alone."""
     plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.class_count)
+    plan = plan.resolved(len(problem.train))
     solo = PooledTrainer(plan, problem.train)
     seconds = 0.0
-    for epoch in range(1, training.epochs + 1):
+    for epoch in range(1, plan.agreed(len(problem.train)).epochs + 1):
         seconds += solo.epoch()
         models = {problem.label_party: solo.model}
         scores = joint_score(models, problem.test.parts, problem.objective)

@@ -22,5 +22,7 @@ _ROWS = (as_rows(_DENSE), as_rows(sp.csr_array(_DENSE)))
 
 import_module("pandas")
 for _rows in _ROWS:
-    _model = build_model(model_settings(), ModelSpec(inputs=1, width=1, bias=True, key=("warm",)))
+    _model = build_model(
+        model_settings(optimizer="sgd", l2=0.0), ModelSpec(inputs=1, width=1, bias=True, key=("warm",))
+    )
     LocalLearner(_model, _rows).warm_up(objective_for("logistic", 2))

@@ -25,6 +25,7 @@ from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
 from fdml.events import EpochDone, Event
 from fdml.federation.join import join
+from fdml.federation.machine_limits import tune_party_process
 from fdml.federation.party_folder import HISTORY, MODEL
 from fdml.federation.scaffold import write_members
 from fdml.federation.serve import serve
@@ -54,7 +55,7 @@ class Variant:
     def text(self) -> str:
         """All of run.toml that follows the names."""
         return (
-            f'[training]\nepochs = {self.epochs}\nlearning_rate = "auto"\n{self.lines}\n'
+            f'[training]\nepochs = {self.epochs}\nbatch_size = 100\nlearning_rate = "auto"\n{self.lines}\n'
             f'[evaluation]\nholdout = {_HELD_OUT}\nevery = "epoch"\n'
         )
 
@@ -117,6 +118,7 @@ def _run_side_timed(home: Path, name: str, address: str) -> None:
             with (home / name / "epochs").open("a") as file:
                 file.write(f"{event.epoch} {time.monotonic()}\n")
 
+    tune_party_process()
     join(home / name / "party.toml", on_event=note)
 
 

@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "exchange": Benchmark("benchmarks.exchange"),
     "align": Benchmark("benchmarks.align"),
     "blocks": Benchmark("benchmarks.blocks", ("rows",)),
+    "reader": Benchmark("benchmarks.reader", ("gigabytes",)),
     "kill": Benchmark("benchmarks.kill", ("first", "seeds")),
     "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
     "load": Benchmark("benchmarks.load", ("rounds",)),
@@ -34,12 +35,14 @@ BENCHMARKS: dict[str, Benchmark] = {
     "speed": Benchmark("benchmarks.speed", ("rows",)),
     "app-store": Benchmark("benchmarks.app_store", ("rows", "plot")),
     "a9a": Benchmark("benchmarks.a9a"),
+    "bits": Benchmark("benchmarks.bits", ("rows", "seeds")),
     "growth": Benchmark("benchmarks.scaling", ("rows",)),
+    "defaults": Benchmark("benchmarks.defaults", ("seeds", "rows")),
     "against": Benchmark("benchmarks.against", ("old", "rounds", "rows")),
 }
 
 
-def run_benchmark(name: str, progress: Progress, **options: int | Path | None) -> Report:
+def run_benchmark(name: str, progress: Progress, **options: float | Path | None) -> Report:
     """Run a benchmark by its name; `progress` gets a few words on how far it is. None leaves an option alone."""
     if name not in BENCHMARKS:
         raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")

@@ -156,7 +156,7 @@ def least_losses(sample: RowSet) -> Figures:
 
 def follow(training: TrainingSettings, sample: RowSet, least: Figures) -> RegretTrace:
     """One run, and the regret of each of its steps."""
-    plan = Plan(training, dict.fromkeys(PARTIES, model_settings(l2=0.0)), PARTIES[0], "logistic", 2)
+    plan = Plan(training, dict.fromkeys(PARTIES, model_settings(optimizer="sgd", l2=0.0)), PARTIES[0], "logistic", 2)
     schedule = plan.schedule(len(sample))
     coordinator = Coordinator(PARTIES, schedule, plan.objective.width, training.staleness)
     workers = {name: _worker(plan, sample, name) for name in PARTIES}

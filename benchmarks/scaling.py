@@ -25,7 +25,8 @@ from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from benchmarks.sparse_run import Data, write_run
 from fdml.errors import StateCorrupt
-from fdml.settings import Task, read_run
+from fdml.settings import read_run
+from fdml.settings_choices import Task
 
 _MEBIBYTE = 2**20
 _VISITS = 4_000_000
@@ -121,7 +122,7 @@ def measure(size: Size) -> Point:
     if state.coordinator is None:
         raise StateCorrupt(f"the server's log of {size} holds no training")
     schedule = state.coordinator.schedule
-    pushed = size.parties * schedule.rows * size.scores * settings.training.value_bits // 8
+    pushed = size.parties * schedule.rows * size.scores * int(settings.training.value_bits) // 8
     return Point(
         size,
         (seconds[size.epochs] - seconds[1]) / (size.epochs - 1),

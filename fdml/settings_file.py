@@ -42,15 +42,19 @@ def read_table(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"there is no file {str(path)!r}") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{str(path)!r} is a folder; name the file in it, run.toml or party.toml") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
 
 
-def read_settings(path: Path, kind: type[S]) -> S:
-    """Read and check a TOML file."""
+def read_settings(path: Path, kind: type[S], *, other: tuple[str, str] | None = None) -> S:
+    """Read and check a TOML file. `other` is a key of the file it is taken for by mistake, and what to say then."""
     values = read_table(path)
+    if other is not None and other[0] in values and other[0] not in kind.model_fields:
+        raise SettingsError(f"{path}: {other[1]}")
     try:
         return kind(**values)
     except SettingsError as error:

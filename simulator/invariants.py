@@ -9,9 +9,11 @@ import numpy as np
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
 from fdml.models.model import State
+from fdml.protocol.bit_packing import in_ring
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import (
     Ack,
+    BestEpoch,
     Checkpointed,
     FromParty,
     FromServer,
@@ -32,6 +34,7 @@ from fdml.protocol.wire import encode_from_server
 from fdml.server.coordinator import Coordinator
 from fdml.server.run_state import RunState
 from fdml.storage.arrays import hash_arrays
+from simulator.parts import PushedParts
 from simulator.party_invariants import PartyChecker, SentMessages, figures, require
 from simulator.reference import alignment_of, fault_free_run, replay
 from simulator.scenarios import Scenario
@@ -68,6 +71,7 @@ class InvariantChecker:
         self._unmasking = Unmasking(scenario)
         self._pushes: dict[tuple[str, int], Codes] = {}
         """Without masks, as all that follows here."""
+        self._parts = PushedParts(self._visits, self._pushes)
         self._held_out: dict[tuple[str, int], Codes] = {}
         self._gradients: dict[tuple[str, int], Codes] = {}
         self._stops: dict[str, int] = {}
@@ -75,6 +79,8 @@ class InvariantChecker:
         """The last step that a party learned from, where it ended early."""
         self._stopped: dict[str, Stopped] = {}
         """The earliest end that each party was sent."""
+        self._best_epoch: BestEpoch | None = None
+        """As the label party first sent it."""
         self._taken = dict.fromkeys(self._parties, -1)
         """The last push of each party that the running server has acted on."""
         self._served: dict[tuple[str, int], Total | Gradient] = {}
@@ -98,6 +104,7 @@ class InvariantChecker:
         self._messages.post(party, message)
         match message:
             case Push(step, release):
+                self._parts.add(party, message)
                 _same(self._pushes, (party, step), self._unmasking.bare("push", party, step, release), "push of step")
             case HeldOutPredictions(epoch, release):
                 bare = self._unmasking.bare("held-out", party, epoch, release)
@@ -111,6 +118,9 @@ class InvariantChecker:
                 self._kept[party] = max(self._kept[party], step)
             case SealedMetrics():
                 self.party.scored(message)
+            case BestEpoch():
+                self._best_epoch = self._best_epoch or message
+                require(message == self._best_epoch, f"{party} told of two different best epochs")
 
     def took(self, sender: str, message: FromParty, replies: Sequence[Reply]) -> None:
         """The server has acted on a message and would reply this."""
@@ -183,9 +193,6 @@ class InvariantChecker:
         end = coordinator.end
         require(self._evaluated_epochs(end) <= set(state.history), "metrics are missing")
         staleness = self._scenario.settings.training.staleness
-        require(
-            staleness > 0 or end == self._scenario.end, f"the run ended before step {end}, not {self._scenario.end}"
-        )
         last = {visit.block: step for step, visit in enumerate(self._visits)}
         for column, party in enumerate(self._parties if end == self._scenario.schedule.steps else ()):
             for step in last.values():
@@ -197,6 +204,7 @@ class InvariantChecker:
             require(those == known, f"the server has other metrics of epoch {epoch} than were sent")
         if staleness == 0:
             expected = fault_free_run(self._scenario)
+            require(end == expected.end <= self._scenario.end, f"the run ended before step {end}, not {expected.end}")
             self._check_models(expected.models, models)
             require(expected.metrics == found, "the metrics are not those of a run without faults")
         else:
@@ -223,13 +231,14 @@ class InvariantChecker:
 
     def _script(self, party: str) -> list[FromServer]:
         """What a party used of what it was sent, in order; where the run ended early that may be less than all."""
-        last = self._learned.get(party, self._scenario.schedule.steps)
+        last, settings = self._learned.get(party, self._scenario.schedule.steps), self._scenario.settings
         answers = [self._sent[key] for key in sorted(self._sent) if key[0] == party and key[1] <= last]
         labels = [] if self._labels is None else [self._labels]
         stopped = [self._stopped[party]] if party in self._stopped else []
         if party in self._learned and not stopped:
             stopped = [Stopped(party, last + 1)]
-        return [*labels, *answers, *stopped, *(self._totals[epoch] for epoch in sorted(self._totals))]
+        told = [self._best_epoch] if self._best_epoch is not None and party != settings.label_party else []
+        return [*labels, *answers, *stopped, *(self._totals[epoch] for epoch in sorted(self._totals)), *told]
 
     def _evaluated_epochs(self, end: int) -> set[int]:
         """The epochs of which the label party must have reported, where training ended before step `end`."""
@@ -239,6 +248,7 @@ class InvariantChecker:
 
     def _take_push(self, party: str, push: Push) -> None:
         bare = self._unmasking.bare("push", party, push.step, push.release)
+        self._parts.add(party, push)
         _same(self._pushes, (party, push.step), bare, "push of step")
         before = self._taken[party]
         require(push.step <= before + 1, f"the server took step {push.step} of {party} after step {before}")
@@ -294,10 +304,12 @@ class InvariantChecker:
         for party, made in zip(self._parties, total.pushed_at, strict=True):
             if made >= 0:
                 require(self._visits[made].block == visit.block, f"step {total.step} has a part of another block")
-                expected += self._pushes[party, made]
+                expected += self._pushes[party, made] if total.bits else self._parts.of(party, made)
         found = total.values.reshape(-1)
         if self._scenario.settings.privacy.server == "blind":
             found = self._unmasking.opened("push", total.pushed_at, total.mask_ids, found)
+        if total.bits:
+            expected, found = in_ring(expected.astype(found.dtype), total.bits), in_ring(found, total.bits)
         require(np.array_equal(expected, found), f"step {total.step} for {to} is not its parts' sum")
 
     def _check_repeated(self, to: str, total: Total | Gradient) -> None:
@@ -310,10 +322,10 @@ class InvariantChecker:
         for column, party in enumerate(self._parties):
             for visit in blocks.values():
                 made, release = coordinator.matrix.read(column, visit)
-                bare = self._unmasking.bare("push", party, made, release) if made >= 0 else release.values.reshape(-1)
-                pushed = (
-                    self._pushes[party, made] if made >= 0 else np.zeros(visit.size * self._scenario.width, np.int64)
-                )
+                bare, pushed = release.values.reshape(-1), np.zeros(release.values.size, np.int64)
+                if made >= 0:
+                    bare = self._unmasking.bare("push", party, made, self._parts.with_bits(party, made, release))
+                    pushed = self._parts.in_matrix(party, made, release)
                 require(np.array_equal(bare, pushed), f"the matrix holds what {party} never pushed")
 
 

@@ -12,13 +12,13 @@ from fdml.errors import InvariantBroken
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Checkpoint
 from fdml.privacy.statement import Statement
-from fdml.protocol.messages import FromParty, Gradient, HeldOutPredictions, Metrics, SealedMetrics
+from fdml.protocol.messages import BestEpoch, FromParty, Gradient, HeldOutPredictions, Metrics, SealedMetrics
 from simulator.scenarios import Scenario
 
 Key = tuple[str, type[FromParty], int]
 """A message by its party, its type and its step or epoch."""
-_MADE_ONCE = (Gradient, HeldOutPredictions, SealedMetrics)
-"""Messages that a party which goes on from a checkpoint does not make again."""
+_BEFORE_RESULT = (Gradient, HeldOutPredictions, SealedMetrics, BestEpoch)
+"""Messages that the server must have before a party notes its result."""
 
 
 class SentMessages:
@@ -64,6 +64,8 @@ class PartyChecker:
         self._aligned: dict[str, SharedRows] = {}
         self._metrics: dict[int, Metrics] = {}
         """As the label party first sent them."""
+        self._chosen: dict[str, int] = {}
+        """By party, the epoch whose model it keeps."""
 
     @property
     def key(self) -> GroupKey:
@@ -94,6 +96,13 @@ class PartyChecker:
         before = self._metrics.setdefault(metrics.epoch, metrics)
         require(figures(before) == figures(metrics), f"epoch {metrics.epoch} was scored twice, differently")
 
+    def chose(self, party: str, epoch: int) -> None:
+        """A party keeps the model of an epoch: all keep the same, in every start."""
+        self._chosen[party] = epoch
+        require(
+            len(set(self._chosen.values())) == 1, f"the parties keep the models of different epochs: {self._chosen}"
+        )
+
     def saved(self, party: str, checkpoint: Checkpoint) -> None:
         """A party stores a checkpoint: what a start from it would not make again must be in it, or at the server."""
         held = {key_of(party, message) for message in checkpoint.unacknowledged}
@@ -118,7 +127,7 @@ class PartyChecker:
 
     def noted(self, party: str) -> None:
         """A party stores its result, after which it sends nothing again: the server must have everything."""
-        for kind in _MADE_ONCE:
+        for kind in _BEFORE_RESULT:
             for number in sorted(self._messages.posted(party, kind)):
                 require(
                     self._messages.is_stored((party, kind, number)),

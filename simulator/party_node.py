@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fdml.errors import InvariantBroken
-from fdml.events import Event, Joined, StepDone, Stopped
+from fdml.events import EpochChosen, Event, Joined, StepDone, Stopped
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.party.disk_store import DiskStore
@@ -162,6 +162,9 @@ class PartyNode:
                 self._simulation.checker.began(party)
             case StepDone():
                 self._simulation.counts["steps"] += 1
+            case EpochChosen(party, epoch):
+                self._simulation.counts["parties that keep the best epoch"] += 1
+                self._simulation.checker.party.chose(party, epoch)
             case Stopped(party, step):
                 self._simulation.counts["parties that ended early"] += 1
                 self._simulation.checker.learned(party, step - 1)

@@ -40,6 +40,8 @@ class Reference:
     models: Mapping[str, State]
     metrics: Mapping[int, tuple[float | None, ...]]
     """By epoch, without the time they took."""
+    end: int
+    """How many steps it has."""
 
 
 class _AlignmentStored(NothingStored):
@@ -59,7 +61,7 @@ def fault_free_run(scenario: Scenario) -> Reference:
     _take_turns(scenario, state, {name: (each, each.run()) for name, each in sessions.items()}, stored)
     models = {name: _parameters(session) for name, session in sessions.items()}
     history = {epoch: figures(open_metrics(stored.key, each)) for epoch, each in state.history.items()}
-    return Reference(models, history)
+    return Reference(models, history, 0 if state.coordinator is None else state.coordinator.end)
 
 
 def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
@@ -85,7 +87,7 @@ def _take_turns(
 ) -> dict[str, T]:
     """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
-    bulletin = BulletinStore(settings.parties, settings.align, MemoryDisk())
+    bulletin = BulletinStore(settings.parties, settings.align, MemoryDisk(), pointing=settings.pointing_party)
 
     def clock() -> float:
         return float(next(ticks))

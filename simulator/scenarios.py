@@ -5,23 +5,23 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from fdml.align.consent import consent_to_all
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import PartyIds
+from fdml.align.matching import LeadingKeys, PartyIds
 from fdml.align.offers import make_offer
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
-from fdml.data.rows import DenseRows, Rows, take
+from fdml.data.rows import DenseRows, Rows, plain_rows, take
 from fdml.models.learner import LocalLearner
 from fdml.models.losses import Floats
 from fdml.models.model import State
@@ -35,9 +35,11 @@ from fdml.privacy.guard import Guard
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import (
+    AgreedTraining,
     EvaluationSettings,
     GuardSettings,
     PrivacySettings,
@@ -52,6 +54,7 @@ _MOST_STEPS = 12
 _NEVER = 1e9
 _DELTA = 1e-5
 _CLIP, _SIGMA = 1.0, 0.5
+_FEW = (4, 2, 8)
 
 
 class HashingModel:
@@ -71,14 +74,14 @@ class HashingModel:
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
         """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
-        values = rows.values[start:stop] @ self._weights + self._hash / 2.0**32
+        values = plain_rows(rows).values[start:stop] @ self._weights + self._hash / 2.0**32
         return np.outer(values, 1.0 / np.arange(1, self._width + 1))
 
     def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """One pass over one block."""
         for part in (block.order, block.rates, scores.total, scores.own_at_push, scores.labels):
             self._hash = zlib.crc32(part.tobytes(), self._hash)
-        values = rows.values[block.start : block.start + len(block.order)]
+        values = plain_rows(rows).values[block.start : block.start + len(block.order)]
         self._weights = 0.5 * self._weights + np.tanh(scores.total[:, 0] @ values)
 
     def penalty(self) -> float:
@@ -96,12 +99,19 @@ class HashingModel:
 
 
 def build_hashing_worker(
-    plan: Plan, rows: RowSet, party: str, guard: Guard, *, held_out: Rows | None, **_: object
+    plan: Plan,
+    rows: RowSet,
+    party: str,
+    guard: Guard,
+    *,
+    held_out: Rows | None,
+    stop_after: int | None = None,
+    **_: object,
 ) -> Worker:
     """A party with a `HashingModel`."""
     gradient_party = plan.label_party if plan.loss == "softmax" else None
     watch_loss = party == plan.label_party
-    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party)
+    task = training_task(plan, rows, party, watch_loss=watch_loss, gradient_party=gradient_party, stop_after=stop_after)
     learner = LocalLearner(HashingModel(plan.objective.width), rows.parts[party], held_out=held_out)
     return Worker(learner, task, guard)
 
@@ -115,6 +125,8 @@ class ScenarioData:
     """None where rows are matched by position."""
     labels_of_rows: np.ndarray[Any, np.dtype[np.float64]]
     classes: int
+    led: Mapping[str, bool] = field(default_factory=dict)
+    """At a label party whose rows point to others': the other parties, and whether they are in [keys]."""
 
     @property
     def weighted(self) -> bool:
@@ -126,7 +138,9 @@ class ScenarioData:
         rows = np.arange(len(self.labels_of_rows))
         if self.ids is None:
             return RowIds(PartyIds(by_position=RowCounts(len(rows), None)), rows, rows)
-        return RowIds(PartyIds(pa.array(self.ids, pa.large_string())), rows, rows)
+        ids = pa.array(self.ids, pa.large_string())
+        leads = {party: LeadingKeys(ids, coarse=coarse) for party, coarse in self.led.items()}
+        return RowIds(PartyIds(ids, leads=leads), rows, rows)
 
     def rows(self, shared: SharedRows) -> PartyRows:
         """The features of the shared rows."""
@@ -180,7 +194,7 @@ class Scenario:
             task="multiclass" if private else "regression",
             align=random.choice(("tokens", "tokens", "ecdh")),
             training=training,
-            evaluation=EvaluationSettings(holdout=held_out / (rows + held_out), every=random.choice(("epoch", "end"))),
+            evaluation=_draw_evaluation(random, holdout=held_out / (rows + held_out), seed=training.seed),
             privacy=PrivacySettings(
                 labels="private" if private else "shared", server="blind" if random.random() < 0.4 else "plain"
             ),
@@ -190,6 +204,10 @@ class Scenario:
         features = {party: _draw_features(random, len(ids[party])) for party in parties}
         allowed = {party: random.randint(1, 8) for party in parties if random.random() < 0.3}
         rotate_bytes = random.choice((300, 2000, 20_000, 10**9))
+        if not allowed:
+            settings = _with_few_bits(settings)
+        if has_ids:
+            settings = settings.model_copy(update={"keys": _keys(settings, allowed)})
         return cls(settings, rows, held_out, rotate_bytes, features, ids, has_ids, allowed)
 
     @cached_property
@@ -197,10 +215,15 @@ class Scenario:
         """What all sides agree on."""
         return run_hash(self.settings)
 
+    @property
+    def training(self) -> AgreedTraining:
+        """How the parties train."""
+        return agreed_training(self.settings.training, self.rows, len(self.settings.parties))
+
     @cached_property
     def schedule(self) -> Schedule:
         """The run's schedule."""
-        return schedule_of(self.rows, self.settings.training)
+        return schedule_of(self.rows, self.training)
 
     @property
     def gradient_party(self) -> str | None:
@@ -227,10 +250,11 @@ class Scenario:
         every = len(self.ids[party])
         labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
         ids = self.ids[party] if self.has_ids else None
+        classes = 0 if self.gradient_party is None else 2
         return Member(
             run=self.settings,
             name=party,
-            data=ScenarioData(self.features[party], ids, labels, 0 if self.gradient_party is None else 2),
+            data=ScenarioData(self.features[party], ids, labels, classes, self._led(party)),
             noise=NoiseKey(party.encode() * 32),
             guard=self._guard(party),
             shared=shared,
@@ -239,6 +263,12 @@ class Scenario:
             build=build_hashing_worker,
             mask_id=lambda: start,
         )
+
+    def _led(self, party: str) -> dict[str, bool]:
+        """Whom rows of a party point to, and whether by [keys]."""
+        if self.settings.pointing_party != party:
+            return {}
+        return {other: other in self.settings.keys for other in self.settings.parties if other != party}
 
     def _guard(self, party: str) -> GuardSettings:
         if party not in self.allowed:
@@ -257,6 +287,31 @@ class Scenario:
     def _secret(self, party: str, purpose: str) -> bytes:
         seed = self.settings.training.seed
         return hashlib.blake2b(f"{seed} {party} {purpose}".encode(), digest_size=32).digest()
+
+
+def _draw_evaluation(random: Random, holdout: float, seed: int) -> EvaluationSettings:
+    """Every second run that is evaluated after every epoch may end early; `seed` decides, so that others stay."""
+    every: Literal["epoch", "end"] = random.choice(("epoch", "end"))
+    stop_after = (None, 1, None, 2)[seed % 4] if every == "epoch" else None
+    return EvaluationSettings(holdout=holdout, every=every, stop_after=stop_after)
+
+
+def _with_few_bits(settings: RunSettings) -> RunSettings:
+    """Where the run can have them and its seed is odd: without a draw of their own, so seeds stay what they are."""
+    training = settings.training
+    in_step = training.staleness == 0 and settings.privacy.labels == "shared"
+    if training.seed % 2 == 0 or not (in_step or settings.privacy.server == "plain"):
+        return settings
+    few = training.model_copy(update={"value_bits": _FEW[training.seed // 2 % len(_FEW)]})
+    return settings.model_copy(update={"training": few})
+
+
+def _keys(settings: RunSettings, noisy: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """In a third of the runs rows point to those of the parties that may be in [keys]; drawn by the run's seed."""
+    if settings.training.seed % 3:
+        return {}
+    others = [party for party in settings.parties if party not in (settings.label_party, *noisy)]
+    return dict.fromkeys(others, ("id",))
 
 
 def _draw_ids(random: Random, parties: Sequence[str], shared: int, *, extra: int) -> dict[str, tuple[str, ...]]:

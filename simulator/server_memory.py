@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fdml.protocol.messages import (
+    BestEpoch,
     Checkpointed,
     Finished,
     FromParty,
@@ -47,6 +48,8 @@ def remembers(state: RunState, party: str, message: FromParty) -> bool:
             return coordinator is not None
         case SealedMetrics(epoch):
             return epoch in state.history
+        case BestEpoch():
+            return state.best_epoch == message
         case Finished():
             return state.has_finished(party)
         case Checkpointed():

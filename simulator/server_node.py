@@ -50,7 +50,7 @@ class ServerNode:
         self.starts += 1
         try:
             state = CheckedRunState.open(RunDefinition(settings, scenario.run_hash), self.disk, scenario.rotate_bytes)
-            bulletin = BulletinStore.open(settings.parties, settings.align, self.disk)
+            bulletin = BulletinStore.open(settings.parties, settings.align, self.disk, pointing=settings.pointing_party)
         except (Crashed, OSError):
             self.kill()
             return

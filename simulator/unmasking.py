@@ -11,6 +11,7 @@ from fdml.party.alignment import SharedRows
 from fdml.party.member import pairwise_masks_of
 from fdml.privacy.masks import Masks, Purpose
 from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
+from fdml.protocol.bit_packing import in_ring
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import Release
 from simulator.party_invariants import require
@@ -35,8 +36,10 @@ class Unmasking:
         before = self._masked.setdefault((purpose, party, number, release.mask_id), values)
         require(np.array_equal(before, values), f"{party} used the mask of {purpose} {number} for two values")
         if release.mask_id == PAIRWISE_ID:
-            return self._pairwise[party].remove_own(purpose, number, release.mask_id, values)
-        return self._masks.remove_one(purpose, party, number, release.mask_id, values)
+            bare = self._pairwise[party].remove_own(purpose, number, release.mask_id, values)
+        else:
+            bare = self._masks.remove_one(purpose, party, number, release.mask_id, values)
+        return in_ring(bare, release.bits) if release.bits else bare
 
     def opened(self, purpose: Purpose, numbers: Sequence[int], mask_ids: Sequence[int], values: Codes) -> Codes:
         """A sum without masks, as any party has it."""

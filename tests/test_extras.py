@@ -64,6 +64,8 @@ def test_bounds_are_lower_ones_only_and_those_of_the_lowest_versions():
 def test_every_dependency_has_a_tested_version_within_its_bounds():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
     tested = {Requirement(line).name.lower(): line.partition("==")[2] for line in lines}
-    listed = [each for extra in ("sklearn", "plots", "torch") for each in OPTIONAL[extra]] + PROJECT["dependencies"]
+    listed = [each for extra in ("sklearn", "plots", "torch", "samples") for each in OPTIONAL[extra]] + PROJECT[
+        "dependencies"
+    ]
     for requirement in map(Requirement, listed):
         assert requirement.specifier.contains(tested[requirement.name.lower()]), requirement

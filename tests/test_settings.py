@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,6 @@ from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.settings import PartySettings, read_party
 from fdml.settings import (
-    LOSSES_OF,
     EvaluationSettings,
     GradientGuardSettings,
     GuardSettings,
@@ -17,7 +17,9 @@ from fdml.settings import (
     loss_for,
     read_run,
     run_hash,
+    training_hash,
 )
+from fdml.settings_choices import LOSSES_OF
 from fdml.settings_data import DataSettings
 
 RUN = """
@@ -117,15 +119,19 @@ def test_a_key_named_like_pythons_own_is_refused_as_any_other(write):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("epochs", 0, "setting 'epochs' is 0: input should be greater than 0"),
+        ("epochs", 0, "setting 'epochs' is 0: input should be greater than 0 or 'auto'"),
         (
             "epochs",
             2.5,
-            "setting 'epochs' is 2.5: input should be a valid integer, got a number with a fractional part",
+            "setting 'epochs' is 2.5: input should be a valid integer, got a number with a fractional part or 'auto'",
         ),
-        ("batch_size", -3, "setting 'batch_size' is -3: input should be greater than 0"),
-        ("batches_per_block", 0, "setting 'batches_per_block' is 0: input should be greater than 0 or 'all'"),
-        ("batches_per_block", "al", "setting 'batches_per_block' is 'al': input should be a valid integer or 'all'"),
+        ("batch_size", -3, "setting 'batch_size' is -3: input should be greater than 0 or 'auto'"),
+        ("batches_per_block", 0, "setting 'batches_per_block' is 0: input should be greater than 0 or 'all' or 'auto'"),
+        (
+            "batches_per_block",
+            "al",
+            "setting 'batches_per_block' is 'al': input should be a valid integer or 'all' or 'auto'",
+        ),
         ("passes", 0, "setting 'passes' is 0: input should be greater than 0"),
         ("lookahead", -1, "setting 'lookahead' is -1: input should be greater than or equal to 0"),
         ("staleness", -1, "setting 'staleness' is -1: input should be greater than or equal to 0"),
@@ -154,9 +160,13 @@ def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, m
     ("key", "value", "message"),
     [
         ("kind", "tree", "there is no model kind 'tree'; there are linear, fm, mlp, torch"),
-        ("l2", -1.0, "setting 'l2' is -1.0: input should be greater than or equal to 0"),
+        ("l2", -1.0, "setting 'l2' is -1.0: input should be greater than or equal to 0 or 'auto'"),
         ("momentum", 1.0, "setting 'momentum' is 1.0: input should be less than 1"),
-        ("optimizer", "sgdd", "setting 'optimizer' is 'sgdd': input should be 'sgd', 'momentum', 'adagrad' or 'adam'"),
+        (
+            "optimizer",
+            "sgdd",
+            "setting 'optimizer' is 'sgdd': input should be 'sgd', 'momentum', 'adagrad' or 'adam' or 'auto'",
+        ),
         ("precision", "half", "setting 'precision' is 'half': input should be 'single' or 'double'"),
     ],
 )
@@ -189,7 +199,7 @@ def test_a_torch_model_needs_a_module():
 def test_a_value_inside_a_section_is_named_with_the_section(write):
     path = write(RUN.replace("epochs = 10", "epochs = 0"))
     with pytest.raises(
-        SettingsError, match=r"run\.toml: \[training\] setting 'epochs' is 0: input should be greater than 0"
+        SettingsError, match=r"run\.toml: \[training\] setting 'epochs' is 0: input should be greater than 0 or 'auto'"
     ):
         read_run(path)
 
@@ -208,8 +218,61 @@ def test_a_missing_key_is_named(write, key):
 
 
 def test_a_missing_key_of_a_section_is_named_with_it(write):
-    with pytest.raises(SettingsError, match=r"party\.toml: \[data\] setting 'path' is missing"):
-        read_party(write(PARTY.replace('path = "browser.parquet"', ""), "party.toml"))
+    text = PARTY + "[guard.training]\nclip = 1.0\n"
+    with pytest.raises(SettingsError, match=r"party\.toml: \[guard\] \[training\] setting 'sigma' is missing"):
+        read_party(write(text, "party.toml"))
+
+
+def test_rows_may_be_elsewhere_than_in_party_toml(write):
+    data = read_party(write(PARTY.replace('path = "browser.parquet"', ""), "party.toml")).data
+    assert (data.path, data.query) == (None, None)
+
+
+@pytest.mark.parametrize("location", ["s3://bucket/rows", "gs://bucket/rows/*.parquet"])
+def test_an_address_is_not_taken_for_a_path(write, location):
+    data = read_party(write(PARTY.replace("browser.parquet", location), "party.toml")).data
+    assert data.path == location
+
+
+WRONG_DATA = {
+    "path and query": ({"path": "x", "query": "select 1"}, "data.path and data.query are both set"),
+    "test_path of a query": ({"query": "select 1", "test_path": "x"}, "give the test rows of a query in data.test_query"),
+    "driver without query": ({"path": "x", "driver": "adbc_driver_sqlite"}, "data.driver is set but no query"),
+    "any module": ({"query": "select 1", "driver": "os"}, "setting 'driver' is 'os'"),
+    "driver without address": ({"query": "select 1", "driver": "adbc_driver_postgresql"}, "needs the database's address: set data.connection"),
+    "attach of PostgreSQL": ({"query": "s", "driver": "adbc_driver_postgresql", "attach": "x.db"}, "takes an address; set data.connection"),
+    "two places": ({"query": "s", "driver": "adbc_driver_sqlite", "attach": "x.db", "connection": "DB"}, "needs the database's address"),
+    "connection of DuckDB": ({"query": "s", "connection": "DB"}, "data.connection needs a driver"),
+    "long delimiter": ({"path": "x", "delimiter": ";;"}, "data.delimiter is ';;'; it is one character"),
+    "encoding": ({"path": "x", "encoding": "klingon"}, "data.encoding is 'klingon'; try"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG_DATA)
+def test_data_settings_that_do_not_fit_together_are_named(case):
+    values, message = WRONG_DATA[case]
+    with pytest.raises(SettingsError, match=message):
+        DataSettings(**values)
+
+
+def test_an_address_in_place_of_a_variable_is_refused_and_not_repeated():
+    with pytest.raises(SettingsError, match="no name of an environment variable") as raised:
+        DataSettings(query="s", driver="adbc_driver_postgresql", connection="postgresql://me:hidden-one@db/bank")
+    assert "hidden-one" not in str(raised.value)
+
+
+def test_paths_of_data_start_at_the_folder_of_party_toml(write):
+    text = PARTY.replace('path = "browser.parquet"', 'query = "select 1"\nattach = "bank.duckdb"')
+    path = write(text, "party.toml")
+    data = read_party(path).data
+    assert (data.attach, data.folder) == (path.parent / "bank.duckdb", path.parent)
+
+
+def test_one_settings_file_given_for_the_other_is_told_apart(write):
+    with pytest.raises(SettingsError, match=r"party\.toml: this is a party\.toml; give the run\.toml"):
+        read_run(write(PARTY, "party.toml"))
+    with pytest.raises(SettingsError, match=r"run\.toml: this is a run\.toml; give the party\.toml"):
+        read_party(write(RUN, "run.toml"))
 
 
 def test_wrong_toml_is_named_with_its_place(write):
@@ -223,7 +286,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_folder_or_a_file_that_is_no_text_cannot_be_read(tmp_path):
-    with pytest.raises(SettingsError, match=r"cannot be read: .*Is a directory"):
+    with pytest.raises(SettingsError, match=r"is a folder; name the file in it, run.toml or party.toml"):
         read_run(tmp_path)
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SettingsError, match="cannot be read: 'utf-8' codec"):
@@ -423,6 +486,19 @@ def test_private_labels_need_a_loss_whose_gradient_tells_enough(task, loss, name
     assert run(**{**chosen, "privacy": {"labels": "shared"}}).task == task
 
 
+@pytest.mark.parametrize("bits", [8, 4, 2])
+@pytest.mark.parametrize(
+    ("privacy", "staleness"), [({"server": "blind"}, 1), ({"server": "blind", "labels": "private"}, 0)]
+)
+def test_few_bits_under_masks_need_totals_that_all_parties_have(bits, privacy, staleness):
+    training = {"value_bits": bits, "staleness": staleness}
+    words = rf'value_bits = {bits} with server = "blind" takes staleness = 0 and labels = "shared", .* value_bits = 16'
+    with pytest.raises(SettingsError, match=words):
+        run(privacy=privacy, training=training)
+    assert run(privacy=privacy, training={**training, "value_bits": 16}).training.value_bits == 16
+    assert run(privacy={**privacy, "server": "plain"}, training=training).training.value_bits == bits
+
+
 def test_private_labels_and_few_exchanges_do_not_go_together():
     with pytest.raises(
         SettingsError,
@@ -516,3 +592,72 @@ def test_a_table_of_members_that_will_not_do_is_refused(members, text):
 def test_a_party_called_server_cannot_be_told_from_the_server():
     with pytest.raises(SettingsError, match="party name 'server' is taken"):
         RunSettings(parties=("a", "server"), label_party="a", members=KEYS)
+
+
+def keyed(**settings):
+    return RunSettings(parties=["flights", "weather", "planes"], label_party="flights", **settings)
+
+
+def test_keys_name_columns_of_the_label_party_by_party():
+    run = keyed(keys={"weather": ["origin", "hour"], "planes": "tail"})
+    assert run.keys == {"planes": ("tail",), "weather": ("origin", "hour")}
+    assert run.pointing_party == "flights"
+    assert run_hash(run) == run_hash(keyed(keys={"planes": ["tail"], "weather": ["origin", "hour"]}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"keys": {"nobody": ["x"]}}, r"\[keys\] names 'nobody', which is not among the parties"),
+        ({"keys": {"flights": ["x"]}}, "names the label party 'flights'"),
+        ({"keys": {"planes": ["x", "x"]}}, "of party 'planes' names a column twice"),
+        ({"keys": {"planes": []}}, "at least 1 item"),
+        ({"unmatched": "maybe"}, "'drop' or 'keep'"),
+    ],
+)
+def test_keys_that_cannot_be_are_named(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        keyed(**settings)
+
+
+def test_rows_point_to_others_by_keys_or_where_unmatched_ones_are_kept():
+    assert keyed().pointing_party is None
+    assert keyed(unmatched="keep").pointing_party == "flights"
+    assert RunSettings(parties=["a"], label_party="a", unmatched="keep").pointing_party is None
+
+
+def test_runs_without_later_settings_draw_the_noise_that_they_drew():
+    later = {"server": True, "members": True, "keys": True, "unmatched": True}
+    later |= {"training": {"max_prediction", "class_weight"}, "evaluation": {"stop_after", "threshold"}}
+    before = keyed().model_dump_json(exclude=later)
+    without = training_hash(keyed())
+    assert without == hashlib.blake2b(before.encode(), digest_size=32).digest()
+    assert training_hash(keyed(unmatched="keep")) != without
+    assert training_hash(keyed(keys={"planes": ["tail"]})) != without
+    assert training_hash(keyed(evaluation={"stop_after": 3})) != without
+    assert training_hash(keyed(evaluation={"threshold": 0.3})) != without
+    assert training_hash(keyed(training={"class_weight": "balanced"})) != without
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"evaluation": {"stop_after": 2, "every": "end"}}, "needs the held-out rows after every epoch"),
+        ({"evaluation": {"stop_after": 2}, "training": {"exchanges": 2}}, "leave one of them out"),
+        ({"evaluation": {"stop_after": 0}}, "stop_after"),
+        ({"evaluation": {"threshold": 1.0}}, "threshold"),
+        ({"training": {"class_weight": {"yes": 0.0}}}, "class_weight"),
+        ({"training": {"class_weight": "even"}}, "class_weight"),
+    ],
+)
+def test_stopping_and_weights_that_cannot_work_are_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        RunSettings(parties=["a", "b"], label_party="a", **settings)
+
+
+def test_the_order_of_class_weights_does_not_matter():
+    one, other = (
+        {"training": {"class_weight": dict(each)}} for each in ((("a", 1.5), ("b", 2.0)), (("b", 2.0), ("a", 1.5)))
+    )
+    both = [RunSettings(parties=["a"], label_party="a", **each) for each in (one, other)]
+    assert run_hash(both[0]) == run_hash(both[1])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
-from fdml.data.rows import DenseRows, Rows, row_count
+from fdml.data.rows import DenseRows, PlainRows, row_count
 from fdml.models.model import Model
 from fdml.protocol.fixed_point import LARGEST, encode
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Push
@@ -139,7 +139,7 @@ def canaries_of(recording: Recording) -> list[Canary]:
     return found
 
 
-def _laid_out(rows: Rows) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
+def _laid_out(rows: PlainRows) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64]]]:
     """Entries row after row, and of dense rows also column after column; with each the row or column it is of."""
     if isinstance(rows, DenseRows):
         height, wide = rows.values.shape

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
-from fdml.data.rows import DenseRows, Rows, row_count, take, to_scipy, width
+from fdml.data.rows import DenseRows, PlainRows, row_count, take, to_scipy, width
 from fdml.models.metrics import auc
 from fdml.privacy.randomised_response import chance_of_truth
 
@@ -283,7 +283,7 @@ def _known(labels: Values, chance: np.random.Generator) -> NDArray[np.int64]:
     return known
 
 
-def _fitted_auc(features: Rows, labels: Values, known: NDArray[np.int64], classes: int) -> float:
+def _fitted_auc(features: PlainRows, labels: Values, known: NDArray[np.int64], classes: int) -> float:
     """The AUC over all rows of a linear model of the known ones."""
     if width(features) == 0 or len(np.unique(labels[known])) < 2:
         return 0.5

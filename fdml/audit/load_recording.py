@@ -15,7 +15,8 @@ from fdml.audit.message_log import MessageLog, any_masks
 from fdml.audit.recording import FurtherRun, GroundTruth, PartyFile, Recording
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
-from fdml.errors import DataError
+from fdml.data.rows import PlainRows, Rows, plain_rows
+from fdml.errors import DataError, SettingsError
 from fdml.experiments.in_memory import KEY, RowsInMemory, run_of
 from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
@@ -40,6 +41,11 @@ Answers = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 def read_recording(run_toml: Path) -> Recording:
     """The recording of a finished run whose parties all have their folders beside its run.toml."""
     run = read_run(run_toml)
+    if run.unmatched == "keep":
+        raise SettingsError(
+            'the attacks take every party to hold every row, and unmatched = "keep" lets rows be absent; audit a run '
+            'with unmatched = "drop"'
+        )
     messages = list(_logged(run_toml.parent / "server" / "state"))
     folders = read_party_folders(run_toml, run)
     label_party = folders[run.label_party]
@@ -58,11 +64,11 @@ def read_recording(run_toml: Path) -> Recording:
     flips = label_party.folder.flips() or LabelFlips(NoiseKey(b""))
     answers = _answers(run.privacy, train.labels, flips, outputs, problem.encoding, ids)
     truth = GroundTruth(
-        features=train.parts,
+        features=_copied(train.parts),
         labels=train.labels,
         shown_labels=answers(np.arange(len(train))),
         further_run=_further_run(answers, len(train)),
-        held_out=problem.test.parts,
+        held_out=_copied(problem.test.parts),
         held_out_labels=problem.test.labels,
         models={name: load_model(plan, home) for name, home in folders.items()},
         weights=train.weights,
@@ -72,7 +78,12 @@ def read_recording(run_toml: Path) -> Recording:
         },
     )
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)
+    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models, plan.training)
+
+
+def _copied(parts: Mapping[str, Rows]) -> dict[str, PlainRows]:
+    """Features row by row, also where many rows point to the same."""
+    return {name: plain_rows(rows) for name, rows in parts.items()}
 
 
 def _pairwise(run: RunSettings, shared: Mapping[str, SharedRows]) -> dict[str, PairwiseMasks]:
@@ -127,6 +138,7 @@ def record_in_process(
     privacy: PrivacySettings | None = None,
 ) -> Recording:
     """Train all parties of a plan in turns, in this thread, and record all that they send."""
+    plan = plan.resolved(len(sample))
     run = run_of(plan, privacy)
     rows = RowIds(PartyIds(by_position=RowCounts(len(sample), None)), np.arange(len(sample)), np.arange(0))
     flips = LabelFlips(seeded_key(plan.training.seed, plan.label_party))
@@ -136,15 +148,15 @@ def record_in_process(
     log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties), _pairwise(run, shared))
     result = train_in_process(plan, sample, held_out=held_out, privacy=run.privacy, in_turns=True, tap=log.take)
     truth = GroundTruth(
-        features=sample.parts,
+        features=_copied(sample.parts),
         labels=sample.labels,
         shown_labels=answers(rows.train_rows),
         further_run=_further_run(answers, len(sample)),
-        held_out={} if held_out is None else held_out.parts,
+        held_out={} if held_out is None else _copied(held_out.parts),
         held_out_labels=np.zeros(0) if held_out is None else held_out.labels,
         models=result.models,
         weights=sample.weights,
     )
     schedule = plan.schedule(len(sample))
     mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models)
+    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models, plan.training)

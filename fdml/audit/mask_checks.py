@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from fdml.audit.canaries import Message, messages_of
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
-from fdml.protocol.fixed_point import Codes, encode
+from fdml.protocol.bit_packing import pack_bits
+from fdml.protocol.fixed_point import INT64, Codes, encode
 from fdml.protocol.messages import Gradient, Push
 
 Name = tuple[str, str, int, int]
@@ -29,6 +29,8 @@ _REUSE = "masks put on twice"
 _LEAST_P = 0.001
 _CORRELATED = 0.01
 _SIGMAS = 4.0
+_BLOCK = 8
+"""Bytes of a block."""
 _LEAST_BYTES = 256 * 5
 """With fewer, a chi-square test of 256 values says nothing."""
 
@@ -39,8 +41,8 @@ def read_blindly(recording: Recording) -> list[AttackResult]:
     if not hidden:
         reason = 'the server is "plain" and sees every prediction by agreement; there are no gradients'
         return [not_applicable("A8", _BYTES, "server", reason)]
-    values, pairs = _once(hidden), _pairs(recording, hidden)
-    return [_bytes(hidden, values), _correlation(pairs), _blocks(pairs, values)]
+    once, pairs = _once(hidden), _pairs(recording, hidden)
+    return [_bytes(hidden, once), _correlation(pairs), _blocks(_masks(recording, once), once)]
 
 
 def find_reuse(recording: Recording) -> list[AttackResult]:
@@ -75,8 +77,8 @@ def find_reuse(recording: Recording) -> list[AttackResult]:
     ]
 
 
-def _bytes(hidden: Messages, values: Codes) -> AttackResult:
-    raw = np.frombuffer(values.astype("<i8").tobytes(), np.uint8)
+def _bytes(hidden: Messages, once: Messages) -> AttackResult:
+    raw = np.frombuffer(b"".join(_travelled(message) for _, message in once), np.uint8)
     bare = sum(not message.release.mask_id for _, message in hidden)
     enough = raw.size >= _LEAST_BYTES
     chance = float(chisquare(np.bincount(raw, minlength=256)).pvalue) if enough else 1.0
@@ -123,10 +125,10 @@ def _correlated(pairs: Pairs) -> tuple[float, int]:
     return float(np.corrcoef(masked, plain)[0, 1]), len(masked)
 
 
-def _blocks(pairs: Mapping[str, Pairs], values: Codes) -> AttackResult:
+def _blocks(masks: Sequence[bytes], once: Messages) -> AttackResult:
     """Equal blocks of what travelled, and of the masks: two of 64 random bits are never equal in a run."""
-    masks = [masked - plain for each in pairs.values() for masked, plain in each]
-    equal, equal_masks = _doubles(values), _doubles(np.concatenate(masks)) if masks else 0
+    travelled = [_travelled(message) for _, message in once]
+    equal, equal_masks = _doubles(travelled), _doubles(masks)
     return passed_if(
         equal + equal_masks == 0,
         "A8",
@@ -135,13 +137,16 @@ def _blocks(pairs: Mapping[str, Pairs], values: Codes) -> AttackResult:
         score=float(equal + equal_masks),
         baseline=0.0,
         bar="0 equal blocks of 8 bytes",
-        reason=f"{equal} of {values.size:,} masked values occur twice, and {equal_masks} of the masks under them",
+        reason=f"{equal} of {sum(map(len, travelled)) // _BLOCK:,} masked blocks occur twice, and {equal_masks} of the "
+        f"masks under them",
         details={"equal_values": equal, "equal_masks": equal_masks},
     )
 
 
-def _doubles(values: NDArray[np.int64]) -> int:
-    return values.size - np.unique(values).size
+def _doubles(content: Sequence[bytes]) -> int:
+    """How many blocks of 8 bytes occur again."""
+    words = [np.frombuffer(raw, np.int64, len(raw) // _BLOCK) for raw in content]
+    return sum(map(len, words)) - np.unique(np.concatenate(words)).size if words else 0
 
 
 def _hidden(recording: Recording) -> Messages:
@@ -155,8 +160,10 @@ def _pairs(recording: Recording, hidden: Messages) -> dict[str, Pairs]:
     pairs: dict[str, Pairs] = {}
     if recording.run.privacy.server == "blind":
         for party, pushes in recording.pushes.items():
-            plain = recording.plain[party]
-            pairs[f"party {party!r}"] = [(_flat(push), encode(plain[step]).ravel()) for step, push in pushes.items()]
+            plain, grid = recording.plain[party], recording.grid
+            pairs[f"party {party!r}"] = [
+                (_flat(push), encode(plain[step], grid).ravel()) for step, push in pushes.items()
+            ]
     first = {message.step: message for _, message in reversed(hidden) if isinstance(message, Gradient)}
     pairs["gradients"] = [
         (_flat(message), encode(recording.gradients[step]).ravel()) for step, message in first.items()
@@ -164,10 +171,30 @@ def _pairs(recording: Recording, hidden: Messages) -> dict[str, Pairs]:
     return pairs
 
 
-def _once(hidden: Messages) -> Codes:
-    """All values; what was sent again as it was counts once."""
-    known = {(_name(party, message), _content(message)): message for party, message in hidden}
-    return np.concatenate([_flat(message) for message in known.values()])
+def _masks(recording: Recording, once: Messages) -> list[bytes]:
+    """The masks of pushes and gradients that are whole; of differences no recording keeps what is under them."""
+    found = []
+    for party, message in once:
+        plain, grid = recording.gradients, INT64
+        if isinstance(message, Push):
+            plain, grid = recording.plain[party], recording.grid
+        if isinstance(message, Push | Gradient) and not message.release.bits and message.step in plain:
+            found.append((_flat(message) - encode(plain[message.step], grid).ravel()).tobytes())
+    return found
+
+
+def _once(hidden: Messages) -> Messages:
+    """All messages; what was sent again as it was counts once."""
+    known = {(_name(party, message), _content(message)): (party, message) for party, message in hidden}
+    return list(known.values())
+
+
+def _travelled(message: Message) -> bytes:
+    """The values as they travelled, whole bytes only."""
+    release = message.release
+    if not release.bits:
+        return release.values.tobytes()
+    return pack_bits(release.values, release.bits)[: release.values.size * release.bits // 8]
 
 
 def _flat(message: Message) -> Codes:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fdml.audit.differences import whole_pushes
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.masks import Masks, Purpose
 from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
-from fdml.protocol.fixed_point import decode
+from fdml.protocol.few_bits import few_bits_of
+from fdml.protocol.fixed_point import Codes, decode
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
-from fdml.settings import ModelSettings, RunSettings
-
-Values = NDArray[np.float64]
+from fdml.settings import ModelSettings, RunSettings, TrainingSettings
 
 
 class MessageLog:
@@ -62,22 +60,23 @@ class MessageLog:
         mechanisms: Mapping[str, Mechanism],
         truth: GroundTruth,
         model_settings: Mapping[str, ModelSettings],
+        training: TrainingSettings | None = None,
     ) -> Recording:
-        """All that was taken, with what the owners know beside it."""
+        """All that was taken, with what the owners know beside it; `training` as it was agreed over the run's rows."""
         label_party = self._run.label_party
         return Recording(
-            run=self._run,
+            run=self._run if training is None else self._run.model_copy(update={"training": training}),
             schedule=schedule,
             objective=objective,
             echo=echo,
             pushes=self._pushes,
             plain={
-                party: {step: self._opened("push", party, step, push, objective.width) for step, push in pushes.items()}
-                for party, pushes in self._pushes.items()
+                party: {step: decode(codes).reshape(-1, objective.width) for step, codes in pushes.items()}
+                for party, pushes in self._plain(schedule).items()
             },
             held_out=self._held_out,
             gradients={
-                step: self._opened("gradient", label_party, step, message, objective.width)
+                step: decode(self._opened("gradient", label_party, step, message)).reshape(-1, objective.width)
                 for step, message in self._gradients.items()
             },
             mechanisms=mechanisms,
@@ -88,13 +87,27 @@ class MessageLog:
             model_settings=model_settings,
         )
 
-    def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient, width: int) -> Values:
+    def _plain(self, schedule: Schedule) -> Mapping[str, Mapping[int, Codes]]:
+        """What the server has of each party with each push, without masks."""
+        opened = {
+            party: {
+                step: replace(push.release, values=self._opened("push", party, step, push))
+                for step, push in pushes.items()
+            }
+            for party, pushes in self._pushes.items()
+        }
+        few, training = few_bits_of(self._run), self._run.training
+        if few is not None:
+            return whole_pushes(few, schedule, training.lookahead if training.exchanges is None else 0, opened)
+        return {party: {step: each.values for step, each in pushes.items()} for party, pushes in opened.items()}
+
+    def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient) -> Codes:
         codes, mask_id = message.release.values, message.release.mask_id
         if mask_id == PAIRWISE_ID:
             codes = self._pairwise[party].remove_own(purpose, number, mask_id, codes)
         elif mask_id:
             codes = self._masks.remove_one(purpose, party, number, mask_id, codes)
-        return decode(codes).reshape(-1, width)
+        return codes
 
 
 def any_masks(secret: bytes, parties: Sequence[str]) -> Masks:

@@ -19,7 +19,6 @@ from fdml.audit.lattice import solve_bits
 from fdml.audit.recording import Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.models.losses import Logistic
-from fdml.protocol.fixed_point import FIXED_POINTS
 from fdml.protocol.messages import SealedMetrics
 
 _LABELS, _BALANCE = "labels from metrics", "class balance from metrics"
@@ -104,7 +103,7 @@ def _solved(recording: Recording, read: Sequence[Figures]) -> NDArray[np.int64] 
     """Labels that fit all losses of any reading; None if there are none, or the scores are not known."""
     if recording.run.privacy.server == "blind":
         return None
-    step = 2.0 ** -FIXED_POINTS[recording.run.training.value_bits].fraction_bits
+    step = recording.grid.step
     codes = _held_out_codes(recording)
     for losses in read:
         epochs = sorted(set(losses) & set(codes))

@@ -12,6 +12,7 @@ import csv
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from fdml.audit.recording import PartyFile, Recording
 from fdml.audit.result import Attack, AttackResult, not_applicable, passed_if
 from fdml.data.column_features import Feature, Number, NumberInRange
+from fdml.data.date_features import DateInRange, DateNumber
 from fdml.data.encoding import Encoder
 from fdml.data.row_set import RowSet
 from fdml.data.rows import take, vstack
@@ -40,6 +42,9 @@ OUTLIER = 1e6
 """What a number of the changed row becomes."""
 STRANGER = "unlike all others"
 """What a category of the changed row becomes."""
+LONG_AGO = date(1900, 1, 1)
+"""What a date of the changed row becomes."""
+_UNLIKE = (Number, NumberInRange, DateNumber, DateInRange)
 _TITLE = "DP claim: neighbouring files"
 _CALM = 1e-9
 """Noise in training, in clips, where there should be none."""
@@ -115,28 +120,39 @@ def with_rate(plan: Plan, rows: RowSet, party: str) -> Plan:
 
 def changed_file(data: DataSettings, row: int, encoder: Encoder, folder: Path) -> DataSettings:
     """The settings of a copy of a CSV or Parquet file in which one row's features are unlike all others."""
-    kind, path = format_of(data), folder / f"neighbour{data.path.suffix}"
-    if kind == "csv":
-        with data.path.open(newline="", encoding="utf-8") as source:
-            head, *lines = csv.reader(source)
-        for feature in encoder.features:
-            lines[row][head.index(feature.column)] = str(_unlike(feature))
-        with path.open("w", newline="", encoding="utf-8") as target:
-            csv.writer(target).writerows([head, *lines])
-    elif kind == "parquet":
-        table = pa.parquet.read_table(data.path)
-        for feature in encoder.features:
-            at = table.column_names.index(feature.column)
-            values, of_type = table.column(at).to_pylist(), table.schema.field(at).type
-            values[row] = _unlike(feature) if isinstance(feature, Number | NumberInRange) else _other_category(values)
-            table = table.set_column(at, feature.column, pa.array(values, of_type))
-        pa.parquet.write_table(table, path)
+    own = single_file(data)
+    if own is None:
+        raise SettingsError("only a single CSV or Parquet file has a neighbour here; give the rows as one")
+    path = folder / f"neighbour{own.suffix}"
+    columns = {feature.column: feature for feature in reversed(encoder.features)}
+    if format_of(data) == "csv":
+        with own.open(newline="", encoding=data.encoding) as source:
+            head, *lines = csv.reader(source, delimiter=data.delimiter)
+        for name, feature in columns.items():
+            lines[row][head.index(name)] = str(_unlike(feature))
+        with path.open("w", newline="", encoding=data.encoding) as target:
+            csv.writer(target, delimiter=data.delimiter).writerows([head, *lines])
     else:
-        raise SettingsError(f"a {kind} file has no neighbour here; give the rows as CSV or Parquet")
+        table = pa.parquet.read_table(own)
+        for name, feature in columns.items():
+            at = table.column_names.index(name)
+            values, of_type = table.column(at).to_pylist(), table.schema.field(at).type
+            values[row] = _unlike(feature) if isinstance(feature, _UNLIKE) else _other_category(values)
+            table = table.set_column(at, name, pa.array(values, of_type))
+        pa.parquet.write_table(table, path)
     return data.model_copy(update={"path": path, "test_path": None})
 
 
-def _unlike(feature: Feature) -> float | str:
+def single_file(data: DataSettings) -> Path | None:
+    """The one CSV or Parquet file that a party's rows are in; None where they are elsewhere."""
+    if not isinstance(data.path, Path) or not data.path.is_file() or format_of(data) not in ("csv", "parquet"):
+        return None
+    return data.path
+
+
+def _unlike(feature: Feature) -> float | str | date:
+    if isinstance(feature, DateNumber | DateInRange):
+        return LONG_AGO
     return int(OUTLIER) if isinstance(feature, Number | NumberInRange) else STRANGER
 
 
@@ -156,8 +172,9 @@ def check_neighbours(recording: Recording, runs: int = _RUNS) -> list[AttackResu
         if file is None or file.guard.training is None or file.guard.noise == "none":
             reason = "the party has no noise in its training and on what it releases: nothing is claimed of a record"
             results.append(not_applicable("A15", _TITLE, view, reason))
-        elif format_of(file.data) not in ("csv", "parquet"):
-            results.append(not_applicable("A15", _TITLE, view, "only CSV and Parquet files are changed in one row"))
+        elif single_file(file.data) is None:
+            reason = "only a single CSV or Parquet file is changed in one row"
+            results.append(not_applicable("A15", _TITLE, view, reason))
         else:
             results.append(_check_party(recording, party, file, view, runs))
     return results

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows
+from fdml.data.rows import PlainRows
 from fdml.models.model import Model
 from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
+from fdml.protocol.agreed_training import agreed_training
+from fdml.protocol.fixed_point import FixedPoint, grid_of
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, ModelSettings, RunSettings
@@ -42,12 +44,12 @@ class PartyFile:
 class GroundTruth:
     """What only the owners know. Row i is the same person everywhere, in the run's order."""
 
-    features: Mapping[str, Rows]
+    features: Mapping[str, PlainRows]
     """Of every party, the rows it trained on."""
     labels: NDArray[np.float64]
     shown_labels: NDArray[np.float64]
     """What training used: the same, or randomised ones where labels are private."""
-    held_out: Mapping[str, Rows] = field(default_factory=dict)
+    held_out: Mapping[str, PlainRows] = field(default_factory=dict)
     held_out_labels: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     models: Mapping[str, Model] = field(default_factory=dict)
     """As they were after training."""
@@ -85,3 +87,9 @@ class Recording:
     """By party, what it sent of its final model."""
     model_settings: Mapping[str, ModelSettings] = field(default_factory=dict)
     """Of every party: taken as known to attackers, as a secret method protects nobody for long."""
+
+    @property
+    def grid(self) -> FixedPoint:
+        """What predictions were rounded to."""
+        training = agreed_training(self.run.training, self.schedule.rows, len(self.run.parties))
+        return grid_of(training.value_bits)

@@ -124,7 +124,7 @@ def replay_of(recording: Recording, target: str, pushed: Mapping[int, Values], v
         schedule.rows,
         width(truth.features[target]),
         recording.echo,
-        settings.l2,
+        settings.weight_decay,
         target == recording.run.label_party or training.exchanges is not None,
         variance,
         _batches(schedule, Visit(-1, 0, 0, schedule.rows), schedule.local_passes, rate, 0),

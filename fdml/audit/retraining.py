@@ -20,7 +20,7 @@ from fdml.party.plan import Plan, build_worker
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Ledger
 from fdml.privacy.perturb import Perturbation, Predictions
-from fdml.protocol.fixed_point import FIXED_POINTS, Codes, encode
+from fdml.protocol.fixed_point import Codes, encode
 from fdml.protocol.messages import Gradient, Push, Total
 from fdml.settings import loss_for
 from fdml.storage.arrays import hash_arrays
@@ -142,7 +142,7 @@ def _answer(recording: Recording, target: str, step: int) -> Total | Gradient:
 
 
 def _codes(recording: Recording, party: str, step: int) -> Codes:
-    return encode(recording.plain[party][step], FIXED_POINTS[recording.run.training.value_bits])
+    return encode(recording.plain[party][step], recording.grid)
 
 
 def _gradients(recording: Recording) -> dict[int, Gradient]:

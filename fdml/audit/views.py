@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.audit.recording import Recording
-from fdml.data.rows import DenseRows, Rows, columns, to_dense, to_scipy, width
+from fdml.data.rows import DenseRows, PlainRows, columns, to_dense, to_scipy, width
 from fdml.protocol.fixed_point import decode
 
 Values = NDArray[np.float64]
@@ -70,7 +70,7 @@ def trajectories(recording: Recording, pushed: Mapping[int, Values]) -> Values:
     return found
 
 
-def dense(rows: Rows) -> Values:
+def dense(rows: PlainRows) -> Values:
     """Features as a dense matrix; of very many, those that vary most."""
     if width(rows) > _MOST_COLUMNS:
         matrix: Any = rows.values if isinstance(rows, DenseRows) else to_scipy(rows)

@@ -15,8 +15,8 @@ from fdml.federation import join as parties
 from fdml.monitor.terminal import RunTerminal
 from fdml.party.alignment import AlignmentReport
 from fdml.party.settings import read_party
-from fdml.privacy.disclosures import DISCLOSURES
-from fdml.settings import read_run
+from fdml.privacy.disclosures import DISCLOSURES, POINTERS
+from fdml.settings import RunSettings, read_run
 
 _BY_POSITION = ("The rows were matched by position; all learn their number.",)
 
@@ -43,23 +43,25 @@ def align(
         report = parties.align(
             party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener
         ).report
-    stdout.print(_table(settings.party, report))
+    stdout.print(_table(settings.party, report, run))
     for line in _lines(report):
         echo(line)
     echo("What this showed to whom:")
-    for sentence in DISCLOSURES[run.align] if report.ids else _BY_POSITION:
+    sentences = DISCLOSURES[run.align] if report.ids else _BY_POSITION
+    for sentence in sentences if run.pointing_party is None else POINTERS:
         echo(f"- {sentence}")
     write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
 
 
-def _table(party: str, report: AlignmentReport) -> Table:
+def _table(party: str, report: AlignmentReport, run: RunSettings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("party")
     for heading in ("rows", "shared", "lost"):
         table.add_column(heading, justify="right")
     for name, rows in report.rows.items():
         lost = 1 - report.shared / rows if rows else 0.0
-        table.add_row(name, f"{rows:,}", f"{report.shared:,}", f"{lost:.1%}", style="bold" if name == party else None)
+        found = (f"{report.shared:,}", f"{lost:.1%}") if run.pointing_party in (None, name) else ("", "")
+        table.add_row(name, f"{rows:,}", *found, style="bold" if name == party else None)
     return table
 
 

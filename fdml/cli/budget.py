@@ -18,14 +18,14 @@ from fdml.party.settings import read_party
 from fdml.privacy.accounts import AccountFile
 from fdml.privacy.calibrate import sigma_for
 from fdml.privacy.ledger import DIRECT, Mechanism, epsilon_of
-from fdml.settings import GuardSettings, Noise, TrainingSettings
+from fdml.settings import GuardSettings
+from fdml.settings_choices import Noise
 from fdml.storage.disk import FolderDisk
 
 EXCHANGES = (1, 2, 3, 5, 10, 20, 40)
 _EXAMPLE = 5
 _NOISES = ("gaussian", "laplace")
 _DELTA: float = GuardSettings.model_fields["delta"].default
-_EPOCHS: int = TrainingSettings.model_fields["epochs"].default
 _ROUND_UP = Context(prec=4, rounding=ROUND_UP)
 
 
@@ -86,15 +86,12 @@ def _row(noise: Noise, epsilon: float, delta: float, clip: float, exchanges: int
     guard = {"clip": clip, "noise": f'"{noise}"', "sigma": sigma, "epsilon": epsilon}
     if delta != _DELTA:
         guard["delta"] = delta
-    training = {"exchanges": exchanges}
-    if exchanges >= _EPOCHS:
-        training["epochs"] = exchanges + 1
     return {
         "exchanges": exchanges,
         "sigma": sigma,
         "sigma_per_clip": sigma / clip,
         "epsilon": epsilon_of(Mechanism(noise, clip, sigma), exchanges, delta),
-        "run_toml": _toml("training", training),
+        "run_toml": _toml("training", {"exchanges": exchanges}),
         "party_toml": _toml("guard", guard),
     }
 

@@ -15,6 +15,7 @@ from fdml.cli.output import (
     check_writable,
     comparison_json,
     comparison_table,
+    convergence_lines,
     echo,
     stderr,
     stdout,
@@ -30,15 +31,18 @@ from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
-from fdml.settings import Task, TrainingSettings
+from fdml.settings import TrainingSettings, read_run
+from fdml.settings_choices import Task
 from fdml.settings_data import DataSettings
 
 _DATA_FILE = "For a data file"
+_NO_CONTEXT = cast(typer.Context, None)
+"""Where the command is called as a function."""
 _KINDS_HELP = f"Any of {', '.join(ready_kinds())}."
 
 
 def compare(
-    source: Annotated[Path, typer.Argument(help="A run.toml, or a data file: CSV, Parquet, LIBSVM, .npy or .npz.")],
+    source: Annotated[Path, typer.Argument(help="A run.toml, or data: CSV, Parquet, LIBSVM, .npy or .npz.")],
     label: Annotated[str | None, typer.Option(help="Label column.", rich_help_panel=_DATA_FILE)] = None,
     groups: Annotated[
         str | None,
@@ -57,20 +61,21 @@ def compare(
         typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
     ] = None,
     models: Annotated[str, typer.Option(help=_KINDS_HELP, rich_help_panel=_DATA_FILE)] = "linear,mlp",
-    epochs: Annotated[int, typer.Option(help="Passes over all rows.", rich_help_panel=_DATA_FILE)] = 20,
-    batch_size: Annotated[int, typer.Option(help="Rows per update.", rich_help_panel=_DATA_FILE)] = 100,
+    epochs: Annotated[str, typer.Option(help="Passes over all rows, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
+    batch_size: Annotated[str, typer.Option(help="Rows per update, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
-    l2: Annotated[float, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=_DATA_FILE)] = 1e-4,
+    l2: Annotated[str, typer.Option(help="Weight of the L2 penalty, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
     missing: Annotated[
-        str, typer.Option(help="Missing numbers: error, mean or zero.", rich_help_panel=_DATA_FILE)
-    ] = "error",
+        str, typer.Option(help="Missing numbers: indicator, mean, zero or error.", rich_help_panel=_DATA_FILE)
+    ] = "indicator",
     ignore: Annotated[
         str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_DATA_FILE)
     ] = None,
-    seed: Annotated[int, typer.Option(help="First seed.", rich_help_panel=_DATA_FILE)] = 7,
+    seed: Annotated[int, typer.Option(min=0, help="First seed.", rich_help_panel=_DATA_FILE)] = 7,
     seeds: SeedsOption = 1,
     json: JsonOption = None,
     plot: PlotOption = None,
+    context: typer.Context = _NO_CONTEXT,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
 
@@ -80,10 +85,13 @@ def compare(
     check_writable(json)
     check_plot(plot)
     if source.suffix == ".toml":
+        _refuse_data_file_options(context)
         problem, chosen, first = from_run_file(source)
+        if read_run(source).evaluation.stop_after is not None:
+            print_line(stderr, "evaluation.stop_after is left out: every scheme trains to its last epoch")
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_split_list(ignore))
-        problem = from_data_file(data, groups, _checked_task(task), holdout, seed)
+        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark)
         training = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
         chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed
@@ -100,6 +108,20 @@ def compare(
         print_line(stderr, f"plots drawn to {plot}")
 
 
+def _remark(text: str) -> None:
+    print_line(stderr, text)
+
+
+def _refuse_data_file_options(context: typer.Context | None) -> None:
+    """Raise where an option is given that only a data file takes: a run has its own settings."""
+    for parameter in () if context is None else context.command.params:
+        source = context.get_parameter_source(str(parameter.name)) if context else None
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and getattr(parameter, "rich_help_panel", None) == _DATA_FILE:
+            option = str(parameter.name).replace("_", "-")
+            raise SettingsError(f"--{option} is for a data file; a run has its settings in run.toml and party.toml")
+
+
 def _print_figures(
     problem: JointDataset,
     curves: Sequence[LearningCurve],
@@ -112,6 +134,8 @@ def _print_figures(
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
     )
     stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
+    for line in convergence_lines(curves):
+        echo(line)
     for line in _epsilon_lines(ledgers):
         echo(line)
 
@@ -139,6 +163,8 @@ def _checked_task(text: str | None) -> Task | None:
 
 def _model_kinds(text: str) -> tuple[str, ...]:
     chosen = _split_list(text)
+    if not chosen:
+        raise SettingsError(f"--models is {text!r}; it takes any of {', '.join(ready_kinds())}")
     for kind in chosen:
         if kind not in ready_kinds():
             raise SettingsError(f"--models has {kind!r}; it takes {', '.join(ready_kinds())}")

@@ -13,6 +13,7 @@ from fdml.cli.output import (
     check_writable,
     comparison_json,
     comparison_table,
+    convergence_lines,
     echo,
     stderr,
     stdout,
@@ -44,6 +45,8 @@ def demo(
     curves = _joint_by_processes(problem, chosen, curves, range(seeds))
     echo(f"a9a, {len(problem.train):,} training and {len(problem.test):,} test rows; last epoch, mean of {seeds} seeds")
     stdout.print(comparison_table(curves, "auc", PAPER))
+    for line in convergence_lines(curves):
+        echo(line)
     echo("alone: party-0's features only; late fusion: each trains alone, predictions summed and recalibrated;")
     echo("pooled: all features in one place; joint: fdml, a server and two parties as processes over mutual TLS,")
     echo("shared rows found by keyed hashes of ids, only predictions exchanged. The joint models are bit-identical")

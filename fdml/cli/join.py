@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from fdml.cli.figures import bundle_figures
 from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption, YesOption
 from fdml.cli.output import check_writable, echo, logged, person, resumable, stderr, write_json
 from fdml.federation import join as parties
+from fdml.federation.machine_limits import tune_party_process
 from fdml.monitor.terminal import run_terminal
 from fdml.party.settings import read_party
-from fdml.settings import read_run
 
 
 def join(
@@ -31,11 +32,11 @@ def join(
     After a crash the same command goes on from the last saved state, and ends with the same model.
     """
     check_writable(log, json)
+    tune_party_process()
     settings = read_party(party)
-    epochs = read_run(settings.run).training.epochs
     with (
         resumable(f"fdml join {party}"),
-        run_terminal(stderr, settings.party, epochs) as terminal,
+        run_terminal(stderr, settings.party) as terminal,
         logged(terminal, log) as listener,
     ):
         result = parties.join(party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener)
@@ -43,6 +44,9 @@ def join(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
         f"model in {result.bundle} (hash {result.model_hash.hex()[:16]})"
     )
+    lines, found = bundle_figures(result.bundle)
+    for line in lines:
+        echo(line)
     echo(f"what this run showed of this party: {party.parent / 'privacy.md'}")
     figures = {
         "party": settings.party,
@@ -51,5 +55,7 @@ def join(
         "resumed_at": result.resumed_at,
         "model_path": str(result.bundle),
         "model_hash": result.model_hash.hex(),
+        "convergence": result.convergence,
+        "metrics": found,
     }
     write_json(json, figures)

@@ -17,13 +17,13 @@ from fdml.cli.lossy_output import LossyOutput, Output
 from fdml.errors import SettingsError
 from fdml.events import Listener
 from fdml.extras import need
+from fdml.monitor.figures import TITLES
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.json_log import JsonLog
 from fdml.monitor.listeners import all_of
 from fdml.monitor.terminal import print_line
 
-METRIC_TITLES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
-
+PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _WIDE = 120
 """Columns where there is no terminal to fit into."""
 
@@ -85,10 +85,10 @@ def comparison_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     table.add_column("scheme")
-    for heading in ("train objective", "test loss", f"test {METRIC_TITLES[metric]}", "seconds"):
+    for heading in ("train objective", "test loss", f"test {TITLES[metric]}", "seconds"):
         table.add_column(heading, justify="right")
     if paper is not None:
-        for heading in ("paper: loss", METRIC_TITLES[metric], "seconds"):
+        for heading in ("paper: loss", TITLES[metric], "seconds"):
             table.add_column(heading, justify="right", style="dim")
     for curve in curves:
         last = curve.last
@@ -113,13 +113,28 @@ def comparison_json(curves: Sequence[LearningCurve], metric: str, facts: Mapping
     """The table as `rows`, and every epoch of each as `history`."""
     return {
         **facts,
-        "rows": [{"model": each.model, "scheme": each.scheme, **_figures(each.last, metric)} for each in curves],
+        "rows": [
+            {"model": each.model, "scheme": each.scheme, **_figures(each.last, metric), "convergence": _trend(each)}
+            for each in curves
+        ],
         "history": [
             {"model": each.model, "scheme": each.scheme, "epoch": record.epoch, **_figures(record, metric)}
             for each in curves
             for record in each.records
         ],
     }
+
+
+def convergence_lines(curves: Sequence[LearningCurve]) -> Iterator[str]:
+    """A line for every training that has not converged."""
+    for each in curves:
+        found = each.convergence
+        if found is not None and found.text:
+            yield f"{each.model} {each.scheme}: {found.text}"
+
+
+def _trend(curve: LearningCurve) -> str | None:
+    return None if curve.convergence is None else curve.convergence.trend
 
 
 def _figures(record: EpochRecord, metric: str) -> dict[str, float]:
@@ -145,6 +160,8 @@ def check_plot(path: Path | None) -> None:
     check_writable(path)
     if path is not None:
         need("matplotlib", "--plot")
+        if path.suffix.lower() not in PLOT_ENDINGS:
+            raise SettingsError(f"--plot is {str(path)!r}; let its name end in {', '.join(PLOT_ENDINGS)}")
 
 
 def write_json(path: Path | None, content: Mapping[str, Any]) -> None:

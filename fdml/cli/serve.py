@@ -10,6 +10,7 @@ import typer
 from fdml.cli.options import LogOption, PlainOption
 from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
 from fdml.federation import serve as runs
+from fdml.federation.machine_limits import raise_open_files
 from fdml.monitor.terminal import RunTerminal, print_line
 
 
@@ -35,6 +36,7 @@ def serve(
     After a crash the same command goes on where the server stopped.
     """
     check_writable(port_file, log, json)
+    raise_open_files()
     with resumable(f"fdml serve {run}"), logged(RunTerminal(stderr), log) as listener:
         result = runs.serve(run, fresh=fresh, plain=plain, listen=listen, port_file=port_file, on_event=listener)
     state, bulletin = result.state, result.bulletin

@@ -12,7 +12,10 @@ from fdml.cli.options import JsonOption, PlainOption
 from fdml.cli.output import check_writable, echo, resumable, stderr, write_json
 from fdml.events import Event, Remark
 from fdml.federation.processes import run_processes
+from fdml.monitor.figures import CHOSEN, TITLES, figures_line
+from fdml.monitor.history import METRIC_OF
 from fdml.monitor.terminal import print_line
+from fdml.settings import read_run
 
 
 def simulate(
@@ -28,10 +31,17 @@ def simulate(
     check_writable(json)
     with resumable(f"fdml simulate {run}"):
         found = run_processes(run, fresh=fresh, plain=plain, on_event=_print_remark)
-    echo("epoch  seconds  train loss  test loss  test metric")
-    for row in found["history"]:
+    rows = found["history"]
+    metric = METRIC_OF[read_run(run).task]
+    echo(f"epoch  seconds  train loss  test loss  test {TITLES[metric]}")
+    for row in rows:
         echo(_row_text(row))
-    final = found["history"][-1] if found["history"] else {}
+    chosen = [row for row in rows if row["chosen"]]
+    final = (chosen or rows or [{}])[-1]
+    if final:
+        echo(f"held-out rows, model of epoch {final['epoch']}: {figures_line(final['figures'])}")
+    if chosen:
+        echo(CHOSEN)
     write_json(json, {**found, "metrics": final})
 
 

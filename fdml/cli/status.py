@@ -12,8 +12,8 @@ from rich.table import Table
 from fdml.cli.options import JsonOption, ServerOption
 from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.federation import status as runs
+from fdml.monitor.figures import figures_text
 from fdml.monitor.status import PartyStatus, RunStatus
-from fdml.monitor.terminal import figures_text
 
 _SHOWN_EPOCHS = 10
 """The last ones; a file of --json has all."""
@@ -39,7 +39,7 @@ def status(
     echo(f"run {found.run}")
     stdout.print(_table(found))
     for each in read.metrics[-_SHOWN_EPOCHS:]:
-        echo(f"epoch {each.epoch}: {figures_text(each.test_loss, each.test_metric)}")
+        echo(f"epoch {each.epoch}: {figures_text(each.test_loss, each.test_metric, read.metric)}")
     for party in found.parties:
         if party.stands_out:
             echo(f"party {party.name} stands out: its predictions reach {party.largest_prediction or 0.0:.3g}; ask it")

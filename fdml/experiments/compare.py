@@ -15,6 +15,7 @@ from fdml.models.calibration import calibrate
 from fdml.models.metrics import mean_loss, metric
 from fdml.monitor.history import SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records
 from fdml.party.plan import Plan, joint_score
+from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import GuardSettings, ModelSettings, TrainingSettings
 
 
@@ -57,7 +58,10 @@ def workload(problem: JointDataset, contenders: Sequence[Contender], seeds: Sequ
     """How many `EpochDone` events a comparison will send, if no budget ends a training early."""
     apart, parties = len(_trainable(problem)) + 1, len(problem.train.parts)
     trainings = [contender.training for contender in contenders]
-    return len(seeds) * sum(apart * each.epochs + parties * (each.exchanges or each.epochs) for each in trainings)
+    epochs = [agreed_training(each, len(problem.train), parties).epochs for each in trainings]
+    return len(seeds) * sum(
+        apart * count + parties * (each.exchanges or count) for each, count in zip(trainings, epochs, strict=True)
+    )
 
 
 def _trainable(problem: JointDataset) -> list[str]:

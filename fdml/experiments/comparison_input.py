@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fdml.data.partition import halves, parse_groups, partition
+from fdml.data.frames import Frame
+from fdml.data.origins import frame_origins
+from fdml.data.partition import halves, overlap, parse_groups, partition
 from fdml.data.readers import load
 from fdml.data.sources import open_sources
 from fdml.data.table import PartyData, Table
 from fdml.errors import LabelError, SettingsError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
+from fdml.experiments.key_join import load_parties
 from fdml.models.registry import kind_named, model_settings
+from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
-from fdml.party.settings import PartySettings, read_party
-from fdml.settings import GuardSettings, RunSettings, Task, TrainingSettings, read_run
+from fdml.party.settings import PartySettings, check_label_owner, read_party
+from fdml.settings import GuardSettings, RunSettings, TrainingSettings, read_run
+from fdml.settings_choices import Task
 from fdml.settings_data import DataSettings
 
 
@@ -26,13 +32,18 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
     run = read_run(path)
     parties = {name: _party_of(path, name) for name in run.parties}
     for party in parties.values():
+        check_label_owner(party, run)
         _check_record_level(party, run)
-    data = {name: load(party.data) for name, party in parties.items()}
+    data = load_parties(run, parties)
     problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
     models = {name: party.model for name, party in parties.items()}
     kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
-    return problem, [Contender("+".join(kinds), run.training, models, guards)], run.training.seed
+    training = run.training
+    if isinstance(training.class_weight, dict):
+        weights = numbered(training.class_weight, problem.encoding)
+        training = training.model_copy(update={"class_weight": weights})
+    return problem, [Contender("+".join(kinds), training, models, guards)], run.training.seed
 
 
 def _party_of(run: Path, name: str) -> PartySettings:
@@ -55,16 +66,49 @@ def _check_record_level(party: PartySettings, run: RunSettings) -> None:
 
 
 def from_data_file(
-    data: DataSettings, groups: str | None, task: Task | None, holdout: float, seed: int
+    data: DataSettings,
+    groups: str | None,
+    task: Task | None,
+    holdout: float,
+    seed: int,
+    remark: Callable[[str], None] = lambda _: None,
 ) -> JointDataset:
-    """Deal the columns of one file to parties; the first group's party holds the labels."""
-    loaded = load(data)
+    """Deal the columns of one file to parties; the first group's party holds the labels.
+
+    `remark` hears what a person should know of the columns.
+    """
+    loaded = load(data, remark=remark)
     names = loaded.train.names
     chosen: Sequence[Sequence[int]] = halves(len(names)) if groups is None else parse_groups(groups, names)
+    if twice := overlap(chosen, names):
+        remark(twice)
     train = partition(loaded.train, chosen)
     test = None if loaded.test is None else partition(loaded.test, chosen)
     parties = {f"party {at}": PartyData(table, None if test is None else test[at]) for at, table in enumerate(train)}
     return build_dataset(parties, "party 0", task or guess_task(loaded.train), None, holdout, seed)
+
+
+def from_frames(
+    frames: Mapping[str, Frame],
+    *,
+    label: str,
+    id: str | Sequence[str] = (),
+    task: Task | None = None,
+    holdout: float = 0.2,
+    seed: int = 7,
+    data: Mapping[str, Mapping[str, Any]] | None = None,
+) -> JointDataset:
+    """Join frames of several parties; the first party's has the label.
+
+    Rows are joined by the columns in `id`, or by position where there are none. `data` has further settings of
+    `[data]` by party.
+    """
+    label_party = next(iter(frames))
+    parties = {}
+    for name, frame in frames.items():
+        own = {"id": id, "label": label if name == label_party else None, **(data or {}).get(name, {})}
+        parties[name] = load(DataSettings(**own), origins=frame_origins(frame))
+    return build_dataset(parties, label_party, task or guess_task(parties[label_party].train), None, holdout, seed)
 
 
 def guess_task(table: Table) -> Task:
@@ -77,7 +121,9 @@ def guess_task(table: Table) -> Task:
     return "multiclass" if len(np.unique(labels)) > 2 else "binary"
 
 
-def contenders(kinds: Sequence[str], parties: Sequence[str], training: TrainingSettings, l2: float) -> list[Contender]:
+def contenders(
+    kinds: Sequence[str], parties: Sequence[str], training: TrainingSettings, l2: float | str = "auto"
+) -> list[Contender]:
     """One contender per kind of model, the same kind at every party."""
     return [
         Contender(kind_named(kind).display_name, training, dict.fromkeys(parties, model_settings(kind, l2=l2)))

@@ -17,7 +17,8 @@ from fdml.data.rows import width
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError, LabelError
 from fdml.models.objective import Objective, objective_for
-from fdml.settings import LossName, Task, loss_for
+from fdml.settings import loss_for
+from fdml.settings_choices import LossName, Task
 
 
 @dataclass(frozen=True)

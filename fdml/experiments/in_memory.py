@@ -25,7 +25,8 @@ from fdml.party.plan import Plan
 from fdml.privacy.build_guard import seeded_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.alignment_messages import RowCounts
-from fdml.settings import LOSSES_OF, EvaluationSettings, PrivacySettings, RunSettings, Task
+from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings
+from fdml.settings_choices import LOSSES_OF, Task
 
 DIGEST = bytes(32)
 """The alignment hash of rows that are in one order already."""
@@ -98,7 +99,7 @@ class NothingStored:
         return None
 
 
-def run_of(plan: Plan, privacy: PrivacySettings | None = None) -> RunSettings:
+def run_of(plan: Plan, privacy: PrivacySettings | None = None, stop_after: int | None = None) -> RunSettings:
     """The settings of a run of all parties of a plan, evaluated after every epoch where there are held-out rows."""
     return RunSettings(
         parties=tuple(plan.models),
@@ -106,7 +107,7 @@ def run_of(plan: Plan, privacy: PrivacySettings | None = None) -> RunSettings:
         task=_task_of(plan),
         loss=plan.loss,
         training=plan.training,
-        evaluation=EvaluationSettings(every="epoch"),
+        evaluation=EvaluationSettings(every="epoch", stop_after=stop_after),
         privacy=privacy or PrivacySettings(),
     )
 
@@ -125,6 +126,8 @@ def members_of(
     held_out: RowSet | None,
     start: Mapping[str, State],
     noise_seed: int | None = None,
+    *,
+    watch_loss: bool = False,
 ) -> dict[str, Member]:
     """All parties of a plan. Their noise keys follow from a seed (by default the plan's): runs can be repeated."""
     members = {}
@@ -139,5 +142,6 @@ def members_of(
             guard=plan.guard(name),
             shared=data.shared(run.parties),
             start=start.get(name),
+            watch_loss=watch_loss,
         )
     return members

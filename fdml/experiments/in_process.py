@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, width
 from fdml.errors import FdmlError, PartyFailed
-from fdml.events import EpochDone, Evaluated, Event, Joined, Listener, StepDone
+from fdml.events import Convergence, EpochChosen, EpochDone, Evaluated, Event, Joined, Listener, StepDone
 from fdml.experiments.in_memory import DIGEST, NothingStored, members_of, run_of
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.losses import Floats
@@ -32,6 +32,9 @@ from fdml.server.session import ServerSession
 from fdml.settings import PrivacySettings, RunSettings, run_hash
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.in_process import InProcessServer, Tap
+
+OnLoss = Callable[[int, float], None]
+"""Called with an epoch, counted from 1, and its mean training loss."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,10 @@ class TrainingResult:
     """What each party has released."""
     evaluations: Mapping[int, Evaluated] = field(default_factory=dict)
     """By epoch, what the label party found on the held-out rows."""
+    best_epoch: int | None = None
+    """The epoch whose models these are, where held-out rows have chosen it; None: the last."""
+    convergence: Convergence | None = None
+    """Whether training has converged; None where there are no held-out rows or too few epochs to tell."""
 
     def score(self, parts: Mapping[str, Rows]) -> Floats:
         """The sum of all parties' predictions, calibrated."""
@@ -75,7 +82,9 @@ def train_in_process(
     privacy: PrivacySettings | None = None,
     keep_epochs: bool = False,
     in_turns: bool = False,
+    on_loss: OnLoss | None = None,
     noise_seed: int | None = None,
+    stop_after: int | None = None,
     on_event: Listener = lambda _: None,
     tap: Tap = lambda _, __: None,
 ) -> TrainingResult:
@@ -84,12 +93,19 @@ def train_in_process(
     `start` continues from saved states. With `held_out` rows every epoch is
     evaluated. Parties are threads, or with `in_turns` take turns in this thread,
     which makes any run repeatable. `noise_seed` draws other noise for the same
-    orders and starting parameters than the plan's seed does. `tap` sees every message to the server.
+    orders and starting parameters than the plan's seed does. `stop_after` epochs
+    without a lower held-out loss end the training, and the models are those of the
+    epoch in which it was lowest. `on_loss` is called with every epoch and the mean
+    training loss of its totals as they were received. `tap` sees every message to
+    the server.
     """
-    run = run_of(plan, privacy)
-    members = members_of(plan, run, rows, held_out, start or {}, noise_seed)
+    plan = plan.resolved(len(rows))
+    run = run_of(plan, privacy, stop_after)
+    members = members_of(plan, run, rows, held_out, start or {}, noise_seed, watch_loss=on_loss is not None)
     server = _server(run, tap)
     recorder = _Recorder(list(members), keep_epochs=keep_epochs, on_event=on_event)
+    if on_loss is not None:
+        recorder.watch(plan.label_party, on_loss)
     sessions = {name: PartySession(member, SavedState(), time.monotonic) for name, member in members.items()}
     recorder.sessions = sessions
     if in_turns:
@@ -111,6 +127,8 @@ def train_in_process(
         calibration=recorder.calibration,
         ledgers={name: worker.ledger for name, worker in workers.items()},
         evaluations=recorder.evaluations,
+        best_epoch=recorder.best_epoch,
+        convergence=recorder.convergence,
     )
 
 
@@ -174,12 +192,19 @@ class _Recorder(NothingStored):
         self.lags: dict[str, list[int]] = {name: [] for name in parties}
         self.snapshots: list[EpochSnapshot] = []
         self.evaluations: dict[int, Evaluated] = {}
+        self._watched: tuple[str, OnLoss] | None = None
         self.calibration: Calibration = IDENTITY
+        self.best_epoch: int | None = None
+        self.convergence: Convergence | None = None
         self._keep = keep_epochs
         self._on_event = on_event
         self._states: dict[int, dict[str, State]] = {}
         self._started = time.perf_counter()
         self._lock = threading.Lock()
+
+    def watch(self, party: str, on_loss: OnLoss) -> None:
+        """Tell of the training loss of every epoch, which this party keeps."""
+        self._watched = (party, on_loss)
 
     def write_bundle(self, bundle: WriteBundle) -> None:
         """Keep the label party's calibration; the models stay where they are."""
@@ -193,10 +218,17 @@ class _Recorder(NothingStored):
                 self._started = time.perf_counter()
             case StepDone(party, _, lag):
                 self.lags[party].append(lag)
-            case EpochDone(party, epoch) if self._keep:
-                self._keep_epoch(party, epoch)
+            case EpochDone(party, epoch):
+                if self._watched is not None and party == self._watched[0]:
+                    self._watched[1](epoch, _worker_of(self.sessions[party]).mean_loss)
+                if self._keep:
+                    self._keep_epoch(party, epoch)
             case Evaluated(epoch=epoch):
                 self.evaluations[epoch] = event
+            case EpochChosen(epoch=epoch):
+                self.best_epoch = epoch
+            case Convergence():
+                self.convergence = event
         self._on_event(event)
 
     def _keep_epoch(self, party: str, epoch: int) -> None:

@@ -138,10 +138,11 @@ def _write_rows(path: Path, sample: RowSet, party: str, seed: int) -> None:
 def contenders() -> list[Contender]:
     """LR and NN as in the paper: batch 100, two layers with 64 hidden units."""
     return [
-        _contender("LR", 20, model_settings("linear", l2=3e-4)),
-        _contender("NN", 40, model_settings("mlp", hidden=(64,), l2=1e-3)),
+        _contender("LR", 20, model_settings("linear", optimizer="sgd", l2=3e-4)),
+        _contender("NN", 40, model_settings("mlp", hidden=(64,), optimizer="sgd", l2=1e-3)),
     ]
 
 
 def _contender(name: str, epochs: int, model: ModelSettings) -> Contender:
-    return Contender(name, TrainingSettings(epochs=epochs), dict.fromkeys(PARTIES, model))
+    training = TrainingSettings(epochs=epochs, batch_size=100, learning_rate=0.5)
+    return Contender(name, training, dict.fromkeys(PARTIES, model))

@@ -64,14 +64,16 @@ def _held_out(folder: AlignedFolder) -> Rows:
 
 def plan_of(run: RunSettings, folders: Mapping[str, AlignedFolder], problem: JointDataset) -> Plan:
     """How a run trains."""
-    return Plan(
+    plan = Plan(
         run.training,
         {name: home.folder.settings.model for name, home in folders.items()},
         run.label_party,
         problem.loss,
         problem.encoding.class_count,
         guards={name: home.folder.settings.guard for name, home in folders.items()},
+        line=max(home.shared.line for home in folders.values()),
     )
+    return plan.resolved(len(problem.train))
 
 
 def load_model(plan: Plan, home: AlignedFolder) -> Model:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings
+
+LARGEST_PORT = 65535
+_PORT = re.compile(r"[0-9]{1,5}")
 
 
 def server_address(run: RunSettings, party_server: str | None = None, chosen: str | None = None) -> str:
     """Where the server is reached: as chosen by option, else as party.toml says, else as run.toml does."""
-    address = chosen or party_server or run.server
+    address = checked_address(chosen or party_server or run.server)
     if takes_any_port(address):
         raise SettingsError(
             f"the server's address {address!r} leaves the port open; "
             f"give the one that `fdml serve` prints with --server HOST:PORT"
+        )
+    return address
+
+
+def checked_address(address: str) -> str:
+    """The address, or an error if it is not host:port with a port that there is."""
+    host, _, port = address.rpartition(":")
+    if not host or not _PORT.fullmatch(port) or int(port) > LARGEST_PORT:
+        raise SettingsError(
+            f"the server's address is {address!r}; write it as host:port, like 127.0.0.1:7443, with a port up to "
+            f"{LARGEST_PORT}"
         )
     return address
 

@@ -1,16 +1,14 @@
-"""One party of a run, as a process: it aligns its rows, trains with the others, and saves its model."""
+"""One party of a run: it aligns its rows, trains with the others, and saves its model."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
+from fdml.data.origins import Origin
 from fdml.errors import AlignmentError
 from fdml.events import Listener
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
@@ -22,12 +20,12 @@ from fdml.party.consent import Ask
 from fdml.party.driver import run_alignment, run_session
 from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
+from fdml.party.settings import PartySettings
+from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import evaluation_schedule
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
-
-_SWITCH_SECONDS = 0.0005
 
 
 @explained_failures()
@@ -39,24 +37,25 @@ def join(
     server: str | None = None,
     yes: bool = False,
     ask: Ask | None = None,
+    origins: Sequence[Origin] | None = None,
     on_event: Listener = lambda _: None,
+    settings: PartySettings | None = None,
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
     `server` is where the server is, if not where party.toml or run.toml says. `yes`
     consents to the shared rows being told to all parties, `ask` puts that question to
-    a person; else align.max_rows in party.toml decides.
-    Meant for a process of its own: the interpreter is told to switch threads
-    often, as the channel's thread would else wait for the training's.
+    a person; else align.max_rows in party.toml decides. `origins` and `settings` take the
+    place of what party.toml says. In a process of its own, `machine_limits.tune_party_process`
+    makes it faster.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    threadpool_limits(1, "blas")  # its threads would spin for work that is not there, on cores that others need
-    folder = PartyFolder(path)
+    folder = PartyFolder(path, origins=origins, settings=settings)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
         if fresh:
             folder.forget()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
+        folder.files.remark = remark
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
         history = HistoryFile(folder.path / HISTORY, known=known, remark=remark)
         listener = all_of(history, on_event)
@@ -101,7 +100,8 @@ def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
     run, shared = folder.run, folder.shared_rows()
     if folder.settings.party != run.label_party or shared is None or not len(shared.held_out):
         return ""
-    epochs = run.training.exchanges or run.training.epochs
+    agreed = agreed_training(run.training, len(shared.train), len(run.parties), shared.line)
+    epochs = agreed.exchanges or agreed.epochs
     return history.lacking(epochs, each_epoch=evaluation_schedule(run) == "epoch")
 
 

@@ -1,11 +1,18 @@
-"""What this machine lets a server have: open files, memory."""
+"""Settings of a whole process, for commands that have one of their own, and what this machine has.
+
+Nothing here is called by what runs inside a process of somebody else's: a notebook keeps its settings.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
+import sys
+
+from threadpoolctl import threadpool_limits
 
 _MOST_FILES = 65_536
+_SWITCH_SECONDS = 0.0005
 
 
 def raise_open_files() -> None:
@@ -14,6 +21,15 @@ def raise_open_files() -> None:
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def tune_party_process() -> None:
+    """Let threads take turns often, as the channel's would else wait for the training's; keep BLAS to one thread.
+
+    More threads of BLAS would spin for work that is not there, on cores that others need.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    threadpool_limits(1, "blas")
 
 
 def memory_size() -> int:

@@ -1,10 +1,11 @@
-"""A party's rows in files: their ids, and their features in the run's order, written once and then mapped."""
+"""A party's rows: their ids, and their features in the run's order, written to disk once and then mapped."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,36 +18,52 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
 from fdml.data.encoders import AnyEncoder, encoder_from_json
 from fdml.data.label_encoding import LabelEncoding, fit_labels
+from fdml.data.origins import Origin, origins_of
 from fdml.data.row_set import mean_one
-from fdml.data.rows import Rows, span
-from fdml.data.sources import Source, open_sources
+from fdml.data.rows import PointedRows, Rows, span, with_zero_row
+from fdml.data.sources import Source, open_sources, remarks_of
 from fdml.errors import DataError, LabelError
+from fdml.federation.leading_keys import data_settings, first_seen, leading_keys
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.record_level import check_encoder
-from fdml.party.settings import PartySettings
+from fdml.party.settings import PartySettings, check_label_owner
 from fdml.settings import RunSettings
+from fdml.settings_data import PLACES, DataSettings
 from fdml.storage.atomic import write_file
 from fdml.storage.facts import damaged
 
+_LATER = ("ranges", "categories", "keys", "delimiter", "decimal", "encoding", "max_categories")
+"""Settings that were not there from the beginning."""
+
 
 class PartyFiles:
-    """The files that party.toml names. They are opened only when needed, as that may mean to read them once."""
+    """The rows that party.toml names, or those of `origins`. They are opened only when needed, as that may mean to
+    read them once; `remark` then hears what a person should know of their columns."""
 
-    def __init__(self, party: PartySettings, run: RunSettings, state: Path) -> None:
+    def __init__(
+        self,
+        party: PartySettings,
+        run: RunSettings,
+        state: Path,
+        *,
+        origins: Sequence[Origin] | None = None,
+    ) -> None:
+        check_label_owner(party, run)
         self._party = party
         self._run = run
+        self._data = data_settings(party, run)
         self._store = state / "blocks"
         self._encoder = state / "encoder.json"
-        self._paths = [path for path in (party.data.path, party.data.test_path) if path is not None]
-        for path in self._paths:
-            if not path.is_file():
-                raise DataError(f"there is no file {str(path)!r}; correct data.path or data.test_path")
+        self._origins = origins_of(self._data) if origins is None else origins
+        self.remark: Callable[[str], None] = lambda _: None
 
     @cached_property
     def sources(self) -> list[Source]:
-        """Of the training file, and of the test file if there is one."""
-        sources = open_sources(self._party.data)
+        """Of the training rows, and of the test rows if there are any."""
+        sources = open_sources(self._data, origins=self._origins)
+        for text in remarks_of(sources):
+            self.remark(text)
         name = self._party.party
         check_encoder(self._party.guard, self._party.data, sources[0].encoder)
         if name != self._run.label_party and not sources[0].names:
@@ -55,13 +72,16 @@ class PartyFiles:
             raise LabelError(f"label party {name!r} has no labels; set data.label to its label column")
         return sources
 
+    @property
+    def name(self) -> str:
+        """Of the training rows, for people: the file's or folder's name, or what else they are."""
+        name = self._origins[0].name
+        return name.rstrip("/").rpartition("/")[2] or name
+
     @cached_property
     def fingerprint(self) -> str:
-        """Equal if the files are, and the settings by which they are read."""
-        data = self._party.data.model_copy(update={"path": Path(), "test_path": None})
-        unused = {name for name in ("ranges", "categories") if not getattr(data, name)}
-        settings = data.model_dump_json(exclude=unused)  # as it was before there were any
-        return fingerprint(self._paths, settings).hex()
+        """Equal if the rows are, and the settings by which they are read."""
+        return fingerprint([origin.digest() for origin in self._origins], _reading(self._data)).hex()
 
     @property
     def weighted(self) -> bool:
@@ -75,8 +95,11 @@ class PartyFiles:
             np.arange(source.count) if each is None else each.rows
             for source, each in zip(self.sources, ids, strict=True)
         ]
+        found = PartyIds.of(ids, [source.count for source in self.sources])
+        if self._run.pointing_party == self._party.party:
+            found = replace(found, leads=leading_keys(self._run, self._data, self.sources, found, rows))
         return RowIds(
-            PartyIds.of(ids, [source.count for source in self.sources]),
+            found,
             train_rows=rows[0],
             test_rows=rows[-1],
             counts=tuple(each.counts for each in ids if each is not None),
@@ -84,8 +107,10 @@ class PartyFiles:
 
     def rows(self, shared: SharedRows) -> PartyRows:
         """The features of the shared rows, mapped from disk."""
+        if self._run.pointing_party not in (None, self._party.party):
+            return self._pointed(shared)
         rows, held_out = len(shared.train), len(shared.held_out)
-        together = len(self._paths) == 1
+        together = len(self._origins) == 1
         orders = [np.concatenate([shared.train, shared.held_out])] if together else [shared.train, shared.held_out]
         stored = self._blocks(orders)
         check_encoder(self._party.guard, self._party.data, self.encoder)  # they may be of an earlier start
@@ -129,19 +154,65 @@ class PartyFiles:
         train, test = self.sources[0].weights(), self.sources[-1].weights()
         return None if train is None else train[shared.train], None if test is None else test[shared.held_out]
 
+    def _pointed(self, shared: SharedRows) -> PartyRows:
+        """The features that the run's rows point to, each stored once, and the pointers."""
+        files = [[shared.train, shared.held_out]] if len(self._origins) == 1 else [[shared.train], [shared.held_out]]
+        stored, found = [first_seen(np.concatenate(rows)) for rows in files], []
+        folders = [self._folder(number, order, "pointed") for number, order in enumerate(stored)]
+        if not all(folder.exists() for folder in folders):
+            self._write_pointed(folders, stored, shared)
+        self._keep_only(folders)
+        check_encoder(self._party.guard, self._data, self.encoder)
+        for folder, order, rows in zip(folders, stored, files, strict=True):
+            places = np.full(int(order.max(initial=0)) + 2, -1, np.int64)  # the last one is for row -1
+            places[order] = np.arange(len(order))
+            blocks = open_blocks(folder)
+            found += [PointedRows(blocks, places[each]) for each in rows]
+        return PartyRows(*found)
+
+    def _write_pointed(self, folders: Sequence[Path], stored: Sequence[NDArray[np.int64]], shared: SharedRows) -> None:
+        """Write each row once and a row without features; the encoder is fitted to the run's rows as they occur."""
+        sources = self.sources
+        if self._party.party in self._run.keys:
+            used = shared.train if shared.has_test_files else np.concatenate([shared.train, shared.held_out])
+            sources = open_sources(self._data, np.bincount(used[used >= 0], minlength=sources[0].count), self._origins)
+        write_file(self._encoder, sources[0].encoder.to_json().encode())
+        for folder, order, source in zip(folders, stored, sources, strict=True):
+            places = np.full(source.count + 1, -1, np.int64)
+            places[order] = np.arange(len(order))
+            places[-1] = len(order)
+            write_blocks(folder, with_zero_row(source.chunks()), places, len(order) + 1, len(source.names))
+
     def _blocks(self, orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
         """The features of these rows of each file in this order, from the store; others in the store are removed."""
-        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folders = []
-        for number, order in enumerate(orders):
-            name = hashlib.blake2b(self.fingerprint.encode() + order.tobytes(), digest_size=8)
-            folders.append(self._store / f"{number}-{name.hexdigest()}")
-            if not folders[-1].exists():
+        folders = [self._folder(number, order) for number, order in enumerate(orders)]
+        for number, (folder, order) in enumerate(zip(folders, orders, strict=True)):
+            if not folder.exists():
                 source = self.sources[number]
                 positions = np.full(source.count, -1, np.int64)
                 positions[order] = np.arange(len(order))
                 write_file(self._encoder, self.sources[0].encoder.to_json().encode())
-                write_blocks(folders[-1], source.chunks(), positions, len(order), len(source.names))
+                write_blocks(folder, source.chunks(), positions, len(order), len(source.names))
+        self._keep_only(folders)
+        return [open_blocks(folder) for folder in folders]
+
+    def _folder(self, number: int, order: NDArray[np.int64], how: str = "") -> Path:
+        """Where the features of a file are stored in this order."""
+        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = hashlib.blake2b(self.fingerprint.encode() + how.encode() + order.tobytes(), digest_size=8)
+        return self._store / f"{number}-{name.hexdigest()}"
+
+    def _keep_only(self, folders: Sequence[Path]) -> None:
         for other in set(self._store.iterdir()) - set(folders):
             shutil.rmtree(other)
-        return [open_blocks(folder) for folder in folders]
+
+
+def _reading(data: DataSettings) -> str:
+    """The settings by which rows are read, not where they are, as a text.
+
+    Settings that came later count only where they are set, so that rows of before are still known. An indicator gives
+    the features of "error" wherever that gives any, and is written as that.
+    """
+    unset = {name for name in _LATER if getattr(data, name) == getattr(DataSettings(), name)}
+    known = {"path": Path(), "test_path": None, "missing": "error" if data.missing == "indicator" else data.missing}
+    return data.model_copy(update=known).model_dump_json(exclude={*PLACES, *unset} - {"path", "test_path"})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fdml.align.group_key import GroupKey, read_key_file
 from fdml.align.party_secrets import Secrets
+from fdml.data.origins import Origin
 from fdml.errors import AlignmentError, SettingsError
 from fdml.events import Listener
 from fdml.federation.addresses import server_address
@@ -41,18 +43,24 @@ LABEL_FLIPS = "label-secret"
 
 
 class PartyFolder(DiskStore):
-    """One party's files on this machine; the store of its session."""
+    """One party's files on this machine; the store of its session.
 
-    def __init__(self, party_toml: Path) -> None:
+    `origins` are the party's rows, if they are not where party.toml says: `fdml.data.origins.frame_origins` has those
+    of frames. With `settings` no party.toml is read.
+    """
+
+    def __init__(
+        self, party_toml: Path, *, origins: Sequence[Origin] | None = None, settings: PartySettings | None = None
+    ) -> None:
         self.path = party_toml.parent
-        self.settings: PartySettings = read_party(party_toml)
+        self.settings: PartySettings = read_party(party_toml) if settings is None else settings
         self.run: RunSettings = read_run(self.settings.run)
         if self.settings.party not in self.run.parties:
             raise SettingsError(
                 f"{party_toml}: party {self.settings.party!r} is not among the run's parties "
                 f"{', '.join(self.run.parties)}"
             )
-        self.files = PartyFiles(self.settings, self.run, self.path / "state")
+        self.files = PartyFiles(self.settings, self.run, self.path / "state", origins=origins)
         disk = FolderDisk(self.path / "state")
         super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
 
@@ -123,7 +131,7 @@ class PartyFolder(DiskStore):
         folder = self.settings.ledger
         accounts = AccountFile(FolderDisk(folder), lambda: shared_turns(folder))
         data = self.settings.data
-        return PartyLedger(accounts, self.files.fingerprint, data.path.name, data.label or "")
+        return PartyLedger(accounts, self.files.fingerprint, self.files.name, data.label or "")
 
     def lock(self) -> AbstractContextManager[None]:
         """One process at a time may be this party here."""
@@ -144,10 +152,10 @@ class PartyFolder(DiskStore):
         card = BundleCard.of(
             run=self.run,
             party=settings.party,
-            model=settings.model,
+            model=bundle.model,
             data=settings.data,
             alignment_hash=bundle.alignment_hash,
-            metrics=bundle.metrics,
+            evaluated=bundle.evaluated,
             privacy=bundle.spent,
             scale=calibration.scale,
             offset=calibration.offset.tolist(),

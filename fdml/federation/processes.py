@@ -16,6 +16,7 @@ from fdml.errors import PartyFailed, PeerTimeout
 from fdml.events import Listener, Remark
 from fdml.federation.addresses import takes_any_port, with_port
 from fdml.federation.party_folder import HISTORY
+from fdml.monitor.convergence import convergence_of
 from fdml.monitor.history import read_history
 from fdml.settings import RunSettings, read_run
 
@@ -29,7 +30,8 @@ _LISTEN_SECONDS = 120.0
 def run_processes(
     path: Path, *, fresh: bool = False, plain: bool = False, on_event: Listener = lambda _: None
 ) -> dict[str, Any]:
-    """Run server and parties to their end; returns the alignment and, from the label party's file, the history.
+    """Run server and parties to their end; returns the alignment and, from the label party's file, the history and
+    whether training has converged.
 
     All parties are in one hand here, so they consent to each other's rows (`--yes`).
     What a process prints becomes remarks of its side. Where run.toml leaves the port open (port 0), the server
@@ -48,7 +50,13 @@ def run_processes(
             time.sleep(_POLL_SECONDS)
         alignment = json.loads(outcome.read_text(encoding="utf-8"))["alignment"]
     history = read_history(path.parent / settings.label_party / HISTORY)
-    return {"alignment": alignment, "history": [asdict(history[epoch]) for epoch in sorted(history)]}
+    rows = [history[epoch] for epoch in sorted(history)]
+    trained = convergence_of([row.train_loss for row in rows])
+    return {
+        "alignment": alignment,
+        "history": [asdict(row) for row in rows],
+        "convergence": None if trained is None else trained.trend,
+    }
 
 
 def _await_port(children: Children, settings: RunSettings, port_file: Path) -> list[str] | None:

@@ -14,16 +14,17 @@ from cryptography import x509
 
 from fdml.data.samples.adult import adult
 from fdml.errors import SettingsError
+from fdml.federation.addresses import checked_address
 from fdml.federation.authority_folder import AuthorityFolder
 from fdml.federation.key_files import members_table, write_credentials
 from fdml.models.registry import DEFAULT_KIND, ready_kinds
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Role
 from fdml.protocol.shuffle import permutation
-from fdml.settings import LONGEST_NAME, check_name, check_parties
+from fdml.settings_names import LONGEST_NAME, check_name, check_parties
 
 _EXAMPLE_ROWS = 4000
-_ADDRESS = re.compile(r'[^\s"\\]+:[0-9]{1,5}')
+_UNWRITABLE = re.compile(r'[\s"\\]')
 _UNNAMED = re.compile(r"[^A-Za-z0-9_.-]+|^[_.-]+")
 """Letters of a folder's name that the name of a run cannot have."""
 _PARTS = ("party.toml", "data.csv", "keys")
@@ -36,10 +37,7 @@ label_party = "{label_party}"
 task = "binary"              # or "multiclass", "regression"
 
 [training]
-epochs = 10
-batch_size = 100
-batches_per_block = 16       # how many batches one exchange covers
-learning_rate = "auto"
+epochs = "auto"              # by the number of rows, as batch_size and batches_per_block; or a number
 seed = 7
 
 [evaluation]
@@ -63,7 +61,6 @@ id = "user_id"
 {label}
 [model]
 kind = {kind}# or {others}
-l2 = 1e-4
 
 # What leaves this party is protected only with a guard; `fdml budget plan --epsilon 5` says what to write.
 # [guard]
@@ -123,7 +120,7 @@ def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):
         if (folder / name).exists():
             raise SettingsError(f"{str(folder / name)!r} would be overwritten; move it away, or choose another folder")
-    if not _ADDRESS.fullmatch(server):
+    if _UNWRITABLE.search(checked_address(server)):
         raise SettingsError(f"the server's address is {server!r}; write it as host:port, like 127.0.0.1:7443")
 
 

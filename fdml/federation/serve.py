@@ -1,18 +1,19 @@
-"""The server of a run, as a process."""
+"""The server of a run."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
-from fdml.federation.addresses import with_port
+from fdml.federation.addresses import checked_address, with_port
 from fdml.federation.key_files import own_credentials
-from fdml.federation.machine_limits import memory_size, raise_open_files
+from fdml.federation.machine_limits import memory_size
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
@@ -28,6 +29,9 @@ from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
+
+Stop = Callable[[], object]
+"""Ends a server; safe to call from any thread while it serves."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +52,30 @@ def serve(
     listen: str | None = None,
     port_file: Path | None = None,
     on_event: Listener = lambda _: None,
+    on_start: Callable[[Stop], None] = lambda _: None,
 ) -> ServerResult:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
     `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
-    is written to `port_file`.
+    is written to `port_file`. `on_start` is handed a function that stops the server, for another thread to call;
+    `serve` then raises `asyncio.CancelledError`.
     """
     settings = read_run(path)
-    home, address = path.parent / "server", listen or settings.server
+    home, address = path.parent / "server", checked_address(listen or settings.server)
     if plain:
         check_loopback(address)
     identity = Identity(settings.name, "server", SERVER)
     credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
-    raise_open_files()
     try:
         return _serve(
-            settings, home / "state", address, credentials, fresh=fresh, port_file=port_file, on_event=on_event
+            settings,
+            home / "state",
+            address,
+            credentials,
+            fresh=fresh,
+            port_file=port_file,
+            on_event=on_event,
+            on_start=on_start,
         )
     except OSError as error:
         raise StateCorrupt(
@@ -81,6 +93,7 @@ def _serve(
     fresh: bool,
     port_file: Path | None,
     on_event: Listener,
+    on_start: Callable[[Stop], None],
 ) -> ServerResult:
     remark, clock = remarks_of("server", on_event), AwakeClock(time.monotonic)
     with exclusive_lock(folder, "server of this run"):
@@ -88,7 +101,7 @@ def _serve(
         definition = RunDefinition(settings, run_hash(settings), memory_size())
         _check_same_run(disk, definition, fresh=fresh)
         state = RunState.open(definition, disk)
-        bulletin = BulletinStore.open(settings.parties, settings.align, disk)
+        bulletin = BulletinStore.open(settings.parties, settings.align, disk, pointing=settings.pointing_party)
         if state.finished:
             remark(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
         elif state.rows:
@@ -103,13 +116,18 @@ def _serve(
             if port_file is not None:
                 write_file(port_file, f"{port}\n".encode(), mode=0o644)
 
-        _listen(server, address, credentials, ready)
+        _listen(server.run(address, credentials, ready), address, on_start)
     return ServerResult(state, bulletin, session.status.traffic)
 
 
-def _listen(server: GrpcServer, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
+def _listen(work: Coroutine[Any, Any, None], address: str, on_start: Callable[[Stop], None]) -> None:
+    async def run() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+        on_start(lambda: loop.call_soon_threadsafe(task.cancel))
+        await task
+
     try:
-        asyncio.run(server.run(address, credentials, ready))
+        asyncio.run(run())
     except RuntimeError as error:
         if "bind" not in str(error):
             raise
@@ -124,7 +142,8 @@ def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool)
     if fresh:
         for name in ("run", "journal", "snapshot.0", "snapshot.1"):
             disk.remove(name)
-        BulletinStore(definition.settings.parties, definition.settings.align, disk).clear()
+        run = definition.settings
+        BulletinStore(run.parties, run.align, disk, pointing=run.pointing_party).clear()
     known = disk.read("run")
     if known is not None and known != definition.run_hash:
         raise SettingsError(

@@ -11,6 +11,7 @@ from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.key_files import check_has_members, read_credentials
+from fdml.monitor.history import METRIC_OF
 from fdml.monitor.status import RunStatus
 from fdml.party.alignment_store import stored_group_key
 from fdml.party.settings import read_party
@@ -29,6 +30,8 @@ class ReadStatus:
     status: RunStatus
     metrics: tuple[Metrics, ...]
     """Of every evaluated epoch; without figures where they were asked for without a party's key."""
+    metric: str = ""
+    """What `test_metric` is."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def status(path: Path, *, plain: bool, server: str | None = None) -> ReadStatus:
         check_has_members(run)
         credentials = read_credentials(asker.folder / "keys")
         found = ask_status(Endpoint(target, run.name, asker.name, credentials, run.members[SERVER]))
-    return ReadStatus(found, _opened(found, _key_of(asker)))
+    return ReadStatus(found, _opened(found, _key_of(asker)), METRIC_OF[run.task])
 
 
 def _asker(path: Path, *, plain: bool) -> tuple[RunSettings, _Asker]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from fdml.events import Evaluated, Event, Stopped
-from fdml.settings import Task
+from fdml.events import EpochChosen, Evaluated, Event, Stopped
+from fdml.monitor.convergence import Convergence, convergence_of
+from fdml.settings_choices import Task
 from fdml.storage.atomic import write_file
 
 Scheme = Literal["alone", "late fusion", "pooled", "joint"]
@@ -47,6 +48,11 @@ class LearningCurve:
     def last(self) -> EpochRecord:
         """The last epoch; no epoch is picked by its test figures."""
         return self.records[-1]
+
+    @property
+    def convergence(self) -> Convergence | None:
+        """Whether this training has converged; None where there are too few epochs to tell."""
+        return convergence_of([record.train_objective for record in self.records])
 
 
 def mean_records(runs: Sequence[Sequence[EpochRecord]]) -> tuple[EpochRecord, ...]:
@@ -97,10 +103,14 @@ class HistoryFile:
         """Store an evaluation; it is durable on return."""
         if isinstance(event, Stopped):
             self._ended_early = True
-        if not isinstance(event, Evaluated):
-            return
         with self._lock:
-            self._rows[event.epoch] = event
+            match event:
+                case Evaluated():
+                    self._rows[event.epoch] = event
+                case EpochChosen() if event.epoch in self._rows:
+                    self._rows = {epoch: replace(row, chosen=epoch == event.epoch) for epoch, row in self._rows.items()}
+                case _:
+                    return
             self._write()
 
     def _write(self) -> None:

@@ -79,4 +79,6 @@ def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """JSON has no word for infinite numbers and nan."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fdml.extras import need
+from fdml.monitor.figures import TITLES
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _STYLES: dict[Scheme, tuple[str, str]] = {
     "pooled": ("#2b6cb0", "-"),
     "joint": ("#c53030", "-"),
 }
-_METRIC_NAME = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 _MARKED_BELOW = 4
 """A curve of fewer points has them marked: a line through one point cannot be seen."""
 Measure = Callable[[EpochRecord], float]
@@ -42,7 +42,7 @@ def draw_comparison(curves: Sequence[LearningCurve], metric: str, path: Path) ->
         of_model = [curve for curve in curves if curve.model == model]
         _draw(axes[0], of_model, f"{model}: training objective", "epoch", _epoch, lambda r: r.train_objective)
         _draw(axes[1], of_model, f"{model}: test loss", "epoch", _epoch, lambda r: r.test_loss)
-        _draw(axes[2], of_model, f"{model}: test {_METRIC_NAME[metric]}", "epoch", _epoch, lambda r: r.test_metric)
+        _draw(axes[2], of_model, f"{model}: test {TITLES[metric]}", "epoch", _epoch, lambda r: r.test_metric)
         _draw(axes[3], of_model, f"{model}: training objective", "seconds", _seconds, lambda r: r.train_objective)
         axes[0].legend(frameon=False)
     figure.savefig(path, dpi=110)

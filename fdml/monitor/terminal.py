@@ -1,4 +1,4 @@
-"""A run for a person: a progress bar on a terminal, plain lines elsewhere."""
+"""A run for a person: a progress bar on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from fdml.events import (
     Aligned,
+    Convergence,
+    EpochChosen,
     EpochDone,
     Evaluated,
     Event,
@@ -25,10 +27,13 @@ from fdml.events import (
     Refused,
     Released,
     Remark,
+    Scheduled,
     StepDone,
     Stopped,
     Waiting,
 )
+from fdml.monitor.figures import CHOSEN, figures_text
+from fdml.monitor.notebook import NotebookProgress
 from fdml.protocol.quoting import shown
 
 _PROGRESS_LINES = 10
@@ -39,13 +44,6 @@ _MOST_REFUSALS = 100
 """Different refusals that are printed."""
 _MOST_JOINS = 1000
 """Lines about one party that joins again and again."""
-
-
-def figures_text(test_loss: float | None, test_metric: float | None) -> str:
-    """The figures of held-out rows in words. None where they are sealed, or are of another party's private labels."""
-    if test_loss is None or test_metric is None:
-        return "its figures are for the parties that have the labels"
-    return f"test loss {test_loss:.4f}, test metric {test_metric:.4f}"
 
 
 def print_line(console: Console, text: str) -> None:
@@ -59,6 +57,10 @@ class ProgressDisplay(Protocol):
 
     def move_to(self, done: int, note: str = "") -> None:
         """Show that `done` units are done; `note` goes beside the count."""
+        ...
+
+    def expect(self, total: int) -> None:
+        """The job has so many units."""
         ...
 
     def remark(self, note: str) -> None:
@@ -88,6 +90,10 @@ class PlainProgress:
             more = f", {note}" if note else ""
             print_line(self._console, f"{self._title}: {done} of {self._total} {self._unit}, {seconds:.0f} s{more}")
 
+    def expect(self, total: int) -> None:
+        """The job has so many units."""
+        self._total = total
+
     def remark(self, note: str) -> None:
         """Print nothing: a log keeps what has long passed."""
 
@@ -103,6 +109,10 @@ class BarProgress:
         """Move the bar."""
         self._progress.update(self._task, completed=done, note=note)
 
+    def expect(self, total: int) -> None:
+        """The bar is full after so many units."""
+        self._progress.update(self._task, total=total)
+
     def remark(self, note: str) -> None:
         """Replace the text beside the bar."""
         self._progress.update(self._task, note=note, refresh=True)
@@ -111,6 +121,10 @@ class BarProgress:
 @contextmanager
 def progress_display(console: Console, total: int, title: str, unit: str = "epochs") -> Iterator[ProgressDisplay]:
     """A display for a job of `total` units, for as long as the block runs."""
+    if console.is_jupyter:
+        with closing(NotebookProgress(total, title, unit)) as bar:
+            yield bar
+        return
     if not console.is_terminal:
         yield PlainProgress(console, total, title, unit)
         return
@@ -136,9 +150,9 @@ def epoch_progress(console: Console, total: int, title: str) -> Iterator[Listene
 
 
 @contextmanager
-def run_terminal(console: Console, party: str, epochs: int) -> Iterator[Listener]:
-    """A listener that shows one party's part in a run of `epochs` epochs."""
-    with progress_display(console, epochs, party) as display:
+def run_terminal(console: Console, party: str) -> Iterator[Listener]:
+    """A listener that shows one party's part in a run."""
+    with progress_display(console, 1, party) as display:  # until it is known how many epochs there are
         yield RunTerminal(console, display)
 
 
@@ -168,6 +182,8 @@ class RunTerminal:
         self._refusals: set[str] = set()
         self._joins: Counter[str] = Counter()
         self._evaluated: dict[str, Evaluated] = {}
+        """The last of each party, or the chosen one."""
+        self._all_evaluated: dict[tuple[str, int], Evaluated] = {}
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
@@ -184,6 +200,12 @@ class RunTerminal:
                 self._show_epoch(event)
             case Evaluated():
                 self._evaluated[event.party] = event
+                self._all_evaluated[event.party, event.epoch] = event
+            case EpochChosen():
+                self._show_choice(event)
+            case Convergence():
+                if event.text:
+                    self._print(event.text)
             case Waiting():
                 self._show_wait(event)
             case Refused():
@@ -192,6 +214,8 @@ class RunTerminal:
                 self._print(event.text)
             case Aligned():
                 self._print(f"{event.shared:,} rows are shared by all, {event.train:,} of them to train on")
+            case Scheduled():
+                self._show_schedule(event)
             case Joined() if self._joins[event.party] < _MOST_JOINS:
                 self._joins[event.party] += 1
                 more = f"going on at step {event.resumed_at}" if event.resumed_at else "joined"
@@ -203,10 +227,27 @@ class RunTerminal:
             case Finished():
                 self._show_end(event)
 
+    def _show_schedule(self, event: Scheduled) -> None:
+        if self._display is not None:
+            self._display.expect(event.epochs)
+        self._print(
+            f"{event.party}: {event.epochs} epochs over {event.rows:,} rows in batches of {event.batch_size}, "
+            f"{event.blocks} exchange{'s' * (event.blocks > 1)} an epoch, {event.value_bits} bits a prediction"
+        )
+
     def _show_epoch(self, event: EpochDone) -> None:
         if self._display is not None:
             evaluated = self._evaluated.get(event.party)
             self._display.move_to(event.epoch, "" if evaluated is None else _epoch_text(evaluated))
+
+    def _show_choice(self, event: EpochChosen) -> None:
+        self._print(
+            f"{event.party}: keeps the model of epoch {event.epoch}, which has the lowest loss of held-out rows"
+        )
+        chosen = self._all_evaluated.get((event.party, event.epoch))
+        if chosen is not None:
+            self._evaluated[event.party] = chosen
+            self._print(CHOSEN)
 
     def _show_wait(self, event: Waiting) -> None:
         wait = self._waits.setdefault(event.party, _Wait(self._clock()))
@@ -237,4 +278,4 @@ class RunTerminal:
 
 
 def _epoch_text(event: Evaluated) -> str:
-    return f"epoch {event.epoch}: {figures_text(event.test_loss, event.test_metric)}"
+    return f"epoch {event.epoch}: {figures_text(event.test_loss, event.test_metric, next(iter(event.figures), ''))}"

@@ -23,6 +23,7 @@ from fdml.transport.bulletin_calls import BulletinCalls
 from fdml.transport.caller_certificates import CallerCertificates, shown_certificate
 from fdml.transport.grpc_endpoint import PARTY_HEADER, STATUS_OF, flow_options, keepalive_options, size_options
 from fdml.transport.pieces import Assembly, pieces
+from fdml.transport.refusal_pace import RefusalPace
 from fdml.transport.status_wire import encode_status
 
 _MOST_UNREAD = 64
@@ -35,18 +36,15 @@ _MOST_CALLS = 16
 """Streams and calls on one connection."""
 _HANDSHAKE_MS = 5000
 """How long a connection may take to show a certificate. One that says nothing holds an open file as long."""
-_ACKNOWLEDGE_SECONDS = 0.2
-_TICK_SECONDS = 1.0
+_ACKNOWLEDGE_SECONDS, _TICK_SECONDS = 0.2, 1.0
 _BREAK_SECONDS = 0.05
 """Grace period before a half-closed stream counts as closed by the party: a broken one is cancelled within it."""
 _FLUSH_SECONDS = 1.0
 """How long streams may take to end once the server ends."""
 _LINGER_SECONDS = 15.0
 """How long a server whose run is over waits for parties that may not know yet that all is stored."""
-
 _RETURN_SECONDS = 3.0
 """The same for a server that was started again after its run was over: parties reconnect within half a second."""
-
 _LONGEST_REASON = 1000
 """Letters of a refusal on its way to who was refused."""
 
@@ -88,6 +86,7 @@ class GrpcServer:
         )
         self._callers = CallerCertificates(None, settings, on_event)
         self._bulletin = BulletinCalls(session, settings.parties)
+        self._pace = RefusalPace(time.monotonic)
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve until all parties have finished; `ready` is called with the port once it listens.
@@ -143,20 +142,23 @@ class GrpcServer:
         try:
             while (item := await line.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
-                    await context.abort(STATUS_OF[item.refusal], shown(str(item), _LONGEST_REASON))
+                    self._end(line, reader)  # nothing more is read while the answer is held back
+                    await self._abort(context, item, line.stream.party)
                     return
                 self._session.status.bytes_out[line.stream.party] += len(item)
                 for piece in pieces(item):
                     await context.write(piece)
         finally:
-            reader.cancel()
-            self._session.close(line.stream)
-            del self._lines[line.stream]
+            self._end(line, reader)
+
+    def _end(self, line: _Line, reader: asyncio.Task[None]) -> None:
+        reader.cancel()
+        self._session.close(line.stream)
+        self._lines.pop(line.stream, None)
 
     def _make_room(self, party: str) -> None:
         """End the oldest stream of a party that has too many; an honest one makes a new one."""
-        lines = [line for line in self._lines.values() if line.stream.party == party]
-        if len(lines) >= _MOST_LINES:
+        if len(lines := [line for line in self._lines.values() if line.stream.party == party]) >= _MOST_LINES:
             lines[0].outgoing.put_nowait(None)
 
     async def _read(self, line: _Line, requests: AsyncIterator[bytes]) -> None:
@@ -274,6 +276,10 @@ class GrpcServer:
 
     async def _refuse(self, context: Context, refused: MessageRefused, party: str = "") -> None:
         self._carry_out(self._session.refusal_events(refused, party))
+        await self._abort(context, refused, party)
+
+    async def _abort(self, context: Context, refused: MessageRefused, caller: str) -> None:
+        await asyncio.sleep(self._pace.seconds(caller))
         await context.abort(STATUS_OF[refused.refusal], shown(str(refused), _LONGEST_REASON))
 
     async def _post(self, requests: AsyncIterator[bytes], context: Context) -> bytes:

@@ -32,7 +32,7 @@ def recorded(
     names = list(parts)
     plan = Plan(
         training,
-        dict.fromkeys(names, model or model_settings()),
+        dict.fromkeys(names, model or model_settings(optimizer="sgd", l2=1e-4)),
         names[0],
         "logistic",
         2,
@@ -48,7 +48,7 @@ def breast_cancer(guard: GuardSettings | None = None, privacy: PrivacySettings |
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     X = ((X - X.mean(axis=0)) / X.std(axis=0))[order]
-    training = TrainingSettings(epochs=20, batch_size=32, batches_per_block=1, lookahead=0)
+    training = TrainingSettings(epochs=20, batch_size=32, batches_per_block=1, lookahead=0, learning_rate=0.5)
     return recorded({"a": X[:, :15], "b": X[:, 15:]}, y[order].astype(float), training, guard, privacy)
 
 
@@ -60,11 +60,16 @@ def adult(guard: GuardSettings | None = None, parties: int = 2) -> Recording:
     if parties == 3:
         last = parts.pop("party-1")
         parts |= {"party-1": columns(last, np.arange(28)), "party-2": columns(last, np.arange(28, 56))}
-    model = model_settings(l2=3e-4)
+    model = model_settings(optimizer="sgd", l2=3e-4)
     names = list(parts)
     guards = {} if guard is None else dict.fromkeys(names, guard)
     plan = Plan(
-        TrainingSettings(batches_per_block=4), dict.fromkeys(names, model), names[0], "logistic", 2, guards=guards
+        TrainingSettings(epochs=20, batch_size=100, batches_per_block=4, learning_rate=0.5),
+        dict.fromkeys(names, model),
+        names[0],
+        "logistic",
+        2,
+        guards=guards,
     )
     return record_in_process(plan, RowSet(parts, sample.labels, sample.weights))
 
@@ -92,7 +97,7 @@ def evaluated(held_out: int = 50, epochs: int = 20, seed: int = 3, **settings: o
     guard = settings.pop("guard", None)
     plan = Plan(
         TrainingSettings(epochs=epochs, batch_size=20, batches_per_block=2, learning_rate=0.1),
-        dict.fromkeys("ab", model_settings()),
+        dict.fromkeys("ab", model_settings(optimizer="sgd", l2=1e-4)),
         "a",
         "logistic",
         2,

@@ -19,7 +19,7 @@ from tests.audit.recorded import NOISE, adult, breast_cancer, recorded
 pytestmark = pytest.mark.slow
 
 LOUD = GuardSettings(clip=2, noise="gaussian", sigma=16)
-QUICK = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2)
+QUICK = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2, learning_rate=0.5)
 LONGER = QUICK.model_copy(update={"passes": 2, "lookahead": 2})
 
 
@@ -44,13 +44,13 @@ def found(test: str, recording: Recording) -> dict[str, AttackResult]:
         (QUICK, PrivacySettings(labels="private")),
         (LONGER, PrivacySettings()),
         (LONGER, PrivacySettings(labels="private")),
-        (TrainingSettings(epochs=6, batch_size=16, exchanges=2), PrivacySettings()),
+        (TrainingSettings(epochs=6, batch_size=16, exchanges=2, learning_rate=0.5), PrivacySettings()),
     ],
 )
 def test_whoever_has_the_features_can_follow_the_training_to_what_was_pushed(training, privacy):
     chance = np.random.default_rng(1)
     parts = {name: chance.normal(size=(50, 3)) for name in "abc"}
-    model = model_settings(l2=1e-2, precision="double")
+    model = model_settings(optimizer="sgd", l2=1e-2, precision="double")
     recording = recorded(parts, (parts["a"][:, 0] > 0).astype(float), training, privacy=privacy, model=model)
     for target in recording.run.parties:
         replay = replay_of(recording, target, recording.plain[target], 0.0)

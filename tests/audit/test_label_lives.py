@@ -26,7 +26,7 @@ def recording(request):
     parts = {name: as_rows(chance.normal(size=(ROWS, 2))) for name in ("ann", "bob")}
     labels = chance.integers(0, classes, ROWS).astype(float)
     training = TrainingSettings(epochs=1, batch_size=100, batches_per_block=4)
-    models = dict.fromkeys(parts, model_settings())
+    models = dict.fromkeys(parts, model_settings(optimizer="sgd", l2=1e-4))
     plan = Plan(training, models, "ann", "logistic" if classes == 2 else "softmax", classes)
     privacy = PrivacySettings(labels="private", label_epsilon=2.0)
     return record_in_process(plan, RowSet(parts, labels, np.ones(ROWS)), privacy=privacy)

@@ -26,7 +26,7 @@ from tests.audit.recorded import NOISE, recorded
 
 pytestmark = pytest.mark.slow
 
-TRAINING = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2)
+TRAINING = TrainingSettings(epochs=3, batch_size=16, batches_per_block=2, learning_rate=0.5)
 
 
 def small(**settings):
@@ -64,7 +64,7 @@ def test_held_out_rows_are_tried_after_every_epoch():
             {name: as_rows(chance.normal(size=(rows, 2))) for name in "ab"}, np.arange(rows) % 2.0, np.ones(rows)
         )
 
-    plan = Plan(TRAINING, dict.fromkeys("ab", model_settings()), "a", "logistic", 2)
+    plan = Plan(TRAINING, dict.fromkeys("ab", model_settings(optimizer="sgd", l2=1e-4)), "a", "logistic", 2)
     recording = record_in_process(plan, sample(40), sample(10))
     assert sorted(recording.held_out["a"]) == [1, 2, 3]
     assert recording.held_out["b"][3].release.values.size == 10

@@ -82,7 +82,7 @@ def test_a_changed_parquet_file_keeps_its_types(tmp_path):
 
 def test_other_files_have_no_neighbour_here(tmp_path):
     np.save(tmp_path / "rows.npy", np.eye(3))
-    with pytest.raises(SettingsError, match="a numpy file has no neighbour here"):
+    with pytest.raises(SettingsError, match="only a single CSV or Parquet file has a neighbour here"):
         changed_file(
             DataSettings(path=tmp_path / "rows.npy"),
             0,

@@ -25,7 +25,9 @@ def rows_of(count, seed=0, weights=None):
 
 def plan_of(guards=None, **training):
     chosen = TrainingSettings(**{"epochs": 2, "batch_size": 5, "batches_per_block": 2, **training})
-    return Plan(chosen, dict.fromkeys("ab", model_settings()), "a", "logistic", 2, guards=guards or {})
+    return Plan(
+        chosen, dict.fromkeys("ab", model_settings(optimizer="sgd", l2=1e-4)), "a", "logistic", 2, guards=guards or {}
+    )
 
 
 def test_a_recorded_run_ends_with_the_models_of_any_run():

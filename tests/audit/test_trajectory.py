@@ -19,7 +19,7 @@ def recording():
     parts = {name: chance.normal(size=(ROWS, 3)) + 0.5 for name in "ab"}
     labels = (parts["a"][:, 0] + parts["b"] @ [1, -1, 1] > 0).astype(float)
     training = TrainingSettings(epochs=15, batch_size=6, batches_per_block=1, lookahead=0, learning_rate=0.5)
-    return recorded(parts, labels, training, model=model_settings(precision="double"))
+    return recorded(parts, labels, training, model=model_settings(optimizer="sgd", l2=1e-4, precision="double"))
 
 
 def test_a_party_of_few_features_and_many_exchanges_gives_its_gram_matrix_away(recording):

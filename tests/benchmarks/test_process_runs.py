@@ -37,7 +37,7 @@ def bench(tmp_path_factory):
 
 def test_a_line_takes_time_but_changes_nothing_else(bench):
     """At staleness 0 the result is the same whatever the line and whoever pauses."""
-    setting = Variant("short", epochs=2)
+    setting = Variant("short", lines="batches_per_block = 16\nvalue_bits = 64", epochs=2)
     near = bench.train(setting)
     far = bench.train(setting, MIDDLE, pauses=Pauses(1))
     assert near.aucs == far.aucs

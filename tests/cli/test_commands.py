@@ -66,7 +66,8 @@ def test_compare_prints_a_table_and_writes_figures_and_plots(people):
     assert [(row["model"], row["scheme"]) for row in written["rows"]] == [
         (model, scheme) for model in ("LR", "FM") for scheme in ("alone", "late fusion", "pooled", "joint")
     ]
-    assert set(written["rows"][0]) == {"model", "scheme", "train_objective", "test_loss", "test_auc", "seconds"}
+    figures = {"train_objective", "test_loss", "test_auc", "seconds"}
+    assert set(written["rows"][0]) == {"model", "scheme", "convergence", *figures}
     assert len(written["history"]) == 2 * 4 * 5
     joint, alone = written["rows"][3], written["rows"][0]
     assert joint["test_auc"] > alone["test_auc"] + 0.05
@@ -101,6 +102,18 @@ def test_compare_takes_a_run_file_and_joins_the_parties_by_id(run_folder):
     assert "640 training and 160 test rows" in run.stdout
     rows = json.loads((run_folder / "out.json").read_text())["rows"]
     assert {row["model"] for row in rows} == {"LR+NN"}
+    for row in rows:
+        said = f"{row['model']} {row['scheme']}: " in run.stdout
+        assert said == (row["convergence"] in ("falling", "diverged"))
+
+
+def test_compare_weighs_classes_by_name_and_leaves_early_stopping_out(run_folder):
+    with (run_folder / "run.toml").open("a") as file:
+        file.write("[training.class_weight]\nyes = 3.0\n[evaluation]\nstop_after = 1\n")
+    run = forked("compare", "run.toml", "--json", "out.json", cwd=run_folder)
+    assert run.returncode == 0, run.stderr
+    assert "evaluation.stop_after is left out: every scheme trains to its last epoch" in run.stderr
+    assert len(json.loads((run_folder / "out.json").read_text())["history"]) == 4 * 4
 
 
 def change(path, old, new):
@@ -126,7 +139,7 @@ BAD_RUNS = {
     "not TOML": ("run.toml", "parties", "parties parties", "not valid TOML"),
     "ids that repeat": ("bank/party.toml", 'id = "client"', 'id = "city"', "rows with a duplicate id"),
     "a file that is not there": ("bank/party.toml", '"data.csv"', '"dada.csv"', "there is no file"),
-    "diverging": ("run.toml", '"auto"', "9e3", "training has diverged, or a row is far from all others; lower learning_rate"),
+    "diverging": ("run.toml", '"auto"', "9e3", "learning_rate 9000 times l2 0.0015625 must be below 1; lower one of them"),
 }  # fmt: skip
 
 
@@ -146,11 +159,11 @@ def test_nan_in_features_names_column_and_row_and_the_way_out(people):
     lines = (people / "people.csv").read_text().splitlines()
     lines[3] = lines[3].replace(lines[3].split(",")[2], "nan")
     (people / "people.csv").write_text("\n".join(lines) + "\n")
-    run = forked("compare", "people.csv", "--label", "rich", cwd=people)
+    run = forked("compare", "people.csv", "--label", "rich", "--missing", "error", cwd=people)
     assert run.returncode == 1
     assert "'hours'" in run.stderr
     assert "row 3" in run.stderr
-    assert 'data.missing = "mean"' in run.stderr
+    assert 'set data.missing = "indicator", "mean" or "zero"' in run.stderr
     assert (
         forked("compare", "people.csv", "--label", "rich", "--missing", "mean", "--epochs", 1, cwd=people).returncode
         == 0
@@ -165,7 +178,7 @@ def test_nan_in_features_names_column_and_row_and_the_way_out(people):
         (["--groups", "age; cty"], "'cty'; did you mean 'city'?"),
         (["--groups", "age;"], "group 2 has no features"),
         (["--json", "no/such/out.json"], "there is no folder 'no/such'"),
-        (["--epochs", "0"], "setting 'epochs' is 0"),
+        (["--epochs", "0"], "setting 'epochs' is '0'"),
         (["--learning-rate", "fast"], "setting 'learning_rate' is 'fast'"),
         (["--holdout", "2"], "holding out 2 of 900 rows"),
     ],

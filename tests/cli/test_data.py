@@ -146,3 +146,73 @@ def test_what_fails_half_way_leaves_nothing(tmp_path, monkeypatch):
     run = CliRunner().invoke(app, ["data", "app-store", "--rows", "1000", "--out", str(tmp_path / "twin")])
     assert run.exit_code != 0
     assert list(tmp_path.iterdir()) == []
+
+
+# Data from packages
+
+
+@pytest.fixture(scope="module")
+def adult(tmp_path_factory):
+    out = tmp_path_factory.mktemp("data") / "adult"
+    made("adult", "--rows", 3000, "--out", out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kind", "parties", "wrote"),
+    [
+        (
+            "nyc-flights",
+            ("airline", "weather", "aircraft"),
+            "rows of airline that lead to rows of weather and aircraft",
+        ),
+        ("census-income", ("register", "employer", "tax-office"), "rows that register, employer, tax-office share"),
+    ],
+)
+def test_a_sample_is_a_run_with_settings_rows_and_keys(tmp_path, kind, parties, wrote):
+    out = tmp_path / "run"
+    said = made(kind, "--rows", 1000, "--out", out)
+    assert f"1,000 {wrote}" in said.stdout
+    assert f"fdml simulate {out / 'run.toml'}" in said.stdout
+    run = read_run(out / "run.toml")
+    assert (run.name, run.parties, run.label_party) == (kind, parties, parties[0])
+    assert set(run.members) == {"server", *parties}
+    for name in parties:
+        assert read_party(out / name / "party.toml").party == name
+        assert read_credentials(out / name / "keys").key
+    problem, _, _ = from_run_file(out / "run.toml")
+    assert list(problem.train.parts) == list(parties)
+    if kind == "nyc-flights":  # one aircraft of seven is unknown
+        assert 800 < len(problem.train) + len(problem.test) < 900
+    else:
+        assert (len(problem.train), len(problem.test)) == (1000, 500)
+
+
+def test_a_sample_trains_as_it_is(adult):
+    text = (adult / "run.toml").read_text()
+    (adult / "run.toml").write_text(text.replace(":7443", ":0"))
+    found = run_processes(adult / "run.toml", on_event=ignore_events)
+    assert found["alignment"]["shared_rows"] == 3000
+    assert found["history"][-1]["test_metric"] > 0.85
+
+
+def test_the_same_seed_draws_the_same_rows(tmp_path, adult):
+    made("adult", "--rows", 3000, "--out", tmp_path / "again")
+    made("adult", "--rows", 3000, "--seed", 8, "--out", tmp_path / "other")
+    path = "browser/train.parquet"
+    first, again, other = ((folder / path).read_bytes() for folder in (adult, tmp_path / "again", tmp_path / "other"))
+    assert first == again
+    assert first != other
+
+
+def test_the_test_share_is_that_of_held_out_rows(tmp_path):
+    made("nyc-flights", "--rows", 1000, "--test-share", 0.5, "--out", tmp_path / "run")
+    assert read_run(tmp_path / "run" / "run.toml").evaluation.holdout == 0.5
+    assert "between 0 and 1" in refused("nyc-flights", "--test-share", 1, "--out", tmp_path / "no")
+    assert "brings test rows of its own" in refused("adult", "--test-share", 0.3, "--out", tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_sample_has_no_more_rows_than_there_are(tmp_path):
+    assert "adult has 32,561" in refused("adult", "--rows", 40_000, "--out", tmp_path / "no")
+    assert list(tmp_path.iterdir()) == []

@@ -47,6 +47,7 @@ def test_the_json_has_the_last_epochs_as_rows_and_all_as_history():
     assert found["seeds"] == 1
     assert found["rows"][1] == {
         "model": "LR", "scheme": "joint", "train_objective": 0.5, "test_loss": 0.4, "test_accuracy": 0.9, "seconds": 1.0,
+        "convergence": None,
     }  # fmt: skip
     assert [(row["scheme"], row["epoch"]) for row in found["history"]] == [("alone", 1), ("joint", 1), ("joint", 2)]
 

@@ -84,6 +84,18 @@ def test_a_party_s_figures_name_its_model(finished):
 
 
 @pytest.mark.slow
+def test_the_label_party_ends_with_its_figures_and_says_which_class_is_1(finished):
+    found = {party: json.loads((finished / f"{party}.json").read_text()) for party in PARTIES}
+    assert (found["bob"]["metrics"], found["bob"]["convergence"]) == ({}, None)
+    assert found["ann"]["metrics"]["figures"]["brier"] > 0
+    assert found["ann"]["convergence"] in ("converged", "falling", "diverged")
+    said = {party: (finished / f"{party}.log").read_text() for party in PARTIES}
+    assert "'yes' is 1, 'no' is 0" in said["ann"]
+    assert "Brier score" in said["ann"]
+    assert "is 1" not in said["bob"]
+
+
+@pytest.mark.slow
 def test_the_server_knows_which_epochs_were_evaluated_and_no_figures(finished):
     found = json.loads((finished / "server.json").read_text())
     assert found["evaluated"] == [1, 2, 3]
@@ -99,11 +111,13 @@ def test_the_server_knows_which_epochs_were_evaluated_and_no_figures(finished):
 @pytest.mark.slow
 def test_simulate_prints_a_row_per_epoch(home, tmp_path):
     text = succeed("simulate", home / "run.toml", "--plain", "--json", tmp_path / "figures.json")
-    heading, *rows = text.splitlines()
-    assert heading.split() == ["epoch", "seconds", "train", "loss", "test", "loss", "test", "metric"]
+    heading, *rows, last = text.splitlines()
+    assert heading.split() == ["epoch", "seconds", "train", "loss", "test", "loss", "test", "AUC"]
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     found = json.loads((tmp_path / "figures.json").read_text())
     assert rows[-1].split()[-1] == f"{found['metrics']['test_metric']:.4f}"
+    assert last.startswith(f"held-out rows, model of epoch 3: AUC {found['metrics']['figures']['auc']:.4f}, PR-AUC ")
+    assert found["convergence"] in ("converged", "falling", "diverged")
 
 
 # What is refused before anything happens.

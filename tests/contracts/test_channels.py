@@ -48,14 +48,19 @@ ALL_ROWS = ROWS + HELD_OUT
 SOON = 20.0
 
 
-def settings_of(*, private=False, peer_timeout_seconds=SOON):
+def settings_of(*, private=False, peer_timeout_seconds=SOON, value_bits=64):
     """A run of ann, who has the labels, and bob: blocks of four rows and a last one of three, four epochs."""
     return RunSettings(
         parties=PARTIES,
         label_party="ann",
         task="multiclass" if private else "binary",
         training=TrainingSettings(
-            epochs=4, batch_size=2, batches_per_block=2, seed=7, peer_timeout_seconds=peer_timeout_seconds
+            epochs=4,
+            batch_size=2,
+            batches_per_block=2,
+            seed=7,
+            peer_timeout_seconds=peer_timeout_seconds,
+            value_bits=value_bits,
         ),
         evaluation=EvaluationSettings(holdout=HELD_OUT / ALL_ROWS),
         privacy=PrivacySettings(labels="private" if private else "shared"),
@@ -246,6 +251,25 @@ def test_many_messages_arrive_in_order_and_each_total_is_given_once(begin):
         for total in totals:
             np.testing.assert_array_equal(total.values.reshape(-1, 1), run.sum_of(total.step))
     run.stored()
+    assert run.network.session.status.refused == {}
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_differences_of_few_bits_come_back_as_the_sum_of_the_differences(begin, bits):
+    run = begin(value_bits=bits).join()
+    most, sums = 2 ** (bits - 1) - 1, []
+    for step in range(run.schedule.steps):
+        shape, is_first = (run.schedule.visit(step).size, 1), step < run.schedule.blocks
+        parts = [np.random.default_rng([step, at]).integers(-most, most, shape, endpoint=True) for at in range(2)]
+        for party, part in zip(PARTIES, parts, strict=True):
+            codes = part.astype(np.int16)
+            run.channels[party].send(Push(step, Release(codes) if is_first else Release(codes, 0, 0.0, bits, 2)))
+        sums.append((parts[0] + parts[1], is_first))
+    for party in PARTIES:
+        for total, (expected, is_first) in zip(run.until(party, Total, len(sums)), sums, strict=True):
+            away = (total.values.reshape(-1, 1) - expected) % (1 if is_first else 2**bits)
+            assert (total.bits, total.values.dtype, np.count_nonzero(away)) == (0 if is_first else bits, np.int16, 0)
+            assert not is_first or np.array_equal(total.values.reshape(-1, 1), expected)
     assert run.network.session.status.refused == {}
 
 

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fdml.data.column_features import FEATURES, Hashed, Number, NumberInRange, OneHot
+from fdml.data.column_features import Hashed, Number, NumberInRange, OneHot
+from fdml.data.column_types import missing, plain
+from fdml.data.date_features import DateInRange, DateNumber, DatePart
 from fdml.data.encoding import Encoder, fit
-from fdml.data.fitting import KnownFit, NumberFit, OneHotFit, fit_for
+from fdml.data.feature_kinds import FEATURES, MissingIndicator
+from fdml.data.fitting import DateFit, KnownFit, NumberFit, OneHotFit, fit_for
 from tests.data.frames import COLUMNS, data_settings, tables
 
 FITS = {
@@ -24,10 +27,26 @@ FITS = {
     "city": OneHotFit,
     "bucket": KnownFit,
     "age": NumberFit,
+    "day": DateFit,
+    "moment": DateFit,
+    "clock": DateFit,
+    "span": DateFit,
+    "birthday": DateFit,
     "colour": KnownFit,
 }
-KINDS = {**dict.fromkeys(FITS, OneHot), "number": Number, "small": Number, "count": Number, "bucket": Hashed,
-         "age": NumberInRange}  # fmt: skip
+DATE = (DateNumber, DatePart, DatePart)
+KINDS = {
+    **dict.fromkeys(FITS, (OneHot,)),
+    **dict.fromkeys(("number", "small", "count"), (Number,)),
+    "bucket": (Hashed,),
+    "age": (NumberInRange,),
+    "day": DATE,
+    "moment": (*DATE, DatePart),
+    "clock": DATE[:2],
+    "span": DATE[:1],
+    "birthday": (DateInRange, *DATE[1:]),
+}
+NUMBERS = Number | NumberInRange | DateNumber | DateInRange
 NAMES = pytest.mark.parametrize("name", FITS)
 
 
@@ -42,17 +61,19 @@ def fitted(name, *batches, **settings):
     for batch in batches:
         found.add(batch, first)
         first += len(batch)
-    return found.feature()
+    return found.features()
 
 
 def drawn(data, name):
     """A feature, and a column of other rows that it can encode."""
-    return fitted(name, data.draw(column_of(name)), scale="none"), data.draw(column_of(name))
+    rule = data.draw(st.sampled_from(["mean", "indicator"]))
+    features = fitted(name, data.draw(column_of(name)), scale="none", missing=rule)
+    return data.draw(st.sampled_from(features)), data.draw(column_of(name))
 
 
 def test_every_kind_is_held_to_this_contract():
     assert set(FITS) == set(COLUMNS)
-    assert set(KINDS.values()) == set(FEATURES.values())
+    assert {kind for kinds in KINDS.values() for kind in kinds} | {MissingIndicator} == set(FEATURES.values())
     assert {kind: each.kind for kind, each in FEATURES.items()} == {kind: kind for kind in FEATURES}
 
 
@@ -61,9 +82,21 @@ def test_every_kind_is_held_to_this_contract():
 def test_a_column_gets_the_fit_and_the_feature_of_its_kind(name, data):
     column = data.draw(column_of(name))
     assert type(fit_for(name, column, data_settings())) is FITS[name]
-    feature = fitted(name, column)
-    assert type(feature) is KINDS[name]
-    assert feature.column == name
+    features = fitted(name, column)
+    assert tuple(map(type, features)) == KINDS[name]
+    assert {feature.column for feature in features} == {name}
+
+
+@NAMES
+@given(data=st.data())
+def test_numbers_that_are_missing_are_indicated_last_and_others_are_not(name, data):
+    column = data.draw(column_of(name))
+    last = fitted(name, column, missing="indicator")[-1]
+    gone = missing(plain(column))
+    numeric = issubclass(KINDS[name][0], NUMBERS)
+    assert isinstance(last, MissingIndicator) is bool(numeric and gone.any() and not gone.all())
+    if isinstance(last, MissingIndicator):
+        assert last.entries(column)[1].tolist() == gone.tolist()
 
 
 @NAMES
@@ -116,13 +149,14 @@ def test_a_feature_comes_back_from_its_json_text(name, data):
 def test_batches_teach_what_all_rows_at_once_do(name, data):
     column = data.draw(column_of(name))
     cut = data.draw(st.integers(0, len(column)))
-    whole, parts = fitted(name, column), fitted(name, column.slice(0, cut), column.slice(cut))
-    if isinstance(whole, Number):
+    (whole, *more), (parts, *others) = fitted(name, column), fitted(name, column.slice(0, cut), column.slice(cut))
+    assert more == others
+    if isinstance(whole, Number | DateNumber):
         assume((whole.deviation == 1.0) == (parts.deviation == 1.0))  # a variance near the smallest float may become 0
         scale = max(abs(whole.mean), abs(parts.mean), whole.deviation)
         assert parts.mean == pytest.approx(whole.mean, rel=1e-9, abs=1e-9 * scale)
         assert parts.deviation == pytest.approx(whole.deviation, rel=1e-6, abs=1e-6 * scale)
-    elif isinstance(whole, NumberInRange):
+    elif isinstance(whole, NumberInRange | DateInRange):
         assert (parts.low, parts.high) == (whole.low, whole.high)
         assert parts.fill == pytest.approx(whole.fill)
     else:
@@ -133,9 +167,9 @@ def test_batches_teach_what_all_rows_at_once_do(name, data):
 @given(data=st.data())
 def test_a_fit_needs_no_rows_for_a_feature(name, data):
     column = data.draw(column_of(name)).slice(0, 0)
-    feature = fitted(name, column)
-    assert feature.column == name
-    assert len(feature.entries(column)[0]) == 0
+    for feature in fitted(name, column):
+        assert feature.column == name
+        assert len(feature.entries(column)[0]) == 0
 
 
 @NAMES
@@ -143,14 +177,14 @@ def test_a_fit_needs_no_rows_for_a_feature(name, data):
 def test_missing_values_give_no_category_and_the_fill_of_a_number(name, data):
     feature, _ = drawn(data, name)
     index, values = feature.entries(pa.chunked_array([pa.nulls(3, COLUMNS[name][1])]))
-    if isinstance(feature, Number):
-        assert index.tolist() == [0, 0, 0]
+    if isinstance(feature, MissingIndicator):
+        assert values.tolist() == [1, 1, 1]
+    elif isinstance(feature, Number | DateNumber):
         assert values.tolist() == [np.float32(feature.fill)] * 3
-    elif isinstance(feature, NumberInRange):
-        assert index.tolist() == [0, 0, 0]
-        assert values.tolist() == feature.entries(pa.chunked_array([[feature.fill] * 3]))[1].tolist()
-    else:
-        assert index.tolist() == [-1, -1, -1]
+    elif isinstance(feature, NumberInRange | DateInRange):
+        same = NumberInRange(name, None, feature.low, feature.high)
+        assert values.tolist() == same.entries(pa.chunked_array([[feature.fill] * 3]))[1].tolist()
+    assert index.tolist() == ([0, 0, 0] if isinstance(feature, NUMBERS | MissingIndicator) else [-1, -1, -1])
 
 
 @given(tables(min_size=2))

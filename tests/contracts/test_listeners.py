@@ -31,8 +31,8 @@ def _just(listener):
 
 
 LISTENERS = {
-    "plain lines of a party": lambda _: run_terminal(plain_console()[0], "ann", EPOCHS),
-    "terminal of a party": lambda _: run_terminal(terminal_console()[0], "ann", EPOCHS),
+    "plain lines of a party": lambda _: run_terminal(plain_console()[0], "ann"),
+    "terminal of a party": lambda _: run_terminal(terminal_console()[0], "ann"),
     "plain lines of the server": lambda _: _just(RunTerminal(plain_console()[0])),
     "plain progress of a comparison": lambda _: epoch_progress(plain_console()[0], EPOCHS, "training"),
     "progress bar of a comparison": lambda _: epoch_progress(terminal_console()[0], EPOCHS, "training"),

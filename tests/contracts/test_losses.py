@@ -11,7 +11,7 @@ from fdml.errors import SettingsError
 from fdml.models.kernels.gradients import loss_gradient, loss_gradients
 from fdml.models.losses import LOSSES
 from fdml.protocol.fixed_point import decode, encode
-from fdml.settings import PRIVATE_LOSSES
+from fdml.settings_choices import PRIVATE_LOSSES
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 
 NAMES = list(LOSSES)

@@ -8,7 +8,7 @@ from fdml.models.joint import SUM
 from fdml.models.losses import LOSSES
 from fdml.models.objective import Objective, objective_for
 from fdml.protocol.messages import prediction_width
-from fdml.settings import LOSSES_OF
+from fdml.settings_choices import LOSSES_OF
 from tests.models.random_updates import CLASSES_OF, random_labels
 from tests.models.test_compiled_models import Halves
 

@@ -5,16 +5,18 @@ import pytest
 
 from fdml.align.group_key import GroupKey
 from fdml.errors import AlignmentError, StateCorrupt
+from fdml.events import Evaluated
 from fdml.experiments.in_memory import NothingStored
 from fdml.federation.party_folder import PartyFolder
 from fdml.models.bundle import Bundle
 from fdml.models.calibration import Calibration
+from fdml.models.registry import model_settings
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
 from fdml.privacy.statement import Spent, Statement
-from fdml.protocol.messages import HeldOutPredictions, Metrics, Release
+from fdml.protocol.messages import HeldOutPredictions, Release
 from fdml.settings import run_hash
 from tests.contracts.party_folders import party_folder
 from tests.storage.memory_disk import MemoryDisk
@@ -72,9 +74,10 @@ def trained(**other):
         "parameters": {"weights": np.arange(3.0)},
         "calibration": Calibration(1.5, np.array([0.25])),
         "labels": None,
-        "metrics": Metrics(3, 10.0, 0.5, 0.6, 0.9),
+        "evaluated": Evaluated("ann", 3, 10.0, 0.5, 0.6, 0.9),
         "spent": (),
         "alignment_hash": b"d" * 32,
+        "model": model_settings(l2=0.5),
         **other,
     }
     return WriteBundle(**given)

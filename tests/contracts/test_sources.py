@@ -10,12 +10,13 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from fdml.data import files
+from fdml.data import csv_files, table_source
 from fdml.data.encoders import encoder_from_json
 from fdml.data.frame_source import FrameSource
+from fdml.data.locations import ENDINGS
 from fdml.data.matrix_source import MatrixSource
 from fdml.data.rows import row_count, to_dense, vstack, width
-from fdml.data.sources import ENDINGS, open_encoded, open_sources
+from fdml.data.sources import open_encoded, open_sources
 from fdml.settings_data import DataSettings
 
 COUNT = 53
@@ -64,8 +65,8 @@ FORMS = ["csv", "parquet", "npy", "npz", "packed npz", "sparse npz", "libsvm"]
 )
 def opened(request, tmp_path, monkeypatch):
     """A source and the settings it was opened with."""
-    monkeypatch.setattr(files, "CSV_BLOCK", 300)
-    monkeypatch.setattr(files, "PARQUET_BATCH", 10)
+    monkeypatch.setattr(csv_files, "CSV_BLOCK", 300)
+    monkeypatch.setattr(table_source, "BATCH_ROWS", 10)
     form, way = request.param
     settings = settings_for(form, tmp_path)
     (source,) = open_sources(settings)

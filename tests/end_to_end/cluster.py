@@ -248,6 +248,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         "epochs": 3,
         "batch_size": 20,
         "batches_per_block": 1,
+        "value_bits": 64,
         "checkpoint_seconds": 0.2,
         "peer_timeout_seconds": 30.0,
     }

@@ -99,7 +99,9 @@ def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **t
 
     async def live() -> None:
         try:
-            bulletin = BulletinStore.open(settings.parties, settings.align, FolderDisk(folder / "state"))
+            bulletin = BulletinStore.open(
+                settings.parties, settings.align, FolderDisk(folder / "state"), pointing=settings.pointing_party
+            )
             for party in settings.parties:
                 bulletin.post(party, "", "", encode_alignment(Tokens(by_position=rows)))
             for party in settings.parties:

@@ -53,8 +53,8 @@ def made(home, address):
     say_in(home / "store" / "party.toml", 'label = "income"', 'label = "bought"')
     say_in(home / "browser" / "party.toml", 'path = "data.csv"', 'path = "sessions.csv"')
     say_in(home / "browser" / "party.toml", 'id = "user_id"', 'id = "user"')
-    say_in(home / "run.toml", "epochs = 10", f"epochs = {EPOCHS}\ncheckpoint_seconds = 0.3")
-    say_in(home / "run.toml", "batches_per_block = 16", "batches_per_block = 1")
+    schedule = f"epochs = {EPOCHS}\nbatch_size = 100\nbatches_per_block = 1\ncheckpoint_seconds = 0.3"
+    say_in(home / "run.toml", 'epochs = "auto"', schedule)
     return home
 
 

@@ -239,7 +239,7 @@ def test_few_exchanges_release_each_row_so_often_and_survive_a_kill(tmp_path):
 
 def test_noise_in_training_gives_a_record_level_epsilon(tmp_path):
     guard = NOISY + "[guard.training]\nclip = 1.0\nsigma = 20.0\n[data.ranges]\nx = [-3, 3]\ny = [-3, 3]\n"
-    cluster = whole_run(tmp_path / "run", training={"epochs": 4}, bob=guard)
+    cluster = whole_run(tmp_path / "run", training={"epochs": 4, "learning_rate": 0.1}, bob=guard)
     told = json.loads((cluster.home / "bob" / "privacy.json").read_text())["spent"][0]
     assert told["scope"].startswith("record level")
     assert 0 < told["epsilon"] < 50

@@ -70,6 +70,24 @@ def test_everyone_killed_and_started_again_in_another_order(cluster, calm):
     assert cluster.model_hashes() == calm
 
 
+def test_few_bits_under_masks_survive_a_kill_of_all(tmp_path):
+    """What the server has of each party is only known from what was sent before."""
+    chosen = {"epochs": 15, "value_bits": 4}
+    hashes = []
+    for name in ("calm", "killed"):
+        with running(tmp_path / name, **chosen) as cluster:
+            cluster.change("[training]", '[privacy]\nserver = "blind"\n[training]')
+            cluster.start()
+            if name == "killed":
+                cluster.await_step(12)
+                for member in cluster.members.values():
+                    member.kill()
+                cluster.start()
+            cluster.finish()
+            hashes.append(cluster.model_hashes())
+    assert hashes[0] == hashes[1]
+
+
 def test_an_older_process_is_shut_out_by_a_newer_start_and_says_so(cluster, calm, tmp_path):
     """The folder was copied to another machine, say, while the old process only seemed to be gone."""
     older = started(cluster)["bob"]

@@ -1,9 +1,12 @@
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from sklearn.metrics import roc_auc_score
 
-from fdml.data.rows import width
+from fdml.data.rows import to_dense, width
 from fdml.errors import SettingsError
-from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
+from fdml.experiments.comparison_input import contenders, from_data_file, from_frames, from_run_file
 from fdml.settings import GuardSettings, TrainingSettings
 from fdml.settings_data import DataSettings
 from tests.federation.folders import EPOCHS, ROWS, write_run
@@ -79,3 +82,39 @@ def test_a_contender_for_every_kind_has_it_at_every_party():
         assert each.training is training
         assert list(each.models) == ["p", "q"]
         assert {model.l2 for model in each.models.values()} == {0.5}
+
+
+def test_class_weights_by_name_become_weights_by_number(tmp_path):
+    run = write_run(tmp_path, training="[training.class_weight]\nyes = 3.0\n")
+    _, (contender,), _ = from_run_file(run)
+    assert contender.training.class_weight == {"1": 3.0}
+
+
+# Frames
+
+
+def parts(rows=60):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, 2))
+    order = random.permutation(rows)
+    one = pd.DataFrame({"who": np.arange(rows), "x": x[:, 0], "good": np.where(x.sum(axis=1) > 0, "yes", "no")})
+    two = pl.DataFrame({"who": np.arange(rows)[order], "z": x[order, 1], "code": random.integers(0, 3, rows)})
+    return {"one": one, "two": two}
+
+
+def test_frames_of_parties_are_joined_by_id():
+    problem = from_frames(parts(), id="who", label="good", data={"two": {"categorical": ["code"]}})
+    assert problem.label_party == "one"
+    assert (problem.encoding.task, problem.encoding.classes.tolist()) == ("binary", ["no", "yes"])
+    assert (len(problem.train), len(problem.test)) == (48, 12)
+    one, two = (to_dense(rows) for rows in problem.train.parts.values())
+    assert (one.shape[1], two.shape[1]) == (1, 4)
+    score = one[:, 0] + two[:, 0]
+    assert roc_auc_score(problem.train.labels, score) > 0.95, "the rows of one party would not be the other's"
+
+
+def test_frames_without_ids_are_joined_by_position():
+    frames = parts()
+    two = frames["two"].sort("who").drop("who", "code")
+    problem = from_frames({"one": frames["one"].drop(columns="who"), "two": two}, label="good", task="binary")
+    assert len(problem.train) + len(problem.test) == 60

@@ -12,7 +12,7 @@ from fdml.align.sealed_metrics import open_metrics
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, span
 from fdml.errors import DataError, MessageRefused, PeerTimeout, SettingsError, TrainingDiverged
-from fdml.events import EpochDone, StepDone
+from fdml.events import EpochDone, Remark, StepDone
 from fdml.experiments.in_memory import KEY
 from fdml.experiments.in_process import train_in_process
 from fdml.models.calibration import IDENTITY
@@ -33,7 +33,7 @@ def sample_of(rows=600, features=12, parties=3, seed=0):
 
 def plan_of(sample, models=None, **training):
     models = models or {name: model_settings() for name in sample.parts}
-    settings = TrainingSettings(**{"learning_rate": "auto", "epochs": 10, **training})
+    settings = TrainingSettings(**{"epochs": 10, "batch_size": 100, **training})
     return Plan(settings, models, "p0", "logistic", 2)
 
 
@@ -308,3 +308,64 @@ def test_a_party_that_fails_in_its_turn_raises_its_own_error():
     wild = {**{n: model_settings() for n in sample.parts}, "p1": model_settings(learning_rate=1e9, l2=0.0)}
     with pytest.raises(TrainingDiverged, match="lower learning_rate"):
         train_in_process(plan_of(sample, wild, epochs=50), sample, in_turns=True)
+
+
+def overfitting(stop_after, rows=400, **options):
+    """A training whose held-out loss soon rises: few rows, many features, no penalty."""
+    sample = sample_of(rows=rows, features=60, parties=2, seed=3)
+    noisy = replace(
+        sample, labels=np.where(np.random.default_rng(1).random(rows) < 0.3, 1 - sample.labels, sample.labels)
+    )
+    models = {name: model_settings(l2=0.0) for name in sample.parts}
+    plan = plan_of(
+        noisy, models, epochs=30, batch_size=10, batches_per_block=4, learning_rate=0.02, lr_decay="constant"
+    )
+    train, test = noisy.take(np.arange(rows // 2)), noisy.take(np.arange(rows // 2, rows))
+    return train_in_process(plan, train, held_out=test, stop_after=stop_after, **options), test
+
+
+def test_training_that_gains_nothing_ends_and_gives_the_models_of_the_best_epoch():
+    outcome, test = overfitting(3)
+    losses = {epoch: each.test_loss for epoch, each in outcome.evaluations.items()}
+    assert outcome.best_epoch == min(losses, key=losses.get) == max(losses) - 3 < 27
+    assert mean_loss("logistic", outcome.score(test.parts), test) == pytest.approx(losses[outcome.best_epoch], abs=1e-6)
+    assert mean_loss("logistic", overfitting(None)[0].score(test.parts), test) > losses[outcome.best_epoch]
+
+
+def test_threads_and_turns_stop_at_the_same_step_and_keep_the_same_bits():
+    (threads, _), (turns, _) = overfitting(2), overfitting(2, in_turns=True)
+    assert threads.best_epoch == turns.best_epoch
+    assert threads.coordinator.end == turns.coordinator.end
+    for name, model in threads.models.items():
+        for key, array in model.state().items():
+            assert array.tobytes() == turns.models[name].state()[key].tobytes()
+
+
+def test_stopping_without_held_out_rows_is_refused():
+    sample = sample_of(rows=40)
+    with pytest.raises(SettingsError, match="stop_after needs held-out rows to decide by, and there are none"):
+        train_in_process(plan_of(sample), sample, stop_after=2)
+
+
+def test_held_out_rows_of_one_class_do_not_end_a_run_and_are_said_once():
+    sample, said = sample_of(rows=60), []
+    test = sample.take(np.flatnonzero(sample.labels == 1)[:5])
+    outcome = train_in_process(plan_of(sample, epochs=3), sample, held_out=test, on_event=said.append)
+    assert [each.test_metric for each in outcome.evaluations.values()] == [None] * 3
+    assert all(each.figures["accuracy"] is not None for each in outcome.evaluations.values())
+    remarks = [event.text for event in said if isinstance(event, Remark) and "not defined" in event.text]
+    assert len(remarks) == 1
+
+
+def test_a_training_that_goes_astray_or_is_too_short_says_so():
+    sample = sample_of(rows=400)
+    test, options = sample.take(np.arange(50)), {"batch_size": 10, "batches_per_block": 4}
+    calm = train_in_process(plan_of(sample, epochs=20, **options), sample, held_out=test).convergence
+    short = train_in_process(
+        plan_of(sample, epochs=4, **options, learning_rate=0.003), sample, held_out=test
+    ).convergence
+    wild = train_in_process(
+        plan_of(sample, epochs=4, **options, learning_rate=30.0, lr_decay="constant"), sample, held_out=test
+    ).convergence
+    assert (calm.trend, short.trend) == ("converged", "falling")
+    assert wild.trend in ("diverged", "falling") or wild.text == ""

@@ -11,8 +11,8 @@ from fdml.models.metrics import metric
 from fdml.models.registry import model_settings
 from tests.conftest import train_on
 
-LR = model_settings("linear", l2=3e-4)
-LITERAL = {"batches_per_block": 1, "lookahead": 0, "staleness": 0}
+LR = model_settings("linear", optimizer="sgd", l2=3e-4)
+LITERAL = {"batch_size": 100, "learning_rate": 0.5, "batches_per_block": 1, "lookahead": 0, "staleness": 0}
 """The paper's Algorithm 1."""
 
 
@@ -64,7 +64,7 @@ def test_another_seed_gives_another_run(a9a_of):
 
 
 def auc(problem, model, epochs=8, **training):
-    outcome = train_on(problem, model, epochs=epochs, **training)
+    outcome = train_on(problem, model, **{"epochs": epochs, "batch_size": 100, "learning_rate": 0.5, **training})
     return metric("binary", outcome.score(problem.test.parts), problem.test)
 
 
@@ -83,7 +83,7 @@ def batch_by_batch(a9a_of):
 
 
 def model_for(kind, parties):
-    return LR if kind == "linear" else model_settings("mlp", l2=1e-3, hidden=(128 // parties,))
+    return LR if kind == "linear" else model_settings("mlp", optimizer="sgd", l2=1e-3, hidden=(128 // parties,))
 
 
 @pytest.mark.slow

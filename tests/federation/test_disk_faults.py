@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-import sys
 from functools import partial
 
 import pytest
@@ -16,13 +15,6 @@ from fdml.monitor.listeners import ignore_events
 from tests.federation.folders import serving, together, write_run
 
 NOISE = '[guard]\nclip = 2.0\nnoise = "gaussian"\nsigma = 4.0\n'
-
-
-@pytest.fixture(autouse=True)
-def thread_switching():
-    before = sys.getswitchinterval()
-    yield
-    sys.setswitchinterval(before)
 
 
 def write_noisy_run(home, training=""):

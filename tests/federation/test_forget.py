@@ -1,7 +1,5 @@
 """The end of a run's life (finding 20): secrets, tokens and logs go; model, statement and ledger stay."""
 
-import sys
-
 import pytest
 
 from fdml.errors import SettingsError
@@ -19,7 +17,6 @@ BOTH = ("ann", "bob")
 @pytest.fixture
 def finished(tmp_path):
     """A whole run."""
-    before = sys.getswitchinterval()
     write_run(tmp_path)
     with serving(tmp_path / "run.toml") as server:
         together(
@@ -31,8 +28,7 @@ def finished(tmp_path):
             )
         )
     assert server.error is None
-    yield tmp_path
-    sys.setswitchinterval(before)
+    return tmp_path
 
 
 def left_in(folder):

@@ -104,7 +104,7 @@ def test_finding_5_stored_releases_of_another_alignment_are_refused_with_the_way
     whole_run(tmp_path, fresh=False)
     folder = PartyFolder(tmp_path / "ann" / "party.toml")
     member, shared = folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")), folder.shared_rows()
-    schedule = member.plan(2).schedule(96)
+    schedule = member.plan(2, shared).schedule(96)
 
     def opened(alignment):
         guard_for(member.guard, schedule, member.noise, disk=folder.disk, facts=member.facts(alignment))
@@ -144,7 +144,7 @@ def test_releases_of_all_lives_are_counted_and_a_total_refuses_the_next(tmp_path
     folder = PartyFolder(path)
     member = folder.member(folder.endpoint(plain=True, server="127.0.0.1:1"))
     with pytest.raises(SettingsError, match=r"over guard\.total_epsilon 1; .* is spent already"):
-        folder.ledger().open_run(folder.run, folder.settings.guard, member.plan(2).schedule(96), member.noise)
+        folder.ledger().open_run(folder.run, folder.settings.guard, member.plan(2, SHARED).schedule(96), member.noise)
 
 
 @pytest.mark.parametrize("start", [align, join], ids=["align", "join"])

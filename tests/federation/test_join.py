@@ -1,6 +1,5 @@
 """Whole runs over gRPC on loopback, with the server and the parties as threads of this process."""
 
-import sys
 import threading
 
 import numpy as np
@@ -15,14 +14,6 @@ from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from fdml.storage.arrays import hash_arrays
 from tests.federation.folders import EPOCHS, ROWS, serving, together, write_run
-
-
-@pytest.fixture(autouse=True)
-def thread_switching():
-    """`join` is meant for a process of its own and changes how often threads are switched."""
-    before = sys.getswitchinterval()
-    yield
-    sys.setswitchinterval(before)
 
 
 def joined(home, party, server, events=None, **options):

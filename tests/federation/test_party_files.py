@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fdml.data.rows import to_dense
-from fdml.errors import DataError, LabelError
+from fdml.errors import DataError, LabelError, SettingsError
 from fdml.experiments.in_memory import KEY
 from fdml.federation.party_files import PartyFiles
 from fdml.party.alignment import AlignmentReport, SharedRows
@@ -44,8 +44,10 @@ def test_a_test_file_that_is_not_there_is_named_too(tmp_path):
 def test_the_label_party_needs_labels_and_the_others_features(tmp_path):
     with pytest.raises(LabelError, match=r"label party 'ann' has no labels; set data\.label"):
         _ = files_of(tmp_path, "ann").sources
-    with pytest.raises(DataError, match="party 'bob' has no features"):
-        _ = files_of(tmp_path, "bob", columns=[], label="label").sources
+    with pytest.raises(DataError, match="it has neither features nor labels"):
+        _ = files_of(tmp_path, "bob", ignore=["x", "label"], id="id").sources
+    with pytest.raises(SettingsError, match=r"data\.label is set at party 'bob', but the labels are those of 'ann'"):
+        files_of(tmp_path, "bob", label="label")
     assert files_of(tmp_path, "ann", columns=[], label="label").sources[0].names == ()
 
 

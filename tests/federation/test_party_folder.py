@@ -8,12 +8,14 @@ from cryptography import x509
 
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import AlignmentError, SettingsError, StateCorrupt
+from fdml.events import Evaluated
 from fdml.experiments.in_memory import KEY
 from fdml.federation.certificates import Authority
 from fdml.federation.key_files import members_table, write_credentials
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.models.bundle import Bundle
 from fdml.models.calibration import Calibration
+from fdml.models.registry import model_settings
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import FinishedModel
 from fdml.party.effects import WriteBundle
@@ -46,14 +48,15 @@ def trained(home, party="ann"):
     return folder
 
 
-def bundle(labels=None, metrics=None):
+def bundle(labels=None, evaluated=None):
     return WriteBundle(
         parameters={"theta": np.arange(3.0)},
         calibration=Calibration(2.0, np.array([0.5])),
         labels=labels,
-        metrics=metrics,
+        evaluated=evaluated,
         spent=(SPENT,),
         alignment_hash=SHARED.digest,
+        model=model_settings(l2=0.5),
     )
 
 
@@ -186,12 +189,13 @@ def test_a_bundle_has_all_that_prediction_needs(home):
     folder = trained(home)
     labels = LabelEncoding("binary", np.array(["no", "yes"]))
     metrics = Metrics(2, 1.5, 0.4, 0.3, 0.9)
-    place = folder.write_bundle(bundle(labels, metrics))
+    place = folder.write_bundle(bundle(labels, Evaluated("ann", 2, 1.5, 0.4, 0.3, 0.9, {"auc": 0.9})))
     assert place == home / "ann" / MODEL
     found = Bundle.load(place)
     assert found.parameters["theta"].tolist() == [0.0, 1.0, 2.0]
     assert found.labels.classes.tolist() == ["no", "yes"]
     assert (found.card.run, found.card.party, found.card.metrics) == ("small", "ann", metrics)
+    assert found.card.figures == {"auc": 0.9}
     assert (found.card.scale, found.card.offset, found.card.privacy) == (2.0, (0.5,), (SPENT,))
     assert found.card.run_hash == run_hash(folder.run).hex()
 

@@ -39,7 +39,7 @@ def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Pa
             "run": "../run.toml",
             "group_key": "group.key",
             "data": data[party].settings,
-            "model": model,
+            "model": {"l2": 1e-4, "optimizer": "sgd", **model},
             **({"guard": run.guards[party]} if party in run.guards else {}),
         }
         (folder / "party.toml").write_text(_toml(layout.named(own)), encoding="utf-8")

@@ -165,8 +165,12 @@ def _compared(home: Path, *words: object) -> dict[str, Any]:
     return {f"{row.pop('model')} {row.pop('scheme')}": _without_seconds(row) for row in rows}
 
 
+_NOT_COMPARED = ("seconds", "party", "figures", "chosen", "convergence")
+"""Times, names, and what came after the golden results and follows from the models, whose hashes are compared."""
+
+
 def _without_seconds(figures: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in figures.items() if name not in ("seconds", "party")}
+    return {name: value for name, value in figures.items() if name not in _NOT_COMPARED}
 
 
 def machine() -> dict[str, str]:

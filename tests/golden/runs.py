@@ -21,7 +21,14 @@ ANN, BOB, CAT, DAN, EVE = PARTIES = ("ann", "bob", "cat", "dan", "eve")
 """The label party is always the first."""
 RUN_NAME = "golden"
 """The order of the rows and the certificates depend on it."""
-_TRAINING = {"epochs": 3, "batch_size": 20, "batches_per_block": 4, "learning_rate": 0.2, "peer_timeout_seconds": 90.0}
+_TRAINING = {
+    "epochs": 3,
+    "batch_size": 20,
+    "batches_per_block": 4,
+    "learning_rate": 0.2,
+    "value_bits": 64,
+    "peer_timeout_seconds": 90.0,
+}
 _LINEAR = {"kind": "linear"}
 
 
@@ -222,7 +229,15 @@ _CLASSIFIER, _REGRESSOR = "FeatureDistributedClassifier", "FeatureDistributedReg
 _BINARY = numbers(300, 6, "binary", 6)
 _MULTICLASS = numbers(300, 6, "multiclass", 7)
 _REGRESSION = numbers(300, 6, "regression", 8)
-_FITTING = {"epochs": 3, "batch_size": 20, "batches_per_block": 4, "random_state": 0}
+_FITTING = {
+    "epochs": 3,
+    "batch_size": 20,
+    "batches_per_block": 4,
+    "optimizer": "sgd",
+    "l2": 1e-4,
+    "scale": "none",
+    "random_state": 0,
+}
 _THREE_GROUPS = [[0, 1], [2, 3], [4, 5]]
 
 ESTIMATOR_RUNS = (

@@ -28,6 +28,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     return Workshop(tmp_path_factory.mktemp("golden"), CURRENT)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of estimators with few epochs
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in RUNS])
 def test_a_run_ends_with_its_golden_results(name: str, workshop: Workshop) -> None:
     found, known = workshop.result(RUNS[name]), _KNOWN["runs"][name]

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from fdml.events import (
     Aligned,
+    Convergence,
+    EpochChosen,
     EpochDone,
     Evaluated,
     Event,
@@ -18,6 +20,7 @@ from fdml.events import (
     Refused,
     Released,
     Remark,
+    Scheduled,
     StepDone,
     Stopped,
     Waiting,
@@ -25,6 +28,7 @@ from fdml.events import (
 
 SAMPLES: tuple[Event, ...] = (
     Aligned("ann", 4000, 3200, 800),
+    Scheduled("ann", 20, 128, 6, 26_000, 64),
     Joined("ann", 0),
     Joined("bob", 17),
     Waiting("ann", ("bob", "cyd")),
@@ -33,6 +37,9 @@ SAMPLES: tuple[Event, ...] = (
     EpochDone("ann", 1),
     Evaluated("ann", 1, 2.5, 0.6, 0.5, 0.9),
     Evaluated("ann", 2, 3.5),
+    Evaluated("ann", 3, 4.5, 0.5, 0.4, None, {"auc": None, "accuracy": 0.5}, chosen=True),
+    EpochChosen("ann", 1),
+    Convergence("ann", "falling", "not converged: the loss still falls 3 % an epoch; raise epochs"),
     LargestPart("server", ("bob",), 2, 3.5, 1.25),
     Refused("bob", "push", "party 'bob' pushed step 4 before step 3"),
     Stopped("ann", 80, "the privacy budget of party 'bob' is spent"),

@@ -3,7 +3,7 @@ from typing import get_args
 import pytest
 
 from fdml.monitor.history import METRIC_OF, SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records
-from fdml.settings import Task
+from fdml.settings_choices import Task
 
 
 def records(*metrics):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.events import Evaluated, Stopped
-from fdml.monitor.history import HistoryFile
+from fdml.events import EpochChosen, Evaluated, Stopped
+from fdml.monitor.history import HistoryFile, read_history
 from tests.monitor.sample_events import SAMPLES
 
 
@@ -24,6 +24,7 @@ def test_a_row_has_the_figures_of_an_epoch(tmp_path):
     HistoryFile(tmp_path / "history.json")(evaluated(1))
     assert rows(tmp_path / "history.json") == [
         {"party": "ann", "epoch": 1, "seconds": 1.5, "train_loss": 0.6, "test_loss": 0.5, "test_metric": 0.9}
+        | {"figures": {}, "chosen": False}
     ]
 
 
@@ -154,3 +155,14 @@ def test_a_run_that_ended_early_lacks_nothing_behind_its_end(tmp_path):
     history(Stopped("ann", 9, "spent"))
     assert history.lacking(5, each_epoch=True) == ""
     assert HistoryFile(tmp_path / "other.json").lacking(0, each_epoch=True) == ""
+
+
+def test_the_epoch_that_held_out_rows_have_chosen_is_marked(tmp_path):
+    history = HistoryFile(tmp_path / "history.json")
+    for epoch in (1, 2, 3):
+        history(evaluated(epoch))
+    history(EpochChosen("ann", 2))
+    assert [row["chosen"] for row in rows(tmp_path / "history.json")] == [False, True, False]
+    assert [row.chosen for row in read_history(tmp_path / "history.json").values()] == [False, True, False]
+    history(EpochChosen("ann", 9))
+    assert [row["chosen"] for row in rows(tmp_path / "history.json")] == [False, True, False]

@@ -2,6 +2,8 @@ import pytest
 
 from fdml.events import (
     Aligned,
+    Convergence,
+    EpochChosen,
     EpochDone,
     Evaluated,
     Finished,
@@ -9,6 +11,7 @@ from fdml.events import (
     Refused,
     Released,
     Remark,
+    Scheduled,
     StepDone,
     Stopped,
     Waiting,
@@ -17,7 +20,6 @@ from fdml.monitor.terminal import (
     PlainProgress,
     RunTerminal,
     epoch_progress,
-    figures_text,
     print_line,
     progress_display,
     run_terminal,
@@ -98,8 +100,6 @@ def test_the_end_shows_the_figures_of_the_last_epoch():
 
 
 def test_figures_that_are_not_for_this_side_are_not_printed_as_numbers():
-    assert figures_text(None, None) == "its figures are for the parties that have the labels"
-    assert figures_text(0.25, 0.75) == "test loss 0.2500, test metric 0.7500"
     assert lines_of(Evaluated("ann", 3), Finished("ann", 1.0)) == [
         "ann: finished after 1.0 s; epoch 3: its figures are for the parties that have the labels"
     ]
@@ -201,25 +201,29 @@ def test_the_epochs_of_all_trainings_are_counted_together():
 
 def test_a_party_that_goes_on_counts_from_where_it_was():
     console, output = plain_console()
-    with run_terminal(console, "ann", 10) as listener:
+    with run_terminal(console, "ann") as listener:
+        listener(Scheduled("ann", 10, 100, 4, 1600, 64))
         listener(EpochDone("ann", 8))
-    assert output.getvalue().startswith("ann: 8 of 10 epochs")
+    assert output.getvalue().splitlines()[1].startswith("ann: 8 of 10 epochs")
 
 
 def test_a_line_of_progress_has_the_newest_figures():
     console, output = plain_console()
-    with run_terminal(console, "ann", 10) as listener:
+    with run_terminal(console, "ann") as listener:
+        listener(Scheduled("ann", 10, 100, 4, 1600, 64))
         listener(EpochDone("ann", 1))
         listener(Evaluated("ann", 1, 1.0, 0.6, 0.5, 0.9))
         listener(EpochDone("ann", 2))
-    first, second = output.getvalue().splitlines()
+    schedule, first, second = output.getvalue().splitlines()
+    assert schedule == "ann: 10 epochs over 1,600 rows in batches of 100, 4 exchanges an epoch, 64 bits a prediction"
     assert "test loss" not in first
     assert second.endswith("epoch 1: test loss 0.5000, test metric 0.9000")
 
 
 def test_a_terminal_has_a_bar_that_leaves_no_trace_and_keeps_the_lines():
     console, output = terminal_console()
-    with run_terminal(console, "ann", 10) as listener:
+    with run_terminal(console, "ann") as listener:
+        listener(Scheduled("ann", 10, 100, 4, 1600, 64))
         listener(EpochDone("ann", 3))
         listener(Waiting("ann", ("bob [x]",)))
         listener(Remark("ann", "a remark"))
@@ -241,3 +245,21 @@ def test_a_bar_forgets_the_wait_once_it_is_over():
         terminal(StepDone("ann", 1, 0))
         terminal(Remark("ann", "after"))
     assert "waits for bob" not in output.getvalue().rpartition("after")[2]
+
+
+def test_a_chosen_epoch_is_shown_with_its_figures_and_what_they_are_worth():
+    figures = {"auc": 0.9}
+    events = [Evaluated("ann", epoch, 1.0, 0.5, loss, 0.9, figures) for epoch, loss in ((1, 0.4), (2, 0.6))]
+    lines = lines_of(*events, EpochChosen("ann", 1), Finished("ann", 2.0))
+    assert lines[0] == "ann: keeps the model of epoch 1, which has the lowest loss of held-out rows"
+    assert "held-out rows have chosen this epoch, so their figures are a little too good" in lines[1]
+    assert lines[-1] == "ann: finished after 2.0 s; epoch 1: test loss 0.4000, test AUC 0.9000"
+
+
+def test_a_party_without_labels_is_told_which_epoch_it_keeps():
+    assert len(lines_of(EpochChosen("bob", 3))) == 1
+
+
+def test_only_a_training_that_has_not_converged_says_something():
+    assert lines_of(Convergence("ann", "converged", "")) == []
+    assert lines_of(Convergence("ann", "diverged", "diverged: the loss rose")) == ["diverged: the loss rose"]

@@ -58,7 +58,7 @@ def test_a_run_that_is_left_alone_ends_as_the_reference_does():
     run = Run()
     run.finish()
     assert run.simulation.counts["party crashes"] == 0
-    assert run.steps() == SCENARIO.schedule.steps * len(run.parties)
+    assert run.steps() == fault_free_run(SCENARIO).end * len(run.parties)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])

@@ -65,10 +65,10 @@ def answers_before_commit(answers):
 def evaluation_again_at_start(work):
     """A restarted party predicts the held-out rows of the epoch it had just ended again."""
 
-    def train(self, worker, guard, evaluation, facts):
-        if worker.step and worker.ended_epoch and evaluation.each_epoch:
-            yield from self._send_held_out(worker.epoch, worker, guard, evaluation)
-        yield from work(self, worker, guard, evaluation, facts)
+    def train(self, worker, guard, held_out, facts):
+        if worker.step and worker.ended_epoch and held_out.evaluation.each_epoch:
+            yield from held_out.predict(worker.epoch, 0.0)
+        yield from work(self, worker, guard, held_out, facts)
 
     return train
 
@@ -99,10 +99,10 @@ def test_an_evaluation_sent_twice_after_a_restart_is_found(monkeypatch):
 def test_an_evaluation_of_another_model_after_a_restart_is_found(monkeypatch):
     work = PartySession._train
 
-    def train(self, worker, guard, evaluation, facts):
-        if worker.epoch > 0 and evaluation.each_epoch:
+    def train(self, worker, guard, held_out, facts):
+        if worker.epoch > 0 and held_out.evaluation.each_epoch:
             yield Send(guard.held_out(worker.epoch, worker.predict_held_out()))
-        yield from work(self, worker, guard, evaluation, facts)
+        yield from work(self, worker, guard, held_out, facts)
 
     monkeypatch.setattr(PartySession, "_train", train)
     assert "let go of two different values: held-out predictions" in found(range(300))
@@ -112,9 +112,10 @@ def test_an_evaluation_of_another_model_after_a_restart_is_found(monkeypatch):
 def test_metrics_made_again_from_other_figures_after_a_restart_are_found(monkeypatch):
     restored = Evaluation.__init__
 
-    def forgetful(self, member, key, labels, progress):
+    def forgetful(self, member, key, labels, progress, encoding):
         pending = {epoch: (seconds, 2.0 * loss) for epoch, (seconds, loss) in progress.pending.items()}
-        restored(self, member, key, labels, Progress(progress.seconds, pending, progress.evaluations))
+        wrong = Progress(progress.seconds, pending, progress.evaluations, progress.history)
+        restored(self, member, key, labels, wrong, encoding)
 
     monkeypatch.setattr(Evaluation, "__init__", forgetful)
     message = found(range(190, 1200))

@@ -1,12 +1,22 @@
 """Bugs put into the rules of server, delivery and storage. Each must be found, by the check that is meant for it."""
 
+import itertools
+from dataclasses import replace
+from random import Random
+
 import pytest
 
 from fdml.party.delivery import Delivery
+from fdml.party.epoch_snapshots import EpochSnapshots
 from fdml.party.loop import Worker
 from fdml.party.outbox import Outbox
+from fdml.privacy.differences import Differences
+from fdml.protocol.messages import BestEpoch
+from fdml.server import run_state
 from fdml.server.clocks import Clocks
 from fdml.server.coordinator import Coordinator
+from fdml.server.evaluation import HeldOutSums
+from fdml.server.run_state import RunState
 from fdml.server.session import ServerSession
 from fdml.storage.journal import Journal
 from simulator.disk import VirtualDisk
@@ -31,6 +41,7 @@ def test_an_acknowledgement_without_a_log_is_found(monkeypatch):
 def test_a_log_that_goes_on_behind_a_failed_write_is_found(monkeypatch):
     """Chaos 1: what is acknowledged behind a torn group cannot be read again."""
     monkeypatch.setattr(Journal, "_cut_back", lambda self: None)
+    monkeypatch.setattr(run_state, "check_log", lambda *, is_open: is_open)
     assert "full" in found([89, *range(300)])
 
 
@@ -93,7 +104,8 @@ def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
     addressed = ServerSession._addressed
     monkeypatch.setattr(ServerSession, "_addressed", late)
     monkeypatch.setattr(ServerSession, "_answers", addressed_at_the_end)
-    assert "nothing moves any more" in found(range(250, 3000))  # one seed in a thousand comes to it
+    text = found(range(250, 3000))  # one seed in a thousand comes to it
+    assert "nothing moves any more" in text or "this party has asked for none" in text
 
 
 def test_a_torn_end_of_the_log_left_in_place_is_found(monkeypatch):
@@ -135,3 +147,47 @@ def test_shared_rows_in_another_order_at_one_party_are_found(monkeypatch):
 
     monkeypatch.setattr(Scenario, "member", other_order)
     assert "have their shared rows in different orders" in found(range(100))
+
+
+def test_held_out_totals_given_up_before_their_figures_are_saved_are_found(monkeypatch):
+    """A label party that starts again would decide by fewer figures than before, or wait for ever."""
+    monkeypatch.setattr(HeldOutSums, "discard", lambda self, _, epoch: self._totals.pop(epoch, None))
+    assert "nothing moves any more" in found([316, 611, 770, *range(300)])
+
+
+def test_models_of_epochs_left_out_of_the_checkpoint_are_found(monkeypatch):
+    monkeypatch.setattr(EpochSnapshots, "restore", lambda self, states: None)
+    assert "named epoch" in found(range(300))
+
+
+def test_a_best_epoch_that_a_new_start_of_the_server_forgets_is_found(monkeypatch):
+    is_repeat = RunState._is_repeat
+
+    def forgetful(self, sender, message):
+        return isinstance(message, BestEpoch) or is_repeat(self, sender, message)
+
+    monkeypatch.setattr(RunState, "_is_repeat", forgetful)
+    assert "the server forgot a BestEpoch" in found([120, 180, 418, *range(300)])
+
+
+def few_bit_seeds(count, **wanted):
+    """Seeds whose runs have few bits."""
+    drawn = ((seed, Scenario.draw(Random(seed)).settings) for seed in itertools.count())
+    few = ((seed, run) for seed, run in drawn if run.training.value_bits < 16 and run.training.epochs > 1)
+    fitting = (seed for seed, run in few if run.privacy.server == wanted.get("server", run.privacy.server))
+    return itertools.islice(fitting, count)
+
+
+@pytest.mark.parametrize("server", ["plain", "blind"])
+def test_what_the_server_has_left_out_of_the_checkpoint_is_found(monkeypatch, server):
+    """A party that goes on without it would send its next block whole, or take differences to nothing."""
+    monkeypatch.setattr(Differences, "restore", lambda self, arrays: None)
+    text = found(few_bit_seeds(60, server=server))
+    signs = ("was refused", "let go of two different values", "KeyError", "instead of whole")
+    assert any(sign in text for sign in signs)
+
+
+def test_differences_that_a_server_does_not_add_up_are_found(monkeypatch):
+    monkeypatch.setattr("fdml.server.coordinator.whole_of", lambda before, release: replace(release, bits=0))
+    text = found(few_bit_seeds(60, server="plain"))
+    assert "the matrix holds" in text or "is not its parts' sum" in text

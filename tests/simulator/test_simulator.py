@@ -26,8 +26,18 @@ def test_a_thousand_seeds_break_no_promise():
     assert totals["party crashes"] > 500
     assert totals["broken lines"] > 300
     assert totals["late messages of given up lines"] > 100
-    assert totals["damaged checkpoints"] > 10
+    assert totals["damaged checkpoints"] > 3
     assert report.results[0]["median"] == 1000
+
+
+def test_rows_that_point_to_others_are_aligned_and_trained_on_through_crashes():
+    """Seed 141 found that a party with its pointers was refused while the label party still told the others theirs."""
+    keyed = (seed for seed in count(141) if Scenario.draw(EventQueue(seed).random).settings.keys)
+    counts = Counter()
+    for seed in islice(keyed, 12):
+        counts += run_seed(seed).counts
+    assert counts["steps"] > 100
+    assert min(counts["server crashes"], counts["party crashes"]) > 5
 
 
 def test_under_pairwise_masks_every_total_is_exact_through_crashes():

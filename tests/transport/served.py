@@ -26,7 +26,9 @@ def new_session(settings, *, disk=None, digest=None):
     own = run_hash(settings)
     definition = RunDefinition(settings, own)
     state = RunState(definition) if disk is None else RunState.open(definition, disk)
-    bulletin = BulletinStore.open(settings.parties, settings.align, MemoryDisk() if disk is None else disk)
+    bulletin = BulletinStore.open(
+        settings.parties, settings.align, MemoryDisk() if disk is None else disk, pointing=settings.pointing_party
+    )
     alignment = AlignmentPhase(bulletin, settings.parties, own, time.monotonic, digest=digest)
     return ServerSession(state, alignment, settings, time.monotonic)
 

@@ -1,0 +1,24 @@
+"""What settings can be chosen from: tasks, losses, update rules, noise."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Task = Literal["binary", "multiclass", "regression"]
+LossName = Literal["logistic", "hinge", "softmax", "squared"]
+LrDecay = Literal["linear", "sqrt", "constant"]
+OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
+Align = Literal["tokens", "ecdh"]
+Noise = Literal["none", "gaussian", "laplace"]
+
+LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
+    "binary": ("logistic", "hinge"),
+    "multiclass": ("softmax",),
+    "regression": ("squared",),
+}
+"""The losses that fit each task; the first is the default."""
+PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
+"""The losses of classes: their labels can be randomised, and a party can learn from their gradients alone."""
+Auto = Literal["auto"]
+"""What follows from rows, parties and lines, by the rules of `fdml.protocol.agreed_training`."""
+Bits = Literal[64, 32, 16, 8, 4, 2]

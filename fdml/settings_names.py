@@ -1,0 +1,67 @@
+"""Names of runs and parties, and who the members of a run are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from fdml.errors import SettingsError
+
+LONGEST_NAME = 64
+"""Letters of the name of a run or party."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*( [A-Za-z0-9_.-]+)*")
+_TAKEN = ("server", "authority")
+"""Folders and roles that are no party's."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a run or a party: it also names folders, certificates and lines of a log."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise unless a run or party may have this name; `what` begins the sentence."""
+    if not is_name(name):
+        raise SettingsError(
+            f"{what} {name[:LONGEST_NAME]!r} cannot name a folder; use at most {LONGEST_NAME} letters a to z, "
+            f"digits, '-', '_' and '.', the first a letter or digit"
+        )
+
+
+def check_parties(parties: tuple[str, ...], label_party: str) -> None:
+    """Raise unless the names can be names, are distinct, and the label party is among them."""
+    for name in parties:
+        check_name("party name", name)
+        if name in _TAKEN:
+            raise SettingsError(f"party name {name!r} is taken; give the party another name")
+    twice = sorted({name for name in parties if parties.count(name) > 1})
+    if twice:
+        raise SettingsError(f"party {twice[0]!r} is listed twice; give every party its own name")
+    if label_party not in parties:
+        raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
+
+
+def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
+    """Raise unless the members are none, or the server and all parties, each with a key of its own."""
+    if not members:
+        return
+    wanted = {"server", *parties}
+    for name in sorted(wanted - set(members)):
+        raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")
+    for name in sorted(set(members) - wanted):
+        raise SettingsError(f"[members] names {name!r}, which is neither a party nor the server; take the line out")
+    if len(set(members.values())) < len(members):
+        raise SettingsError("two of the [members] have the same key; each makes its own with `fdml keys request`")
+
+
+def check_keys(keys: Mapping[str, tuple[str, ...]], parties: tuple[str, ...], label_party: str) -> None:
+    """Raise unless the keys lead from the label party to other parties, each by columns that are named once."""
+    for party, columns in keys.items():
+        if party not in parties:
+            raise SettingsError(f"[keys] names {party!r}, which is not among the parties {', '.join(parties)}")
+        if party == label_party:
+            raise SettingsError(
+                f"[keys] names the label party {party!r}, whose rows the others' are found by; leave it out"
+            )
+        if len(set(columns)) < len(columns):
+            raise SettingsError(f"[keys] of party {party!r} names a column twice; name each once")
