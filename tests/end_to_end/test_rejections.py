@@ -212,7 +212,9 @@ def test_a_start_that_lost_what_it_had_saved_is_told_to_start_over_everywhere(ru
 def test_the_limit_follows_from_the_run():
     def limit(rows, width=1, **training):
         hello = SimpleNamespace(rows=rows, held_out=rows // 4)
-        return largest_message(agreed_training(TrainingSettings(**{"batch_size": 100, **training}), hello.rows, 2), hello, width)
+        return largest_message(
+            agreed_training(TrainingSettings(**{"batch_size": 100, **training}), hello.rows, 2), hello, width
+        )
 
     assert limit(1000) - HELLO == 2 * 8 * 1250, "labels and weights of all rows"
     assert limit(1000, 10, batches_per_block=4) - HELLO == 8 * 10 * 400, "a block of 400 rows of 10 floats"
