@@ -10,6 +10,7 @@ from fdml.cli.output import (
     comparison_json,
     comparison_table,
     echo,
+    joint_over_pooled,
     logged,
     resumable,
     write_json,
@@ -50,6 +51,12 @@ def test_the_json_has_the_last_epochs_as_rows_and_all_as_history():
         "convergence": None,
     }  # fmt: skip
     assert [(row["scheme"], row["epoch"]) for row in found["history"]] == [("alone", 1), ("joint", 1), ("joint", 2)]
+
+
+def test_joint_seconds_are_told_as_times_those_of_pooled_training_where_there_are_some():
+    pooled = LearningCurve("LR", "pooled", (EpochRecord(2, 0.8, 0.6, 0.5, 0.85),))
+    assert joint_over_pooled([*CURVES, pooled]) == {"LR": 1.25}
+    assert joint_over_pooled(CURVES) == {}
 
 
 def test_ctrl_c_ends_a_command_with_130_and_one_line_says_how_to_go_on(capsys):
