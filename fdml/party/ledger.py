@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fdml.data.label_encoding import LabelEncoding
 from fdml.party.label_flips import LabelFlips
@@ -13,6 +13,22 @@ from fdml.privacy.calibrate import releases_within
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings, evaluation_schedule
+
+
+def planned_account(
+    run: RunSettings, guard: GuardSettings, schedule: Schedule, *, data: str = "", file: str = ""
+) -> RunAccount:
+    """What a run will have released once it is over: never less than it will, and more if it ends early."""
+    mechanism = mechanism_of(guard, schedule)
+    gradients = None if guard.training is None else gradients_of(guard)
+    releases = schedule.epochs
+    if guard.epsilon is not None and gradients is None:
+        releases = min(releases, releases_within(mechanism, guard.epsilon, guard.delta))
+    evaluations = schedule.epochs if evaluation_schedule(run) == "epoch" else 1
+    is_exact = guard.evaluation == "exact" and mechanism.noise != "none"
+    uses = 0 if gradients is None else row_uses(schedule)
+    counts = Counts(releases, min(releases, evaluations), int(is_exact), uses)
+    return RunAccount(run.name, data, file, mechanism, gradients, counts)
 
 
 @dataclass(frozen=True)
@@ -32,17 +48,15 @@ class PartyLedger:
 
         A life is one noise key: a restart goes on in the same account, and starting over opens another.
         """
-        mechanism = mechanism_of(guard, schedule)
-        gradients = None if guard.training is None else gradients_of(guard)
-        account = RunAccount(run.name, self.data, self.file, mechanism, gradients)
+        planned = planned_account(run, guard, schedule, data=self.data, file=self.file)
         life = LifeAccount(
-            self.accounts, noise.bound(b"life").fingerprint, account, total=guard.total_epsilon, delta=guard.delta
+            self.accounts,
+            noise.bound(b"life").fingerprint,
+            replace(planned, counts=Counts()),
+            total=guard.total_epsilon,
+            delta=guard.delta,
         )
-        releases = schedule.epochs
-        if guard.epsilon is not None and gradients is None:
-            releases = min(releases, releases_within(mechanism, guard.epsilon, guard.delta))
-        evaluations = schedule.epochs if evaluation_schedule(run) == "epoch" else 1
-        life.check_plan(Counts(releases, min(releases, evaluations), 0, 0 if gradients is None else row_uses(schedule)))
+        life.check_plan(planned.counts)
         return life
 
     def show_labels(

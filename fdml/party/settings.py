@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
 from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
+from fdml.party.policy import PolicySettings
 from fdml.settings import GuardSettings, ModelSettings, RunSettings
 from fdml.settings_data import DataSettings
 from fdml.settings_file import Settings, read_settings
@@ -47,6 +48,8 @@ class PartySettings(Settings):
     data: DataSettings = DataSettings()
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
     guard: GuardSettings = GuardSettings()
+    policy: PolicySettings = PolicySettings()
+    """Which runs of others this party takes part in without a person, where it stands by with `fdml up`."""
 
 
 def read_party(path: Path) -> PartySettings:

@@ -85,6 +85,11 @@ class FolderDisk:
         (self._folder / name).unlink(missing_ok=True)
         sync(self._folder)
 
+    def close(self) -> None:
+        """Close all open files; the next write opens its own again."""
+        for name in list(self._appending):
+            self._close(name)
+
     def _close(self, name: str) -> None:
         handle = self._appending.pop(name, None)
         if handle is not None:
