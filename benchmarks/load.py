@@ -33,7 +33,8 @@ from fdml.federation.machine_limits import raise_open_files, tune_party_process
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Hello
-from fdml.settings import read_run, run_hash
+from fdml.settings import run_hash
+from fdml.settings_federation import read_run
 
 _PARTIES = ("p0", "p1", "p2")
 _ROWS = 20_000

@@ -1,13 +1,12 @@
-"""Settings as frozen, checked values: run.toml, and the parts of a party.toml.
+"""Settings as frozen, checked values: those of a run, and the parts of a party.toml.
 
-`run.toml` is agreed by all parties. A `party.toml` as a whole is read by
+A run's settings are agreed by all parties. A `party.toml` as a whole is read by
 `fdml.party.settings`, as its `[model]` depends on the kinds of models.
 """
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -34,11 +33,8 @@ from fdml.settings_choices import (
     Task,
 )
 from fdml.settings_data import Names
-from fdml.settings_file import Settings, read_settings
-from fdml.settings_names import check_keys, check_members, check_name, check_parties
-
-Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-"""The SHA-256 of a member's public key, as `fdml keys show` prints it."""
+from fdml.settings_file import Settings
+from fdml.settings_names import Fingerprint, check_keys, check_members, check_name, check_parties
 
 
 class TrainingSettings(Settings):
@@ -131,9 +127,14 @@ class PrivacySettings(Settings):
 
 
 class RunSettings(Settings):
-    """What all parties of a run agree on."""
+    """What all parties of a run agree on: federation.toml and run.toml together.
+
+    `fdml.settings_federation` reads both files.
+    """
 
     name: str = "run"
+    federation: str = "federation"
+    """The name of the federation, which certificates carry."""
     server: str = "127.0.0.1:7443"
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
     label_party: str
@@ -161,6 +162,7 @@ class RunSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_name("run name", self.name)
+        check_name("federation name", self.federation)
         check_parties(self.parties, self.label_party)
         check_members(self.members, self.parties)
         check_keys(self.keys, self.parties, self.label_party)
@@ -317,11 +319,6 @@ def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:
     return run.evaluation.every or ("epoch" if run.training.exchanges is None else "end")
 
 
-def read_run(path: Path) -> RunSettings:
-    """Read and check a run.toml."""
-    return read_settings(path, RunSettings, other=("party", "this is a party.toml; give the run.toml that it names"))
-
-
 _LATER = {"training": ("max_prediction", "class_weight"), "evaluation": ("stop_after", "threshold")}
 """Settings that came after the first runs with noise."""
 
@@ -333,13 +330,13 @@ def _left_as_is(part: Settings, names: tuple[str, ...]) -> set[str]:
 
 
 def training_hash(settings: RunSettings) -> bytes:
-    """Of what is trained and how: all settings, but for where the server is and which keys the members have.
+    """Of what is trained and how: all settings, but for the federation's name, its server and its members' keys.
 
     A setting that came later counts only where it is set: runs without it have the noise that they had.
     """
     within = {part: _left_as_is(getattr(settings, part), names) for part, names in _LATER.items()}
     whole = dict.fromkeys(_left_as_is(settings, ("keys", "unmatched")), True)
-    what = settings.model_dump_json(exclude={"server": True, "members": True, **whole, **within})
+    what = settings.model_dump_json(exclude={"federation": True, "server": True, "members": True, **whole, **within})
     return hashlib.blake2b(what.encode(), digest_size=32).digest()
 
 

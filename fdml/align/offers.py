@@ -53,8 +53,8 @@ def check_offer(
     why = why_refused(certificate, party, members=run.members, revoked=revoked, now=utc_now())
     if why is not None:
         raise _refused(party, f"shows a certificate that {why}")
-    if identities(certificate) != [Identity(run.name, "party", party)]:
-        raise _refused(party, f"shows a certificate that does not name party {party!r} of run {run.name!r}")
+    if identities(certificate) != [Identity(run.federation, "party", party)]:
+        raise _refused(party, f"shows a certificate that does not name party {party!r} of {run.federation!r}")
     key = certificate.public_key()
     try:
         if not isinstance(key, ec.EllipticCurvePublicKey):

@@ -31,7 +31,8 @@ from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
-from fdml.settings import PrivacySettings, RunSettings, read_run
+from fdml.settings import PrivacySettings, RunSettings
+from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 

@@ -31,9 +31,10 @@ from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
-from fdml.settings import TrainingSettings, read_run
+from fdml.settings import TrainingSettings
 from fdml.settings_choices import Task
 from fdml.settings_data import DataSettings
+from fdml.settings_federation import read_run
 
 _DATA_FILE = "For a data file"
 _NO_CONTEXT = cast(typer.Context, None)

@@ -66,12 +66,12 @@ def sign(
     table of members for run.toml.
     """
     asked = [(path, *read_request(path)) for path in requests]
-    signer = _authority(authority, asked[0][1].run)
+    signer = _authority(authority, asked[0][1].federation)
     for path, identity, key in asked:
         signer.check(identity, key)
         own, before = fingerprint_of(key), signer.key_before(identity)
         remark = "" if before in (None, own) else f"  ANOTHER KEY than before ({before})"
-        print_line(stderr, f"{path}: {identity.role} {identity.name!r} of run {identity.run!r}\n  {own}{remark}")
+        print_line(stderr, f"{path}: {identity.role} {identity.name!r} of {identity.federation!r}\n  {own}{remark}")
     if not yes and not typer.confirm("Does each member read the same fingerprint to you, by phone?", err=True):
         raise SettingsError("nothing was signed; ask for new requests and compare again")
     for path, identity, key in asked:
@@ -117,12 +117,12 @@ def show(
 ) -> None:
     """Print names, fingerprints and how long certificates are good."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("member", "run", "good until", "state", "fingerprint of its key"):
+    for heading in ("member", "federation", "good until", "state", "fingerprint of its key"):
         table.add_column(heading, no_wrap=True, overflow="ignore")
     for facts in (each for path in paths for each in key_facts(path)):
-        run = "-" if facts.identity is None else facts.identity.run
+        federation = "-" if facts.identity is None else facts.identity.federation
         until = "-" if facts.until is None else f"{facts.until:%Y-%m-%d}"
-        table.add_row(facts.name, run, until, facts.state, facts.fingerprint)
+        table.add_row(facts.name, federation, until, facts.state, facts.fingerprint)
     stdout.print(table, soft_wrap=True)
 
 
@@ -137,14 +137,18 @@ def members(
     echo("\n" + members_table(members_of(facts)).rstrip())
 
 
-def _authority(path: Path, run: str) -> AuthorityFolder:
+def _authority(path: Path, federation: str) -> AuthorityFolder:
     if AuthorityFolder.is_one(path):
         return AuthorityFolder(path)
-    made = AuthorityFolder.make(path, run)
-    print_line(stderr, f"made {path}, the authority of run {run!r}: keep it apart, best offline\n  {made.fingerprint}")
+    made = AuthorityFolder.make(path, federation)
+    print_line(
+        stderr, f"made {path}, the authority of {federation!r}: keep it apart, best offline\n  {made.fingerprint}"
+    )
     return made
 
 
 def _print_request(member: MemberKeys, own: str) -> None:
-    echo(f"send {member.request_path} to whoever keeps the authority of run {member.identity.run!r}; by phone, compare")
+    echo(
+        f"send {member.request_path} to whoever keeps the authority of {member.identity.federation!r}; compare by phone"
+    )
     echo(f"  {own}")

@@ -15,7 +15,7 @@ from fdml.federation.processes import run_processes
 from fdml.monitor.figures import CHOSEN, TITLES, figures_line
 from fdml.monitor.history import METRIC_OF
 from fdml.monitor.terminal import print_line
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 
 def simulate(

@@ -22,9 +22,10 @@ from fdml.models.registry import kind_named, model_settings
 from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, check_label_owner, read_party
-from fdml.settings import GuardSettings, RunSettings, TrainingSettings, read_run
+from fdml.settings import GuardSettings, RunSettings, TrainingSettings
 from fdml.settings_choices import Task
 from fdml.settings_data import DataSettings
+from fdml.settings_federation import read_run
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:

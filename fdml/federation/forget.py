@@ -11,7 +11,8 @@ from pathlib import Path
 from fdml.errors import SettingsError
 from fdml.federation.party_folder import PartyFolder
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import read_run, run_hash
+from fdml.settings import run_hash
+from fdml.settings_federation import read_run
 from fdml.storage.atomic import sync
 from fdml.storage.disk import FolderDisk
 from fdml.storage.failures import explained_failures

@@ -16,7 +16,7 @@ from fdml.federation.key_files import AUTHORITY, CERTIFICATE, KEY, is_signed_by,
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER, fingerprint_of, identities
 from fdml.protocol.identity import Identity
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 from fdml.settings_file import read_table
 from fdml.storage.atomic import PUBLIC, write_file
 
@@ -46,9 +46,9 @@ def member_keys(path: Path) -> MemberKeys:
             raise SettingsError(
                 f"{path}: party {party.party!r} is not among the run's parties {', '.join(run.parties)}"
             )
-        return MemberKeys(Identity(run.name, "party", party.party), path.parent / "keys")
+        return MemberKeys(Identity(run.federation, "party", party.party), path.parent / "keys")
     run = read_run(path)
-    return MemberKeys(Identity(run.name, "server", SERVER), path.parent / "server" / "keys")
+    return MemberKeys(Identity(run.federation, "server", SERVER), path.parent / "server" / "keys")
 
 
 def request(member: MemberKeys) -> str:

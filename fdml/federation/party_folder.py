@@ -31,7 +31,8 @@ from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Identity
-from fdml.settings import RunSettings, read_run, run_hash
+from fdml.settings import RunSettings, run_hash
+from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock, shared_turns
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
@@ -69,10 +70,10 @@ class PartyFolder(DiskStore):
         target = server_address(self.run, self.settings.server, server)
         if plain:
             check_loopback(target)
-        identity = Identity(self.run.name, "party", self.settings.party)
+        identity = Identity(self.run.federation, "party", self.settings.party)
         credentials = None if plain else own_credentials(self.path / "keys", identity, self.run, on_event)
         server_key = self.run.members.get(SERVER, "")
-        return Endpoint(target, self.run.name, self.settings.party, credentials, server_key)
+        return Endpoint(target, self.run.federation, self.settings.party, credentials, server_key)
 
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start, if the group_key file is still the one it was made with."""

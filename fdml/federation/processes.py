@@ -18,7 +18,8 @@ from fdml.federation.addresses import takes_any_port, with_port
 from fdml.federation.party_folder import HISTORY
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.history import read_history
-from fdml.settings import RunSettings, read_run
+from fdml.settings import RunSettings
+from fdml.settings_federation import read_run
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0

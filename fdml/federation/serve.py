@@ -23,7 +23,8 @@ from fdml.server.awake_clock import AwakeClock
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
-from fdml.settings import RunSettings, read_run, run_hash
+from fdml.settings import RunSettings, run_hash
+from fdml.settings_federation import read_run
 from fdml.storage.atomic import write_file
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock
@@ -64,7 +65,7 @@ def serve(
     home, address = path.parent / "server", checked_address(listen or settings.server)
     if plain:
         check_loopback(address)
-    identity = Identity(settings.name, "server", SERVER)
+    identity = Identity(settings.federation, "server", SERVER)
     credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
     try:
         return _serve(

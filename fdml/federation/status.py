@@ -17,7 +17,8 @@ from fdml.party.alignment_store import stored_group_key
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import Metrics
-from fdml.settings import RunSettings, read_run
+from fdml.settings import RunSettings
+from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_status import ask_status
@@ -53,11 +54,11 @@ def status(path: Path, *, plain: bool, server: str | None = None) -> ReadStatus:
     target = server_address(run, asker.server, server)
     if plain:
         check_loopback(target)
-        found = ask_status(Endpoint(target, run.name, asker.name, None))
+        found = ask_status(Endpoint(target, run.federation, asker.name, None))
     else:
         check_has_members(run)
         credentials = read_credentials(asker.folder / "keys")
-        found = ask_status(Endpoint(target, run.name, asker.name, credentials, run.members[SERVER]))
+        found = ask_status(Endpoint(target, run.federation, asker.name, credentials, run.members[SERVER]))
     return ReadStatus(found, _opened(found, _key_of(asker)), METRIC_OF[run.task])
 
 

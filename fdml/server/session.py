@@ -123,10 +123,11 @@ class ServerSession:
     def party_of(self, uris: Sequence[str], *roles: str) -> str:
         """The name in a certificate with these URIs, or `MessageRefused`."""
         identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
-        if identity is None or identity.run != self._settings.name or identity.role not in ("party", *roles):
+        ours = self._settings.federation
+        if identity is None or identity.federation != ours or identity.role not in ("party", *roles):
             names = ", ".join(quoted(uri) for uri in uris[:_MOST_NAMED]) or "nobody"
             raise MessageRefused(
-                f"the certificate names {names}; this is run {self._settings.name!r}, and only a party of it may join",
+                f"the certificate names {names}; this is federation {ours!r}, and only a party of it may join",
                 Refusal.UNAUTHENTICATED,
             )
         if identity.role == "party":

@@ -50,11 +50,11 @@ class Endpoint:
     """Where the server is and how to speak to it; without credentials the line is plain."""
 
     target: str
-    run: str
+    federation: str
     party: str
     credentials: Credentials | None
     server_key: str = ""
-    """The fingerprint of the server's key, from run.toml; without it any server that the authority names will do."""
+    """The fingerprint of the server's key, by federation.toml; without it any server of the authority will do."""
 
 
 def is_loopback(target: str) -> bool:
@@ -112,7 +112,7 @@ def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
     ours = grpc.ssl_channel_credentials(
         address.credentials.authority, address.credentials.key, address.credentials.certificate
     )
-    options.append(("grpc.ssl_target_name_override", host_name(address.run)))
+    options.append(("grpc.ssl_target_name_override", host_name(address.federation)))
     return grpc.secure_channel(address.target, ours, options)
 
 
@@ -130,8 +130,8 @@ def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | 
         return MessageRefused(details, refusal)
     if any(sign in details for sign in _FOREIGN):
         return ServerUnreachable(
-            f"what answers at {address.target} is no server of run {address.run!r}, or has keys of another authority "
-            f"({details}); check the address and the keys"
+            f"what answers at {address.target} is no server of federation {address.federation!r}, or has keys of "
+            f"another authority ({details}); check the address and the keys"
         )
     return None
 

@@ -21,7 +21,7 @@ GUESSES = [f"customer {number}" for number in range(100_000)]
 
 
 def run_of(mode="tokens", parties=PARTIES):
-    return RunSettings(name="credit", parties=parties, label_party=parties[0], align=mode)
+    return RunSettings(name="first", federation="credit", parties=parties, label_party=parties[0], align=mode)
 
 
 def limits(run, party, max_rows=None, min_shared=None):

@@ -9,7 +9,7 @@ from fdml.settings import RunSettings
 from fdml.storage.disk import FolderDisk
 from tests.storage.memory_disk import MemoryDisk
 
-RUN = RunSettings(name="credit", parties=("bank", "shop"), label_party="bank")
+RUN = RunSettings(name="first", federation="credit", parties=("bank", "shop"), label_party="bank")
 AUTHORITY = Authority("credit")
 CREDENTIALS = AUTHORITY.issue("party", "bank")
 

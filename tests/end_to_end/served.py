@@ -61,7 +61,7 @@ class ServedRun:
 
     def address(self, party: str) -> Endpoint:
         credentials = None if self.plain else self.credentials(party)
-        return Endpoint(self.target, self.settings.name, party, credentials, self.settings.members["server"])
+        return Endpoint(self.target, self.settings.federation, party, credentials, self.settings.members["server"])
 
     def refused(self) -> dict[str, int]:
         """How many messages the server says it has refused, by reason."""
@@ -82,6 +82,7 @@ def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **t
     members = {name: fingerprint(x509.load_pem_x509_certificate(each.certificate)) for name, each in known.items()}
     settings = RunSettings(
         name="e2e",
+        federation="e2e",
         parties=("ann", "bob"),
         label_party="ann",
         training=chosen,

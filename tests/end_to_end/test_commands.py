@@ -245,7 +245,7 @@ def test_a_party_with_keys_that_will_not_do_says_so_at_once(tmp_path):
     bad = {
         "ran out on": authority.issue("party", "bob", days=-1),
         "names fdml://e2e/party/ann, not fdml://e2e/party/bob": authority.issue("party", "ann"),
-        "names fdml://other/party/bob": authority.issue("party", "bob", run="other"),
+        "names fdml://other/party/bob": authority.issue("party", "bob", federation="other"),
         "has another key": authority.issue("party", "bob"),
     }
     with running(tmp_path / "run") as cluster:

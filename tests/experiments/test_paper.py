@@ -23,7 +23,7 @@ from fdml.federation.key_files import own_credentials
 from fdml.monitor.history import SCHEMES
 from fdml.party.settings import read_party
 from fdml.protocol.identity import Identity
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ MEMBERS = {
     "browser": "sha256:" + "1" * 64,
     "server": "sha256:" + "2" * 64,
 }
-RUN = RunSettings(name="run", parties=("store", "browser"), label_party="store", members=MEMBERS)
+RUN = RunSettings(federation="run", parties=("store", "browser"), label_party="store", members=MEMBERS)
 
 
 def serial(credentials):

@@ -67,7 +67,9 @@ def test_what_is_signed_and_installed_is_what_a_run_takes(store, signer, tmp_pat
     certificate = key_requests.install(store, signed(signer, store, tmp_path))
     assert fingerprint(certificate) == shown
     others = {"server": "sha256:" + "1" * 64}
-    run = RunSettings(name="shop", parties=("store",), label_party="store", members={**signer.members(), **others})
+    run = RunSettings(
+        federation="shop", parties=("store",), label_party="store", members={**signer.members(), **others}
+    )
     own_credentials(store.folder, STORE, run)
     assert signer.members() == {"store": shown} == members_of(key_facts(signer.path))
     assert private_keys(signer.path) == [signer.path / "key.pem"]
@@ -123,7 +125,7 @@ def test_a_certificate_of_someone_else_or_another_key_is_not_installed(store, si
 def test_an_authority_signs_for_its_own_run_only(signer, tmp_path):
     member = MemberKeys(Identity("other", "party", "store"), tmp_path / "keys")
     key_requests.request(member)
-    with pytest.raises(SettingsError, match="names run 'other', and this authority is that of run 'shop'"):
+    with pytest.raises(SettingsError, match="names federation 'other', and this authority is that of 'shop'"):
         signer.sign(*read_request(member.request_path))
 
 
@@ -152,7 +154,7 @@ def test_only_who_was_signed_for_can_be_revoked(store, signer, tmp_path):
 
 def test_an_authority_is_found_again_and_its_key_is_for_its_owner_only(signer):
     again = AuthorityFolder(signer.path)
-    assert again.authority.run == "shop"
+    assert again.authority.federation == "shop"
     assert again.fingerprint == signer.fingerprint
     assert stat.S_IMODE((signer.path / "key.pem").stat().st_mode) == 0o600
     with pytest.raises(SettingsError, match="is there, but is no authority"):

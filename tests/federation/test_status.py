@@ -105,7 +105,9 @@ def test_a_plain_run_needs_no_keys_but_loopback(tmp_path):
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ServerUnreachable, match=r"no server of run 'e2e' answers at 127.0.0.1:1 .* `fdml serve`"):
+    with pytest.raises(
+        ServerUnreachable, match=r"no server of federation 'e2e' answers at 127.0.0.1:1 .* `fdml serve`"
+    ):
         status(write_run(tmp_path, "127.0.0.1:1"), plain=True)
 
 

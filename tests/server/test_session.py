@@ -479,7 +479,7 @@ def test_a_party_is_whom_its_certificate_names():
 @pytest.mark.parametrize(
     ("uris", "refusal", "text"),
     [
-        ([], Refusal.UNAUTHENTICATED, "the certificate names nobody; this is run 'shop'"),
+        ([], Refusal.UNAUTHENTICATED, "the certificate names nobody; this is federation 'shop'"),
         (["https://example.org"], Refusal.UNAUTHENTICATED, "names 'https://example.org'"),
         ([uri("bob", run="other")], Refusal.UNAUTHENTICATED, "fdml://other/party/bob"),
         ([uri("bob", role="server")], Refusal.UNAUTHENTICATED, "only a party of it may join"),

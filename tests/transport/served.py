@@ -54,7 +54,7 @@ class ServedSession:
         self.stop()
 
     def endpoint(self, party, *, port=None, credentials=None):
-        return Endpoint(f"127.0.0.1:{port or self.port}", self.settings.name, party, credentials)
+        return Endpoint(f"127.0.0.1:{port or self.port}", self.settings.federation, party, credentials)
 
     def stop(self):
         """End as a server does that is interrupted."""

@@ -34,7 +34,7 @@ class Calls:
     def __init__(self, port, party, peer_timeout, settings):
         self.answers, self.errors, self.waits = queue.SimpleQueue(), queue.SimpleQueue(), []
         self.alignment = GrpcAlignment(
-            Endpoint(f"127.0.0.1:{port}", settings.name, party, None),
+            Endpoint(f"127.0.0.1:{port}", settings.federation, party, None),
             run_hash(settings),
             peer_timeout,
             answered=self.answers.put,

@@ -136,7 +136,7 @@ def test_a_server_that_sends_nonsense_is_not_one_of_ours():
     ("party", "run"),
     [
         (Authority("shop").issue("party", "bob"), "shop"),
-        (AUTHORITY.issue("party", "bob", run="other"), "other"),
+        (AUTHORITY.issue("party", "bob", federation="other"), "other"),
     ],
     ids=["keys of another authority", "keys of another run"],
 )

@@ -82,7 +82,7 @@ def test_a_refusal_of_the_server_is_raised_as_it_was(refusal):
 def test_whoever_shows_no_certificate_of_ours_will_not_do_so_later(details):
     error = permanent_error(ENDPOINT, CallFailed(grpc.StatusCode.UNAVAILABLE, details))
     assert isinstance(error, ServerUnreachable)
-    assert "what answers at 127.0.0.1:7001 is no server of run 'shop'" in str(error)
+    assert "what answers at 127.0.0.1:7001 is no server of federation 'shop'" in str(error)
     assert str(error).endswith("check the address and the keys")
 
 

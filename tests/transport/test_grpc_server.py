@@ -71,7 +71,11 @@ def test_whoever_fails_the_handshake_never_reaches_the_session(secure, who):
 
 
 SOMEBODY = {
-    "of another run": (AUTHORITY.issue("party", "bob", run="other"), Refusal.UNAUTHENTICATED, "fdml://other/party/bob"),
+    "of another run": (
+        AUTHORITY.issue("party", "bob", federation="other"),
+        Refusal.UNAUTHENTICATED,
+        "fdml://other/party/bob",
+    ),
     "with the server's role": (AUTHORITY.issue("server", "bob"), Refusal.UNAUTHENTICATED, "shop/server/bob"),
     "no party of the run": (AUTHORITY.issue("party", "zed"), Refusal.NOT_PERMITTED, "'zed' is not a party"),
 }
