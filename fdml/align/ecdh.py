@@ -46,8 +46,8 @@ def blind(points: Keys, scalar: bytes, sender: str) -> Keys:
         return _in_threads(work, points)
     except CryptoError:
         raise AlignmentError(
-            f"party {sender!r} sent a point that no id gives; see that it runs the same version of fdml, then start "
-            f"over with --fresh at every side"
+            f"party {sender!r} sent a point that no id gives; see that it runs the same version of fdml, then give "
+            f"the run a new name at every side"
         ) from None
 
 

@@ -55,8 +55,8 @@ class GroupKey:
             return ChaCha20Poly1305(self.derive(f"seal {purpose}")).decrypt(nonce, rest, purpose.encode())
         except (InvalidTag, ValueError):
             raise AlignmentError(
-                f"the sealed {purpose} of {len(sealed)} bytes cannot be opened with this party's group key; run "
-                f"`fdml align --fresh` at every party"
+                f"the sealed {purpose} of {len(sealed)} bytes cannot be opened with this party's group key; give the "
+                f"run a new name at every side"
             ) from None
 
 
@@ -150,7 +150,7 @@ def _receive(run: RunSettings, party: str, secrets: Secrets, offers: Mapping[str
     except (InvalidTag, ValueError):
         raise AlignmentError(
             f"the group key that party {giver!r} sealed for {party!r} cannot be opened: it was made for another start "
-            f"of it; start over with `fdml align --fresh` at every party and a server started with --fresh"
+            f"of it; give the run a new name at every side"
         ) from None
 
 
@@ -182,7 +182,7 @@ def _compare(run: RunSettings, party: str, agreement: Agreement) -> Conversation
         if not hmac.compare_digest(check.digest, _check_of(agreement, run, other)):
             raise AlignmentError(
                 f"party {other!r} has another group key than {party!r}, another run.toml or other offers; give both "
-                f"the same group_key file or none, then start over with --fresh at every side"
+                f"the same group_key file or none, then give the run a new name at every side"
             )
 
 

@@ -209,7 +209,7 @@ def no_fit() -> AlignmentError:
     """What the server says cannot be."""
     return AlignmentError(
         "the server's answer does not fit what this party posted; see that both run the same version of fdml, "
-        "then start over with --fresh at every side"
+        "then give the run a new name at every side"
     )
 
 
@@ -235,8 +235,8 @@ def _digest(places: SharedRowIndex, posted: Posted) -> bytes:
 def _check_shared(shared: int, what: str, counts: dict[str, int]) -> None:
     if shared == 0:
         raise AlignmentError(
-            f"the parties share no {what} ({_listed(counts)} rows); {CAUSES}; make them alike, then run "
-            f"`fdml align --fresh` at every party and start the server with --fresh"
+            f"the parties share no {what} ({_listed(counts)} rows); {CAUSES}; make them alike, then give the run a "
+            f"new name at every side"
         )
 
 

@@ -50,8 +50,8 @@ class Secrets:
         changed = [name for name, value in facts.items() if known["facts"].get(name) != value]
         if changed:
             raise AlignmentError(
-                f"the {changed[0]} of party {party!r} has changed since it began to align; put it back, or start "
-                f"over with `fdml align --fresh` at every party and a server started with --fresh"
+                f"the {changed[0]} of party {party!r} has changed since it began to align; put it back, or give the "
+                f"run a new name at every side"
             )
         return _read(known)
 

@@ -121,8 +121,7 @@ class _Side:
             if not matched:
                 raise AlignmentError(
                     f"no row of {self.run.label_party!r} leads to a row of party {other!r}; {CAUSES}, or than [keys] "
-                    f"of run.toml; make them alike, then run `fdml align --fresh` at every party and start the server "
-                    f"with --fresh"
+                    f"of run.toml; make them alike, then give the run a new name at every side"
                 )
         slowest = yield from exchange_consent(self.run, self.party, summary, self.decide, self.line)
         return summary, slowest
@@ -317,8 +316,8 @@ def _opened(message: RowPointers, seal: GroupKey, label_party: str) -> tuple[Row
     rows = (len(plain) - begin) // _POINTER.itemsize
     if plain[:HASH_BYTES] != message.digest or rows != message.train + message.held_out or not message.train:
         raise AlignmentError(
-            f"the row pointers of label party {label_party!r} are not those that the server says; start over with "
-            f"--fresh at every side"
+            f"the row pointers of label party {label_party!r} are not those that the server says; give the run a new "
+            f"name at every side"
         )
     pointers = np.frombuffer(plain, _POINTER, rows, begin).astype(np.int64)
     train, held_out = np.split(pointers, [message.train])
@@ -337,7 +336,7 @@ def _check_pointers(pointers: RowIndex, matched: int, run: RunSettings, party: s
 def _wrong_pointers(run: RunSettings, what: str) -> AlignmentError:
     return AlignmentError(
         f"label party {run.label_party!r} points {what}; see that both run the same version of fdml and the same "
-        f"run.toml, then start over with --fresh at every side"
+        f"run.toml, then give the run a new name at every side"
     )
 
 

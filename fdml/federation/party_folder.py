@@ -81,7 +81,7 @@ class PartyFolder(DiskStore):
         if shared is not None and path is not None and self._bound(path, shared.digest) != shared.key:
             raise AlignmentError(
                 f"the group_key file {str(path)!r} holds another key than the one that the rows of party "
-                f"{self.settings.party!r} were aligned with; put that back, or start over with --fresh at every side"
+                f"{self.settings.party!r} were aligned with; put that back, or give the run a new name at every side"
             )
         return shared
 

@@ -148,6 +148,6 @@ def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool)
     known = disk.read("run")
     if known is not None and known != definition.run_hash:
         raise SettingsError(
-            "run.toml has changed since this run began; put it back, or start over at every side with --fresh"
+            "run.toml has changed since this run began; put it back, or give the run a new name at every side"
         )
     disk.replace("run", definition.run_hash)

@@ -22,7 +22,7 @@ def version_of(run_hash: bytes, alignment_hash: bytes) -> str:
 
     It is not a hash of parameters, as nothing made of them may leave a party. So the same run.toml trained again over
     the same alignment has the same version, even where noise, staleness or a party's own model settings made other
-    parameters; `created` on the card tells the two apart. An alignment with `--fresh` has a new version, unless the
+    parameters; `created` on the card tells the two apart. A new alignment has a new version, unless the
     rows are matched by position: then only their number counts.
     """
     digest = hashlib.blake2b(digest_size=16, person=b"fdml version")

@@ -50,12 +50,14 @@ class AlignmentStore:
             return None
         known, shared = _read(raw)
         if known.get("run.toml") != self._facts["run.toml"]:
-            raise StateCorrupt("the saved state belongs to another run.toml; put it back, or start over with --fresh")
+            raise StateCorrupt(
+                "the saved state belongs to another run.toml; put it back, or give the run a new name at every side"
+            )
         if known.get("data") != self._facts["data"]:
             raise AlignmentError(
                 "the data of this party has changed since its rows were aligned: the file of data.path or "
-                "data.test_path, or the [data] settings, are not what they were; put them back, or start over at "
-                "every side with --fresh"
+                "data.test_path, or the [data] settings, are not what they were; put them back, or give the run a new "
+                "name at every side"
             )
         return shared
 

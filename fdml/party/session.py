@@ -303,7 +303,7 @@ class PartySession:
     def _report_again(self, shared: SharedRows, result: FinishedModel) -> Work[None]:
         """An earlier start has finished; the server may not know it yet."""
         if result.reported:
-            yield remark(self._member.name, "this party had finished before; --fresh starts it over, at every side")
+            yield remark(self._member.name, "this party had finished before; a new name begins another run")
         else:
             try:
                 yield Send(self._hello(shared))

@@ -150,7 +150,7 @@ def stored_key(disk: Disk, name: str = NOISE_KEY) -> NoiseKey:
     if len(known) != _KEY_BYTES:
         raise StateCorrupt(
             f"the file {name!r} is damaged: it has {len(known)} bytes instead of {_KEY_BYTES}; bring it back from a "
-            f"backup, or remove it and start over with --fresh at every side"
+            f"backup, or remove it and give the run a new name at every side"
         )
     return NoiseKey(known)
 

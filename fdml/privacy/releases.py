@@ -88,7 +88,9 @@ class ReleaseStore:
 
     def _remember(self, message: object) -> None:
         if not isinstance(message, Push | HeldOutPredictions):
-            raise StateCorrupt(f"the stored releases hold a {type(message).__name__}; start over with --fresh")
+            raise StateCorrupt(
+                f"the stored releases hold a {type(message).__name__}; give the run a new name at every side"
+            )
         self._known[name_of(message)] = message
 
 

@@ -20,7 +20,7 @@ from fdml.protocol.key_sets import ascending, is_ascending, repeated
 from fdml.server.bulletin_slots import BulletinSlots, Slot
 from fdml.settings_choices import Align
 
-START_OVER = "start over with `fdml align --fresh` at every party and a server started with --fresh"
+START_OVER = "give the run a new name at every side"
 
 
 @dataclass(frozen=True)

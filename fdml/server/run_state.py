@@ -104,12 +104,14 @@ class RunState:
         if record.number != self._number + 1 or not record.message:
             raise StateCorrupt(
                 f"the log goes on at message {record.number}, the newest readable snapshot ends at {self._number}; "
-                f"restore the damaged one, or start over with --fresh"
+                f"restore the damaged one, or give the run a new name at every side"
             )
         try:
             self._apply(record.sender, decode_from_party(record.message))
         except MessageRefused as refused:
-            raise StateCorrupt(f"the log does not fit this run ({refused}); start over with --fresh") from None
+            raise StateCorrupt(
+                f"the log does not fit this run ({refused}); give the run a new name at every side"
+            ) from None
         self._number = record.number
 
     def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
@@ -336,7 +338,7 @@ class RunState:
         facts = json.loads(str(arrays["facts"]))
         if not isinstance(facts["history"], dict):
             raise StateCorrupt(
-                "the stored run is of an older fdml; finish it with that one, or start over with --fresh"
+                "the stored run is of an older fdml; finish it with that one, or give the run a new name at every side"
             )
         self._membership.restore(facts["membership"])
         known = {int(epoch): bytes.fromhex(sealed) for epoch, sealed in facts["history"].items()}

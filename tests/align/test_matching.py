@@ -208,7 +208,7 @@ def test_changed_ids_conflict_with_what_was_posted(mode):
     store = open_store(run)
     align_all(run, ids_of(TEXTS), store, disks=disks)
     changed = PartyIds(texts([*TEXTS["shop"], "new"]))
-    with pytest.raises(MessageRefused, match="fdml align --fresh") as raised:
+    with pytest.raises(MessageRefused, match="a new name") as raised:
         align_alone(PartyCalls(store, "shop"), run, "shop", changed, disks["shop"])
     assert raised.value.refusal is Refusal.CONFLICT
 

@@ -55,7 +55,7 @@ def test_the_file_is_for_its_owner_only(tmp_path):
 def test_choices_of_another_run_or_key_are_not_used(changed, named):
     disk = MemoryDisk()
     made(disk)
-    with pytest.raises(AlignmentError, match=f"the {named} of party .* has changed .*--fresh"):
+    with pytest.raises(AlignmentError, match=f"the {named} of party .* has changed .*a new name"):
         made(disk, **changed)
 
 
@@ -73,7 +73,7 @@ def test_damaged_choices_are_never_drawn_anew_in_silence():
     made(disk)
     (name,) = disk.files
     disk.files[name] = disk.files[name][:-1] + b"?"
-    with pytest.raises(StateCorrupt, match="--fresh"):
+    with pytest.raises(StateCorrupt, match="a new name"):
         made(disk)
 
 

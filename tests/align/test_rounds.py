@@ -130,7 +130,7 @@ def test_a_party_that_lost_its_secrets_is_told_to_start_over():
     store, disks = open_store(run), {party: MemoryDisk() for party in PARTIES}
     align_all(run, ids_of(TEXTS), store, disks=disks)
     Secrets.forget(disks["shop"])
-    with pytest.raises(MessageRefused, match=r"it alone was started over.*--fresh") as raised:
+    with pytest.raises(MessageRefused, match=r"it alone was started over.*a new name") as raised:
         align_alone(PartyCalls(store, "shop"), run, "shop", ids_of(TEXTS)["shop"], disks["shop"])
     assert raised.value.refusal is Refusal.CONFLICT
 

@@ -152,7 +152,7 @@ def test_starting_over_forgets_all_but_the_number_of_starts(home):
 def test_state_of_other_settings_is_not_gone_on_with():
     home = OnDisk(None)
     home.start().save_alignment(shared_rows())
-    with pytest.raises(StateCorrupt, match=r"belongs to another run\.toml; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"belongs to another run\.toml; put it back, or give the run a new name"):
         home.start(run=b"s" * 32).shared_rows()
     with pytest.raises(AlignmentError, match="the data of this party has changed since its rows were aligned"):
         home.start(data="other rows").shared_rows()

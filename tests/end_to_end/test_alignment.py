@@ -145,7 +145,7 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.finish()
         data = cluster.home / "bob" / "data.csv"
         data.write_text(data.read_text().replace(".", ".1", 1))
-        cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "--fresh")
+        cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "a new name")
 
 
 def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
@@ -203,7 +203,7 @@ def test_ids_that_have_nothing_in_common_are_an_error_that_names_likely_causes(t
         data.write_text("\n".join([header, *(f"user-{line}" for line in lines)]) + "\n")
         cluster.start()
         for party in cluster.parties:
-            cluster[party].expect(1, "share no rows", "[data.ids]", "--fresh")
+            cluster[party].expect(1, "share no rows", "[data.ids]", "a new name")
 
 
 def test_a_label_party_without_features_takes_part(tmp_path):

@@ -100,7 +100,7 @@ def test_what_left_under_noise_leaves_again_as_it_was_after_a_kill(tmp_path, noi
         key = cluster.home / "bob" / "state" / "noise-key"
         drawn = key.read_bytes()
         key.write_bytes(b"?" * 32)
-        cluster.join("bob").expect(1, "belongs to another noise key", "start over with --fresh")
+        cluster.join("bob").expect(1, "belongs to another noise key", "give the run a new name")
         key.write_bytes(drawn)
         cluster.join("bob")
         cluster.finish()

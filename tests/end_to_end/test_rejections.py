@@ -133,7 +133,7 @@ FIRST = {
     "more rows": (lambda run: [run.hello(9, rows=ROWS + 1)], Refusal.MISMATCH, f"{ROWS + 1} rows"),
     "another protocol": (lambda run: [run.hello(9, protocol=99)], Refusal.MISMATCH, "protocol 99"),
     "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "an older process of it"),
-    "state that the server never saw": (lambda run: [run.hello(9, done=10**6)], Refusal.MISMATCH, "--fresh"),
+    "state that the server never saw": (lambda run: [run.hello(9, done=10**6)], Refusal.MISMATCH, "a new name"),
 }
 
 
@@ -206,7 +206,7 @@ def test_a_start_that_lost_what_it_had_saved_is_told_to_start_over_everywhere(ru
     with RawStream(run.target, run.credentials("bob")) as fresh:
         status, details = fresh.send(run.hello(9, done=-1)).end()
     assert status is grpc.StatusCode.FAILED_PRECONDITION
-    assert "--fresh" in details
+    assert "a new name" in details
     honest.advance()
 
 

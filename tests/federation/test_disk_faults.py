@@ -121,7 +121,7 @@ def test_chaos_8_no_damage_of_any_file_is_a_traceback(stopped, damage):
         else:
             assert "\n" not in said
             assert file.name.split(".")[0].replace("-", " ") in said.replace("-", " "), (file.name, said)
-            assert "--fresh" in said or "backup" in said
+            assert "a new name" in said or "backup" in said
         for each, content in before.items():
             each.write_bytes(content)
 

@@ -141,7 +141,7 @@ def test_another_group_key_file_in_the_middle_of_a_run_is_noticed(home):
     assert folder_of(home).shared_rows().digest == SHARED.digest
     write_file(key, b"f0" * 32)
     folder = folder_of(home)
-    with pytest.raises(AlignmentError, match=r"holds another key than the one.*put that back, or start over"):
+    with pytest.raises(AlignmentError, match=r"holds another key than the one.*put that back, or give the run a new name"):
         folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
 
 
@@ -158,14 +158,14 @@ def test_an_alignment_of_other_files_is_refused(home):
     folder_of(home).save_alignment(SHARED)
     with (home / "ann" / "data.csv").open("a") as file:
         file.write("999,1.0,yes\n")
-    with pytest.raises(AlignmentError, match=r"data of this party has changed.*--fresh"):
+    with pytest.raises(AlignmentError, match=r"data of this party has changed.*a new name"):
         folder_of(home).shared_rows()
 
 
 def test_an_alignment_of_another_run_is_refused(home):
     folder_of(home).save_alignment(SHARED)
     write_run(home, training="passes = 2\n")
-    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or give the run a new name"):
         folder_of(home).shared_rows()
 
 

@@ -41,14 +41,14 @@ def test_an_alignment_without_held_out_rows_comes_back_too():
 def test_an_alignment_of_another_run_is_refused():
     disk = MemoryDisk()
     store_on(disk).save(SHARED)
-    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or give the run a new name"):
         store_on(disk, run=b"new").load()
 
 
 def test_an_alignment_of_other_files_is_refused_with_what_may_have_changed():
     disk = MemoryDisk()
     store_on(disk).save(SHARED)
-    with pytest.raises(AlignmentError, match=r"data\.path or data\.test_path, or the \[data\] settings.*--fresh"):
+    with pytest.raises(AlignmentError, match=r"data\.path or data\.test_path, or the \[data\] settings.*a new name"):
         store_on(disk, data="other files").load()
 
 

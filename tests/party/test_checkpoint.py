@@ -116,7 +116,7 @@ def test_the_result_that_was_saved_last_counts():
 )
 def test_state_of_another_run_is_refused_with_what_differs(other, named):
     saved = SavedState(2, checkpoint(0))
-    with pytest.raises(StateCorrupt, match=rf"another {named}; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=rf"another {named}; put it back, or give the run a new name"):
         saved.check_facts({**FACTS, **other})
 
 

@@ -246,7 +246,7 @@ def test_the_wait_for_the_first_total_is_no_training_and_later_waits_are(held):
 )
 def test_saved_state_of_other_settings_is_refused_before_anything_is_sent(held, change, named):
     disk = held[STORE].store.after_checkpoint[0]
-    with pytest.raises(StateCorrupt, match=rf"belongs to another {named}; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=rf"belongs to another {named}; put it back, or give the run a new name"):
         Side(
             SmallRun(**change),
             STORE,
@@ -345,7 +345,7 @@ def test_a_party_that_had_finished_and_reported_sends_nothing(held):
     side = held[BROWSER]
     start = again(SmallRun(), side, saved=saved_on(side.disk))
     assert start.channel.sent == []
-    assert start.remarks()[-1] == "this party had finished before; --fresh starts it over, at every side"
+    assert start.remarks()[-1] == "this party had finished before; a new name begins another run"
     assert start.result.model_hash == side.result.model_hash
 
 

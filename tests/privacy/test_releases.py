@@ -194,7 +194,7 @@ def test_a_store_of_something_else_is_refused():
     journal = Journal(disk, "releases")
     list(journal.replay())
     journal.append([encode_from_party(Checkpointed(3))])
-    with pytest.raises(StateCorrupt, match="the stored releases hold a Checkpointed; start over with --fresh"):
+    with pytest.raises(StateCorrupt, match="the stored releases hold a Checkpointed; give the run a new name"):
         ReleaseStore(disk)
 
 

@@ -167,7 +167,7 @@ def test_other_bytes_for_a_filled_slot_are_a_conflict_that_says_what_to_do(mode)
                 other = Consent(False, "not after all")
             case _:
                 other = BlindedIds(points(77, 78))
-        with pytest.raises(MessageRefused, match="fdml align --fresh") as raised:
+        with pytest.raises(MessageRefused, match="a new name") as raised:
             store.post(sender, to, about, encode_alignment(other))
         assert raised.value.refusal is Refusal.CONFLICT
     assert disk.files == before
@@ -396,7 +396,7 @@ def test_any_damaged_file_is_found_at_once(mode):
         for at in (0, 10, 50, len(content) - 1):
             disk = whole.copy()
             disk.files[name] = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-            with pytest.raises(StateCorrupt, match="--fresh"):
+            with pytest.raises(StateCorrupt, match="a new name"):
                 BulletinStore.open(PARTIES, mode, disk)
         disk = whole.copy()
         disk.files[name] = content[:20]

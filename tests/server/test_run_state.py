@@ -327,7 +327,7 @@ def test_a_damaged_snapshot_is_never_replaced_by_an_older_state_in_silence(stop)
     disk, _, _ = rotated(stop)
     name = newest_snapshot(disk)
     disk.files[name] = disk.files[name][:-1]
-    with pytest.raises(StateCorrupt, match=r"the newest readable snapshot ends at \d+; .* --fresh"):
+    with pytest.raises(StateCorrupt, match=r"the newest readable snapshot ends at \d+; .* a new name"):
         new_state(disk)
 
 
@@ -337,7 +337,7 @@ def test_a_snapshot_of_a_version_that_stored_plain_metrics_is_refused():
     arrays = unpack_arrays(slots.load())
     facts = {**json.loads(str(arrays["facts"])), "history": [{"epoch": 1, "test_loss": 0.5}]}
     slots.save(pack_arrays({**arrays, "facts": np.array(json.dumps(facts))}))
-    with pytest.raises(StateCorrupt, match=r"the stored run is of an older fdml; finish it .* --fresh"):
+    with pytest.raises(StateCorrupt, match=r"the stored run is of an older fdml; finish it .* a new name"):
         new_state(disk)
 
 
@@ -369,7 +369,7 @@ def test_a_damaged_log_is_refused():
 def test_the_log_of_another_run_is_not_gone_on_with():
     disk = MemoryDisk()
     play(new_state(disk), SCRIPTS[0])
-    with pytest.raises(StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); start over"):
+    with pytest.raises(StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); give the run a new name"):
         RunState.open(RunDefinition(definition_of().settings, b"x" * 32), disk)
 
 

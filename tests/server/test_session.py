@@ -326,7 +326,7 @@ FIRST = {
     "more rows": (lambda server: server.hello(9, rows=ROWS + 1), Refusal.MISMATCH, "13 rows"),
     "other rows": (lambda server: server.hello(9, alignment_hash=b"x" * 32), Refusal.MISMATCH, "has seen another one"),
     "an older start": (lambda server: server.hello(0), Refusal.FENCED, "is at its start 0"),
-    "state the server never saw": (lambda server: server.hello(9, done=0), Refusal.MISMATCH, "lost its state.*--fresh"),
+    "state the server never saw": (lambda server: server.hello(9, done=0), Refusal.MISMATCH, "lost its state.*a new name"),
 }
 
 
@@ -395,7 +395,7 @@ def test_a_start_that_lost_its_checkpoint_has_to_start_over_everywhere():
     server.send(bob, Checkpointed(1))
     refused = refusal_of(server, Stream("bob"), server.hello(incarnation=2, done=0))
     assert refused.refusal is Refusal.MISMATCH
-    with pytest.raises(MessageRefused, match=r"goes on at step 1, but has had a checkpoint after step 1.*--fresh"):
+    with pytest.raises(MessageRefused, match=r"goes on at step 1, but has had a checkpoint after step 1.*a new name"):
         raise refused
     ((ended, _),) = closed(server.send(Stream("bob"), server.hello(incarnation=2, done=1)))
     assert ended is bob, "from its checkpoint it may go on"
