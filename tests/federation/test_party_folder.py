@@ -141,7 +141,9 @@ def test_another_group_key_file_in_the_middle_of_a_run_is_noticed(home):
     assert folder_of(home).shared_rows().digest == SHARED.digest
     write_file(key, b"f0" * 32)
     folder = folder_of(home)
-    with pytest.raises(AlignmentError, match=r"holds another key than the one.*put that back, or give the run a new name"):
+    with pytest.raises(
+        AlignmentError, match=r"holds another key than the one.*put that back, or give the run a new name"
+    ):
         folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
 
 

@@ -369,7 +369,9 @@ def test_a_damaged_log_is_refused():
 def test_the_log_of_another_run_is_not_gone_on_with():
     disk = MemoryDisk()
     play(new_state(disk), SCRIPTS[0])
-    with pytest.raises(StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); give the run a new name"):
+    with pytest.raises(
+        StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); give the run a new name"
+    ):
         RunState.open(RunDefinition(definition_of().settings, b"x" * 32), disk)
 
 

@@ -326,7 +326,11 @@ FIRST = {
     "more rows": (lambda server: server.hello(9, rows=ROWS + 1), Refusal.MISMATCH, "13 rows"),
     "other rows": (lambda server: server.hello(9, alignment_hash=b"x" * 32), Refusal.MISMATCH, "has seen another one"),
     "an older start": (lambda server: server.hello(0), Refusal.FENCED, "is at its start 0"),
-    "state the server never saw": (lambda server: server.hello(9, done=0), Refusal.MISMATCH, "lost its state.*a new name"),
+    "state the server never saw": (
+        lambda server: server.hello(9, done=0),
+        Refusal.MISMATCH,
+        "lost its state.*a new name",
+    ),
 }
 
 
