@@ -58,6 +58,7 @@ class Refusal(Enum):
     FENCED = "from a process that was replaced"
     TOO_LARGE = "over the size limit"
     NOT_STORED = "the server's disk did not take it"
+    NO_RUN = "there is no such run, or it is over"
 
 
 class MessageRefused(ExchangeError):

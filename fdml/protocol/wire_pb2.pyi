@@ -449,3 +449,91 @@ class AlignmentMessage(_message.Message):
     consent: Consent
     row_pointers: RowPointers
     def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ...) -> None: ...
+
+class Proposal(_message.Message):
+    __slots__ = ("protocol", "settings", "certificate", "signature")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    settings: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, protocol: _Optional[int] = ..., settings: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class RunDecision(_message.Message):
+    __slots__ = ("protocol", "run", "run_hash", "choice", "rule", "reason")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    run: str
+    run_hash: bytes
+    choice: str
+    rule: str
+    reason: str
+    def __init__(self, protocol: _Optional[int] = ..., run: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., choice: _Optional[str] = ..., rule: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RunQuery(_message.Message):
+    __slots__ = ("protocol", "version", "wait_seconds", "run", "open_only")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_ONLY_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    version: int
+    wait_seconds: float
+    run: str
+    open_only: bool
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., run: _Optional[str] = ..., open_only: bool = ...) -> None: ...
+
+class PartyDecision(_message.Message):
+    __slots__ = ("party", "choice", "rule", "reason", "time")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    choice: str
+    rule: str
+    reason: str
+    time: float
+    def __init__(self, party: _Optional[str] = ..., choice: _Optional[str] = ..., rule: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[float] = ...) -> None: ...
+
+class RunFacts(_message.Message):
+    __slots__ = ("name", "proposal", "starter", "proposed_at", "state", "decisions", "ended_by", "ended_reason", "ended_at")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    STARTER_FIELD_NUMBER: _ClassVar[int]
+    PROPOSED_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_BY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_REASON_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    proposal: Proposal
+    starter: str
+    proposed_at: float
+    state: str
+    decisions: _containers.RepeatedCompositeFieldContainer[PartyDecision]
+    ended_by: str
+    ended_reason: str
+    ended_at: float
+    def __init__(self, name: _Optional[str] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., starter: _Optional[str] = ..., proposed_at: _Optional[float] = ..., state: _Optional[str] = ..., decisions: _Optional[_Iterable[_Union[PartyDecision, _Mapping]]] = ..., ended_by: _Optional[str] = ..., ended_reason: _Optional[str] = ..., ended_at: _Optional[float] = ...) -> None: ...
+
+class RunList(_message.Message):
+    __slots__ = ("version", "runs", "here")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    HERE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    runs: _containers.RepeatedCompositeFieldContainer[RunFacts]
+    here: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[RunFacts, _Mapping]]] = ..., here: _Optional[_Iterable[str]] = ...) -> None: ...

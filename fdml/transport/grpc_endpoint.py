@@ -40,6 +40,7 @@ STATUS_OF: dict[Refusal, grpc.StatusCode] = {
     Refusal.FENCED: grpc.StatusCode.ABORTED,
     Refusal.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Refusal.NOT_STORED: grpc.StatusCode.DATA_LOSS,
+    Refusal.NO_RUN: grpc.StatusCode.NOT_FOUND,
 }
 """The status a refusal travels as."""
 REFUSAL_OF = {status: refusal for refusal, status in STATUS_OF.items()}
