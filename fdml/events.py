@@ -45,6 +45,10 @@ class Waiting:
     party: str
     waits_for: tuple[str, ...]
     """Other parties, or "server"."""
+    why: str = ""
+    """What is known of them, for a person; where it is given, the wait is long and this is said again and again."""
+    seconds: float = 0.0
+    """Of this wait, where `why` is given."""
 
 
 @dataclass(frozen=True)

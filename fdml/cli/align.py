@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.cli.options import PlainOption, ServerOption, YesOption
+from fdml.cli.options import PlainOption, ServerOption, WaitOption, YesOption
 from fdml.cli.output import check_writable, echo, person, resumable, stderr, stdout, write_json
 from fdml.federation import join as parties
 from fdml.monitor.terminal import RunTerminal
@@ -27,6 +27,7 @@ def align(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
     plain: PlainOption = False,
     server: ServerOption = None,
+    wait: WaitOption = None,
     yes: YesOption = False,
     json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
 ) -> None:
@@ -42,7 +43,7 @@ def align(
     with resumable(f"fdml align {party}"):
         listener = RunTerminal(stderr)
         report = parties.align(
-            party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener
+            party, fresh=fresh, plain=plain, server=server, wait=wait, yes=yes, ask=person(), on_event=listener
         ).report
     stdout.print(_table(settings.party, report, run))
     for line in _lines(report):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fdml.cli.figures import bundle_figures
-from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption, YesOption
+from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption, WaitOption, YesOption
 from fdml.cli.output import check_writable, echo, logged, person, resumable, stderr, write_json
 from fdml.federation import join as parties
 from fdml.federation.machine_limits import tune_party_process
@@ -23,13 +23,15 @@ def join(
     ] = False,
     plain: PlainOption = False,
     server: ServerOption = None,
+    wait: WaitOption = None,
     yes: YesOption = False,
     log: LogOption = None,
     json: JsonOption = None,
 ) -> None:
     """Train one party's model together with the others, and save it.
 
-    After a crash the same command goes on from the last saved state, and ends with the same model.
+    It waits for the server and the other parties as long as it takes, and says every 10 seconds for whom and why;
+    --wait bounds that. After a crash the same command goes on from the last saved state, and ends with the same model.
     """
     check_writable(log, json)
     tune_party_process()
@@ -39,7 +41,9 @@ def join(
         run_terminal(stderr, settings.party) as terminal,
         logged(terminal, log) as listener,
     ):
-        result = parties.join(party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener)
+        result = parties.join(
+            party, fresh=fresh, plain=plain, server=server, wait=wait, yes=yes, ask=person(), on_event=listener
+        )
     echo(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
         f"model in {result.bundle} (hash {result.model_hash.hex()[:16]})"

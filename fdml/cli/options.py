@@ -11,6 +11,12 @@ PlainOption = Annotated[bool, typer.Option("--plain", help="No TLS, no certifica
 ServerOption = Annotated[
     str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
 ]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0, help="Give up once the server or a party was missing for so many seconds before the first step."
+    ),
+]
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Consent, within party.toml's [align], to all parties being told the shared rows.")
 ]

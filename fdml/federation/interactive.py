@@ -43,6 +43,7 @@ def join(
     fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
+    wait: float | None = None,
     yes: bool = False,
     ask: Ask | None = None,
     on_event: Listener | None = None,
@@ -63,6 +64,7 @@ def join(
     fresh : forget saved state and start over; at every side or none.
     plain : without TLS, on this machine alone.
     server : where the server is, if not where party.toml or run.toml says.
+    wait : how many seconds the server or a party may be missing before the first step; None waits as long as it takes.
     yes : consent to all parties being told which rows are shared, within `align.max_rows` of party.toml.
     ask : a function that puts that question to a person and returns whether they agree.
     on_event : called with every event of this party (`fdml.Event`), in the thread where it happens.
@@ -80,6 +82,7 @@ def join(
             fresh=fresh,
             plain=plain,
             server=server,
+            wait=wait,
             yes=yes,
             ask=ask,
             on_event=_both(display, on_event),

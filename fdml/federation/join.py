@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from fdml.settings import evaluation_schedule
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.wait_report import WaitReport
 
 
 @explained_failures()
@@ -35,6 +37,7 @@ def join(
     fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
+    wait: float | None = None,
     yes: bool = False,
     ask: Ask | None = None,
     origins: Sequence[Origin] | None = None,
@@ -43,7 +46,8 @@ def join(
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
-    `server` is where the server is, if not where party.toml or run.toml says. `yes`
+    `server` is where the server is, if not where party.toml or run.toml says. `wait` is how many seconds the server
+    or other parties may be missing before the run is under way; None waits as long as it takes. `yes`
     consents to the shared rows being told to all parties, `ask` puts that question to
     a person; else align.max_rows in party.toml decides. `origins` and `settings` take the
     place of what party.toml says. In a process of its own, `machine_limits.tune_party_process`
@@ -60,7 +64,7 @@ def join(
         history = HistoryFile(folder.path / HISTORY, known=known, remark=remark)
         listener = all_of(history, on_event)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
-        with _channel(folder, endpoint, listener) as channel:
+        with _channel(folder, endpoint, listener, wait) as channel:
             result = run_session(session, channel, folder, listener)
         lacking = _lacking(folder, history) if saved.result is None else ""
         if lacking:
@@ -75,6 +79,7 @@ def align(
     fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
+    wait: float | None = None,
     yes: bool = False,
     ask: Ask | None = None,
     on_event: Listener,
@@ -86,7 +91,7 @@ def align(
         if fresh:
             folder.forget()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
-        with _channel(folder, endpoint, on_event) as channel:
+        with _channel(folder, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)
         shared = folder.shared_rows()
         if shared is None:
@@ -106,9 +111,10 @@ def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
 
 
 @contextmanager
-def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener) -> Iterator[GrpcChannel]:
+def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> Iterator[GrpcChannel]:
     timeout = folder.run.training.peer_timeout_seconds
-    channel = GrpcChannel(endpoint, folder.run, timeout, on_event)
+    waits = WaitReport(endpoint, on_event, longest=math.inf if wait is None else wait)
+    channel = GrpcChannel(endpoint, folder.run, timeout, on_event, waits)
     try:
         yield channel
     finally:

@@ -38,6 +38,8 @@ class PartyStatus:
     """The largest that the party has pushed in its present epoch; None where the server is blind."""
     stands_out: bool = False
     """Whether its predictions are far larger than before, or than those of the others."""
+    gone_seconds: float = 0.0
+    """Since the party was last here; 0 if it is, or if this server has never seen it."""
 
     @property
     def state(self) -> str:
@@ -47,9 +49,11 @@ class PartyStatus:
         if self.aligning:
             return "aligned" if self.aligned and not self.waits_for else "aligning"
         if not self.connected:
-            if self.incarnation:
-                return "away"
-            return "aligned, not joined yet" if self.aligned else "not here yet"
+            if self.aligned and not self.incarnation:
+                return "aligned, not joined yet"
+            if self.gone_seconds:
+                return f"gone since {self.gone_seconds:.0f} s"
+            return "gone" if self.incarnation else "not here yet"
         return "waiting" if self.waits_for else "training"
 
 

@@ -254,7 +254,10 @@ class RunTerminal:
         seconds, names = self._clock() - wait.since, ", ".join(event.waits_for)
         if self._display is not None:
             self._display.remark(f"waits for {names}")
-        if seconds >= _LONG_WAIT_SECONDS and wait.printed_for != event.waits_for:
+        if event.why:
+            wait.printed_for = event.waits_for
+            self._print(f"{event.party}: waiting, {event.seconds:.0f} s up to now: {event.why}")
+        elif seconds >= _LONG_WAIT_SECONDS and wait.printed_for != event.waits_for:
             wait.printed_for = event.waits_for
             self._print(f"{event.party}: waits for {names}, {seconds:.0f} s up to now")
 

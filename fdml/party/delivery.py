@@ -26,10 +26,12 @@ from fdml.protocol.messages import (
     prediction_width,
 )
 from fdml.protocol.schedule import schedule_of
+from fdml.protocol.waited_for import WaitedFor
 from fdml.settings import RunSettings
 
 _MANY = 2**53
 """More steps than any run has."""
+_OF_A_RUN_UNDER_WAY = (Labels, Total, Gradient, HeldOutTotal, Stopped, BestEpoch)
 _MOST_UNUSED = 64
 """Messages that may wait for the party to use them before no more are read."""
 
@@ -59,7 +61,10 @@ class Delivery:
         """The last step whose answer was given."""
         self.welcomed = False
         """Whether the server has answered on the present line."""
-        self.waits_for: tuple[str, ...] = ()
+        self.under_way = hello.done >= 0
+        """Whether labels or an answer have come, to this start or an earlier one: from then on nobody is waited for
+        longer than the peer timeout."""
+        self.waits_for: tuple[WaitedFor, ...] = ()
 
     def connect(self) -> list[FromParty]:
         """What to send first on a new line: hello, then all that is not known to be stored.
@@ -106,6 +111,7 @@ class Delivery:
 
     def receive(self, message: FromServer) -> None:
         """Take in a message from the server."""
+        self.under_way |= isinstance(message, _OF_A_RUN_UNDER_WAY)
         match message:
             case Welcome(pushed):
                 self._check_steps(pushed, "the server has", self._steps - 1)

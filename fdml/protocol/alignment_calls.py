@@ -13,7 +13,7 @@ from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import HASH_BYTES, Fetch, Post
 from fdml.protocol.alignment_wire import encode_alignment, kind_of
 from fdml.protocol.messages import PROTOCOL
-from fdml.protocol.quoting import shown
+from fdml.protocol.waited_for import WaitedFor, as_lists, waited_for
 from fdml.protocol.wire import check_names, check_protocol, invalid
 from fdml.settings_names import LONGEST_NAME
 
@@ -56,11 +56,7 @@ class FetchAnswer:
 
     message: bytes = b""
     """Empty while it is not there."""
-    waits_for: tuple[str, ...] = ()
-    silent_seconds: tuple[float, ...] = ()
-    """Of each party waited for, how long ago it last called."""
-    refusals: tuple[str, ...] = ()
-    """Of each, why the server last refused it; empty if it has not."""
+    waits_for: tuple[WaitedFor, ...] = ()
 
 
 def encode_post(call: PostCall) -> bytes:
@@ -75,7 +71,9 @@ def encode_fetch(call: FetchCall) -> bytes:
 
 def encode_answer(answer: FetchAnswer) -> bytes:
     """An answer as bytes."""
-    return pb.FetchReply(**vars(answer)).SerializeToString()
+    names, silent, refusals = as_lists(answer.waits_for)
+    reply = pb.FetchReply(message=answer.message, waits_for=names, silent_seconds=silent, refusals=refusals)
+    return reply.SerializeToString()
 
 
 def decode_post(raw: bytes) -> PostCall:
@@ -99,7 +97,7 @@ def decode_answer(raw: bytes) -> FetchAnswer:
     if not len(names) == len(seconds) == len(answer.refusals):
         raise invalid(f"an answer with {len(names)} names and {len(seconds)} times")
     check_names(names)
-    return FetchAnswer(answer.message, names, seconds, tuple(shown(each) for each in answer.refusals))
+    return FetchAnswer(answer.message, waited_for(names, seconds, answer.refusals))
 
 
 def _check_call(call: Any, *names: str) -> None:

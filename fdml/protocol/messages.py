@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from fdml.protocol.fixed_point import Codes
+from fdml.protocol.waited_for import WaitedFor
 from fdml.settings_choices import Task
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Changes whenever the meaning of a message does."""
 WEIGHT_TYPE = np.dtype("<f8")
 """Of a row's weight on its way."""
@@ -243,7 +244,7 @@ class Stopped:
 class Waiting:
     """Whom the party's next total waits for."""
 
-    parties: tuple[str, ...]
+    parties: tuple[WaitedFor, ...]
 
 
 FromServer = Welcome | Labels | Ack | Total | Gradient | HeldOutTotal | Stopped | BestEpoch | Waiting

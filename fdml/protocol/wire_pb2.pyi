@@ -194,10 +194,14 @@ class Stopped(_message.Message):
     def __init__(self, party: _Optional[str] = ..., step: _Optional[int] = ..., no_gain: bool = ...) -> None: ...
 
 class Waiting(_message.Message):
-    __slots__ = ("parties",)
+    __slots__ = ("parties", "silent_seconds", "refusals")
     PARTIES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
     parties: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
+    silent_seconds: _containers.RepeatedScalarFieldContainer[float]
+    refusals: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parties: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., refusals: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FromServer(_message.Message):
     __slots__ = ("welcome", "labels", "ack", "total", "held_out_total", "waiting", "gradient", "stopped", "best_epoch")
@@ -236,7 +240,7 @@ class StatusQuery(_message.Message):
     def __init__(self) -> None: ...
 
 class PartyStatus(_message.Message):
-    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned", "largest_prediction", "stands_out")
+    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned", "largest_prediction", "stands_out", "gone_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     PUSHED_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +256,7 @@ class PartyStatus(_message.Message):
     ALIGNED_FIELD_NUMBER: _ClassVar[int]
     LARGEST_PREDICTION_FIELD_NUMBER: _ClassVar[int]
     STANDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    GONE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     connected: bool
     pushed: int
@@ -267,7 +272,8 @@ class PartyStatus(_message.Message):
     aligned: bool
     largest_prediction: float
     stands_out: bool
-    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ..., largest_prediction: _Optional[float] = ..., stands_out: bool = ...) -> None: ...
+    gone_seconds: float
+    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ..., largest_prediction: _Optional[float] = ..., stands_out: bool = ..., gone_seconds: _Optional[float] = ...) -> None: ...
 
 class RunStatus(_message.Message):
     __slots__ = ("run", "steps", "parties", "history", "refused")

@@ -1,8 +1,7 @@
 """The server's whole part in a run, without sockets, threads, disks or clocks of its own.
 
-Messages of all parties are processed together: all that has come is acted on,
-the log is made durable once, and only then do the answers leave. That is the
-order of the effects; a driver carries them out one by one.
+Messages of all parties are processed together: all that has come is acted on, the log is made durable once, and only
+then do the answers leave. That is the order of the effects; a driver carries them out one by one.
 """
 
 from __future__ import annotations
@@ -151,6 +150,7 @@ class ServerSession:
         stream.is_open = False
         if self._streams.get(stream.party) is stream:
             del self._streams[stream.party]
+            self.alignment.presence.left(stream.party)
         if by_party and self.state.has_finished(stream.party):
             self._departed.add(stream.party)
 
@@ -162,7 +162,7 @@ class ServerSession:
     def saw(self, party: str) -> None:
         """A party has made a call besides its stream."""
         self._heard_at = self._clock()
-        self.alignment.saw(party)
+        self.alignment.presence.saw(party)
 
     # Messages
 
@@ -224,9 +224,9 @@ class ServerSession:
         return self._answers([]) if self._unacknowledged else []
 
     def tick(self) -> list[Effect]:
-        """Send waiting parties for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
-        silence = self._clock() - self._heard_at
-        if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
+        """Send waiting parties for whom they wait; raise `PeerTimeout` if a run under way is silent too long."""
+        silence = 0.0 if self.state.coordinator is None or self.state.finished else self._clock() - self._heard_at
+        if silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
                 f"no message from any party for {silence:.0f} s; {', '.join(missing)} "
@@ -235,7 +235,7 @@ class ServerSession:
             )
         self.status.note_waits(self._streams)
         return [
-            Answer(stream, Waiting(tuple(self.status.waits_for(party))))
+            Answer(stream, Waiting(self.alignment.presence.waited_for(self.status.waits_for(party))))
             for party, stream in self._streams.items()
             if self.status.is_waiting(party, self._streams)
         ]
@@ -257,6 +257,7 @@ class ServerSession:
     def refuse(self, stream: Stream, refused: MessageRefused) -> list[Effect]:
         """End a stream: nothing that comes by it is acted on any more."""
         stream.refused = True
+        self.alignment.presence.refuse(stream.party, str(refused))
         return [*self.refusal_events(refused, stream.party), Close(stream, refused)]
 
     def _addressed(self, replies: Sequence[Reply]) -> list[Answer]:
@@ -283,6 +284,7 @@ class ServerSession:
         stream.hello = hello
         if stream.is_open:
             self._streams[stream.party] = stream
+            self.alignment.presence.joined(stream.party)
         return effects
 
     # Checks

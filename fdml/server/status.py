@@ -94,7 +94,10 @@ class StatusTracker:
         if aligning := self._alignment.waits_of(party):
             return aligning
         coordinator = self._state.coordinator
-        if coordinator is None or coordinator.served(party) < coordinator.pushed(party):
+        if coordinator is None:
+            wanted = {*self._state.waits_for(party), *self._alignment.presence.missing(party)}
+            return [other for other in self._settings.parties if other in wanted]
+        if coordinator.served(party) < coordinator.pushed(party):
             return self._state.waits_for(party)
         if self._awaits_best_epoch and party != self._settings.label_party:
             return [self._settings.label_party]
@@ -114,7 +117,7 @@ class StatusTracker:
     def _report_party(self, party: str, connected: Container[str]) -> PartyStatus:
         coordinator, timer = self._state.coordinator, self._waits[party]
         waiting = timer.present(self._clock())
-        aligning = self._alignment.is_here(party) and not self._state.incarnation(party)
+        aligning = self._alignment.presence.is_here(party) and not self._state.incarnation(party)
         return PartyStatus(
             name=party,
             connected=party in connected or aligning,
@@ -131,4 +134,5 @@ class StatusTracker:
             aligned=self._alignment.digest is not None,
             largest_prediction=self.sizes.largest.get(party),
             stands_out=party in self.sizes.outliers,
+            gone_seconds=0.0 if party in connected else self._alignment.presence.gone_seconds(party),
         )

@@ -11,6 +11,7 @@ from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachabl
 from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.limits import PIECE
 from fdml.protocol.quoting import shown
+from fdml.transport.line_trouble import in_plain_words
 
 JOIN = "/fdml.Exchange/Join"
 STATUS = "/fdml.Exchange/Status"
@@ -131,25 +132,45 @@ def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | 
         return MessageRefused(details, refusal)
     if any(sign in details for sign in _FOREIGN):
         return ServerUnreachable(
-            f"what answers at {address.target} is no server of federation {address.federation!r}, or has keys of "
-            f"another authority ({details}); check the address and the keys"
+            f"what answers at {address.target} is no server of federation {address.federation!r}: "
+            f"{_plainly(address, error)}; check the address and the keys"
         )
     return None
 
 
-def gave_up(address: Endpoint, seconds: float, error: grpc.RpcError) -> ExchangeError:
-    """What to raise after trying again for this many seconds: why the server did not do it, or that none was there."""
+@dataclass(frozen=True)
+class Trouble:
+    """Why the server does not do what it is asked; asking again may help."""
+
+    target: str
+    text: str
+    """For a person."""
+    refusal: str = ""
+    """What the server said, where it has answered."""
+
+    def __str__(self) -> str:
+        """What is said while a party tries again."""
+        return self.refusal or f"no server at {self.target} yet: {self.text}"
+
+    def gave_up(self, seconds: float) -> ExchangeError:
+        """What to raise after trying again for this many seconds."""
+        if self.refusal:
+            return MessageRefused(self.refusal, Refusal.NOT_STORED)
+        return ServerUnreachable(
+            f"no server at {self.target} for {seconds:g} s ({self.text}); "
+            f"start `fdml serve`, check the address, then run the same command again"
+        )
+
+
+def trouble_of(address: Endpoint, error: grpc.RpcError) -> Trouble:
+    """What a failed call says of the server."""
     if REFUSAL_OF.get(error.code()) is Refusal.NOT_STORED:
-        return MessageRefused(error_text(error), Refusal.NOT_STORED)
-    return no_server(address, seconds, error_text(error))
+        return Trouble(address.target, error_text(error), refusal=error_text(error))
+    return Trouble(address.target, _plainly(address, error))
 
 
-def no_server(address: Endpoint, seconds: float, trouble: str) -> ServerUnreachable:
-    """Nobody has answered for this many seconds."""
-    return ServerUnreachable(
-        f"no server at {address.target} for {seconds:g} s ({trouble}); "
-        f"start `fdml serve`, check the address, then run the same command again"
-    )
+def _plainly(address: Endpoint, error: grpc.RpcError) -> str:
+    return in_plain_words(error_text(error), address.target, plain=address.credentials is None)
 
 
 def call_metadata(address: Endpoint) -> tuple[tuple[str, str], ...]:

@@ -451,7 +451,7 @@ def test_an_alignment_goes_on_over_broken_lines(breakable):
     run, alignment = breakable, breakable.network.session.alignment
     run.channels["bob"].send(Fetch(KeyCheck, "ann"))
     run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
-    run.network.settle(lambda: run.channels["ann"].all_stored and alignment.is_here("bob"))
+    run.network.settle(lambda: run.channels["ann"].all_stored and alignment.presence.is_here("bob"))
     run.network.break_lines()
     run.channels["ann"].send(Post(KeyCheck(b"c" * 32)))
     assert run.until("bob", KeyCheck) == [KeyCheck(b"c" * 32)]

@@ -165,11 +165,11 @@ def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_wha
 
 
 def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
-    with running(tmp_path / "run", epochs=2, peer_timeout_seconds=4.0) as cluster:
+    with running(tmp_path / "run", epochs=2) as cluster:
         settings = cluster.home / "bob" / "party.toml"
         settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
         cluster.serve()
-        cluster.join("ann")
+        cluster.join("ann", "--wait", 8)
         until(lambda: cluster.statuses()["ann"].aligning, "ann has come")
         cluster.join("bob")
         said = {party: cluster[party].wait() for party in cluster.parties}

@@ -1,5 +1,6 @@
 """A small run in folders, and its server in a thread of this process."""
 
+import asyncio
 import threading
 import time
 from contextlib import contextmanager
@@ -64,14 +65,26 @@ class _Server(threading.Thread):
         super().__init__(daemon=True)
         self._run, self._port_file, self._options = run_toml, port_file, options
         self.events, self.result, self.error = [], None, None
+        self.stop = None
+        """Ends it before its run is over."""
 
     def run(self):
         try:
             self.result = serve(
-                self._run, plain=True, port_file=self._port_file, on_event=self.events.append, **self._options
+                self._run,
+                plain=True,
+                port_file=self._port_file,
+                on_event=self.events.append,
+                on_start=self._note,
+                **self._options,
             )
+        except asyncio.CancelledError:
+            pass
         except Exception as error:  # noqa: BLE001 - for the test to look at
             self.error = error
+
+    def _note(self, stop):
+        self.stop = stop
 
 
 def together(*works):

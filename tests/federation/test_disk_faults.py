@@ -115,7 +115,7 @@ def test_chaos_8_no_damage_of_any_file_is_a_traceback(stopped, damage):
         file.write_bytes(DAMAGES[damage](file.read_bytes()))
         if file.name != "result":
             (state / "result").unlink()  # so that the party looks at all the rest
-        said = error_of(lambda: join(stopped / "ann" / "party.toml", plain=True, server="127.0.0.1:1"))
+        said = error_of(lambda: join(stopped / "ann" / "party.toml", plain=True, server="127.0.0.1:1", wait=0.3))
         if said is None:
             assert file.name not in NAMED or (file.name, damage) in READABLE, file.name
         else:

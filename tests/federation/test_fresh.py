@@ -76,7 +76,14 @@ def test_finding_5_starting_over_forgets_noise_key_releases_and_checkpoints_by_e
     folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
     (tmp_path / "ann" / "history.json").write_text("[]")
     with pytest.raises(FdmlError, match="server"):
-        start(tmp_path / "ann" / "party.toml", fresh=True, plain=True, server="127.0.0.1:1", on_event=ignore_events)
+        start(
+            tmp_path / "ann" / "party.toml",
+            fresh=True,
+            plain=True,
+            server="127.0.0.1:1",
+            wait=0.2,
+            on_event=ignore_events,
+        )
     again = PartyFolder(tmp_path / "ann" / "party.toml")
     assert again.disk.read("releases") is None
     assert again.shared_rows() is None

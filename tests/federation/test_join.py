@@ -159,9 +159,11 @@ def test_starting_over_with_the_same_group_key_trains_to_the_same_model(tmp_path
 
 @pytest.mark.slow
 def test_a_party_alone_names_the_one_it_waits_for(tmp_path):
-    write_run(tmp_path, training="peer_timeout_seconds = 0.5\n")
-    with serving(tmp_path / "run.toml") as server, pytest.raises(PeerTimeout, match=r"waited 0\.5 s .*'bob'"):
-        together(joined(tmp_path, "ann", server))
+    write_run(tmp_path)
+    with serving(tmp_path / "run.toml") as server:
+        with pytest.raises(PeerTimeout, match=r"waited 0\.5 s .*'bob' \(bob has not joined\)"):
+            together(joined(tmp_path, "ann", server, wait=0.5))
+        server.stop()
 
 
 # Alignment alone

@@ -29,7 +29,7 @@ def test_every_event_is_one_line_with_its_kind_time_and_fields(tmp_path):
         log(Waiting("ann", ("bob", "cyd")))
     assert lines(tmp_path / "log") == [
         {"kind": "StepDone", "time": 100.0, "party": "ann", "step": 3, "lag": 1},
-        {"kind": "Waiting", "time": 101.5, "party": "ann", "waits_for": ["bob", "cyd"]},
+        {"kind": "Waiting", "time": 101.5, "party": "ann", "waits_for": ["bob", "cyd"], "why": "", "seconds": 0.0},
     ]
 
 

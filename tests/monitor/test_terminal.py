@@ -141,6 +141,13 @@ def test_a_long_wait_is_printed_once_with_whom_it_is_for(waiting):
     assert len(waiting(60, "bob")) == 1
 
 
+def test_a_wait_with_its_reason_is_printed_every_time(waiting):
+    why = "no server at x:7443 yet: connection refused"
+    for seconds in (10.0, 20.0):
+        waiting.terminal(Waiting("ann", ("server",), why, seconds))
+    assert waiting(0, "server") == [f"ann: waiting, {seconds} s up to now: {why}" for seconds in (10, 20)]
+
+
 def test_a_long_wait_for_someone_else_is_printed_again(waiting):
     waiting(0, "bob", "cyd")
     waiting(5, "bob", "cyd")

@@ -24,6 +24,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.waited_for import WaitedFor
 
 HELLO = Hello(b"r" * 32, b"a" * 32, 10, 2, 3, done=-1)
 
@@ -147,7 +148,7 @@ def test_messages_are_given_in_the_order_in_which_they_came():
 def test_acknowledgements_and_whom_to_wait_for_are_not_given():
     delivery = sent(push(0))
     delivery.receive(Ack(2))
-    delivery.receive(Waiting(("browser",)))
+    delivery.receive(Waiting((WaitedFor("browser"),)))
     assert polled(delivery) == []
 
 
@@ -256,8 +257,8 @@ def test_gradients_held_out_predictions_and_metrics_that_are_not_stored_are_name
 
 def test_whom_to_wait_for_is_known_until_an_answer_comes():
     delivery = sent(push(0))
-    delivery.receive(Waiting(("browser",)))
-    assert delivery.waits_for == ("browser",)
+    delivery.receive(Waiting((WaitedFor("browser"),)))
+    assert delivery.waits_for == (WaitedFor("browser"),)
     delivery.receive(total(0))
     assert delivery.waits_for == ()
 

@@ -24,6 +24,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.server.session import Answer, Commit, Stream
 from fdml.settings import TrainingSettings
 from tests.server.sessions import (
@@ -502,12 +503,12 @@ def test_a_certificate_that_names_no_party_of_the_run_is_refused(uris, refusal, 
 def test_waiting_parties_are_sent_for_whom_at_every_tick():
     server = Server()
     bob = server.join("bob")
-    assert server.session.tick() == [Answer(bob, Waiting(("ann",)))], "for the labels"
+    assert server.session.tick() == [Answer(bob, Waiting((WaitedFor("ann", NEVER_SEEN),)))], "for the labels"
     ann = server.join("ann")
     server.send(ann, server.labels())
     assert server.session.tick() == []
     server.send(ann, push(0))
-    assert server.session.tick() == [Answer(ann, Waiting(("bob",)))]
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob"),)))]
     server.send(bob, push(0))
     assert server.session.tick() == []
 
@@ -516,7 +517,7 @@ def test_a_label_party_at_the_end_is_sent_who_has_not_finished():
     server = Server()
     ann, bob = server.training()
     server.to_the_end(ann, bob)
-    assert server.session.tick() == [Answer(ann, Waiting(("bob",)))]
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob"),)))]
     server.send(ann, Finished(b"m" * 32))
     assert server.session.tick() == []
 
@@ -543,6 +544,29 @@ def test_a_run_of_which_nothing_is_heard_ends_with_the_names_of_those_who_are_mi
         server.session.tick()
 
 
+def test_before_the_labels_a_server_waits_as_long_as_it_takes():
+    server = Server(peer_timeout_seconds=5.0)
+    server.join("bob")
+    server.clock.now += 100_000.0
+    assert len(server.session.tick()) == 1
+
+
+def test_who_is_gone_or_was_refused_is_told_to_those_who_wait():
+    server = Server()
+    ann, bob = server.training()
+    server.send(ann, push(0))
+    server.session.close(bob)
+    server.clock.now += 62.0
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob", 62.0),)))]
+    assert server.session.status.report(server.session.joined).parties[1].state == "gone since 62 s"
+    server.join("bob", rows=7)
+    ((to_ann,),) = [answers(server.session.tick(), ann)]
+    assert to_ann.parties[0].refusal.startswith("party 'bob' has 7 rows")
+    again = server.join("bob", incarnation=2)
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob"),)))]
+    assert again.hello is not None
+
+
 @pytest.mark.parametrize("sign", ["a message", "a call"])
 def test_any_sign_of_life_puts_the_end_off(sign):
     server = Server(peer_timeout_seconds=5.0)
@@ -552,7 +576,7 @@ def test_any_sign_of_life_puts_the_end_off(sign):
         server.send(ann, push(0))
     else:
         server.session.saw("bob")
-        assert server.session.alignment.is_here("bob")
+        assert server.session.alignment.presence.is_here("bob")
     server.clock.now += 49.0
     server.session.tick()
 

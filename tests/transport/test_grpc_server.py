@@ -9,6 +9,7 @@ from fdml.federation.certificates import Authority
 from fdml.protocol.identity import Credentials
 from fdml.protocol.limits import PIECE
 from fdml.protocol.messages import Ack, Finished, Labels, Total, Waiting, Welcome
+from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.storage.memory import MemoryDisk
 from fdml.transport import grpc_server
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, PARTY_HEADER, POST, STATUS_OF
@@ -168,7 +169,7 @@ def test_messages_without_an_answer_are_acknowledged_within_a_moment(plain):
 
 def test_who_waits_is_sent_for_whom(plain):
     with RawStream(plain.port, "bob") as bob:
-        assert bob.send(hello()).receive(Waiting) == Waiting(("ann",))
+        assert bob.send(hello()).receive(Waiting) == Waiting((WaitedFor("ann", NEVER_SEEN),))
 
 
 def test_bytes_in_both_directions_are_counted(plain):
@@ -223,8 +224,10 @@ def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(mon
 def test_a_run_of_which_nothing_is_heard_ends_with_an_error(monkeypatch):
     monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.02)
     text = r"no message from any party for .* ann, bob have not finished"
-    with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, pytest.raises(PeerTimeout, match=text):
-        server.result()
+    with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, RawStream(server.port, "ann") as ann:
+        ann.send(hello(settings_of(peer_timeout_seconds=0.02)), labels())
+        with pytest.raises(PeerTimeout, match=text):
+            server.result()
 
 
 class FullDisk(MemoryDisk):

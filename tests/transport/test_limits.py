@@ -20,6 +20,7 @@ from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.identity import host_name
 from fdml.protocol.limits import CALL, PIECE
 from fdml.protocol.messages import Labels, Push, Release, Total, Waiting, Welcome
+from fdml.protocol.waited_for import WaitedFor
 from fdml.protocol.wire import encode_from_server
 from fdml.settings import run_hash
 from fdml.storage.memory import MemoryDisk
@@ -215,7 +216,7 @@ LIES = {
     "more steps than the run has": [Welcome(10**9)],
     "a message longer than any of the run": [Welcome(-1), bytes(PIECE), bytes(PIECE)],
     "a piece longer than a piece": [bytes(PIECE + 1)],
-    "a name that no party can have": [Waiting(("[/x]",))],
+    "a name that no party can have": [Waiting((WaitedFor("[/x]"),))],
 }
 
 
