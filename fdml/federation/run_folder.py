@@ -9,7 +9,7 @@ from pathlib import Path
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings
 from fdml.settings_difference import difference_text, differences
-from fdml.storage.atomic import write_file
+from fdml.storage.atomic import make_private_folder, write_file
 from fdml.storage.facts import damaged
 
 RUNS = "runs"
@@ -50,7 +50,7 @@ class RunFolder:
                 f"the state of run {self.settings.name!r} was removed with `fdml forget`; give the run a new name"
             )
         if not (self.path / SETTINGS).exists():
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.path)
             write_file(self.path / SETTINGS, f"{self.settings.model_dump_json(indent=1)}\n".encode())
 
     @property

@@ -170,7 +170,7 @@ def test_a_folder_has_statement_and_model_for_its_owner_only(tmp_path):
     assert "epsilon 1.5" in (tmp_path / "runs" / "first" / "privacy.md").read_text()
     bundle = Bundle.load(written)
     np.testing.assert_array_equal(bundle.parameters["weights"], np.arange(3.0))
-    assert (bundle.card.party, bundle.card.run, bundle.card.run_hash) == ("ann", "shop", run_hash(folder.run).hex())
+    assert (bundle.card.party, bundle.card.run, bundle.card.run_hash) == ("ann", "first", run_hash(folder.run).hex())
     assert (bundle.card.scale, tuple(bundle.card.offset)) == (1.5, (0.25,))
     assert bundle.card.metrics.test_metric == 0.9
     files = [

@@ -13,7 +13,7 @@ from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
 from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from fdml.storage.arrays import hash_arrays
-from tests.federation.folders import EPOCHS, ROWS, RUN, rename, serving, together, write_run
+from tests.federation.folders import EPOCHS, ROWS, RUN, serving, together, write_run
 
 
 def joined(home, party, server, events=None, **options):
@@ -145,14 +145,13 @@ def test_a_party_that_had_finished_needs_no_server(finished):
     assert of_kind(events, Remark)[-1].text.startswith("this party had finished before")
 
 
-def test_another_run_with_the_same_group_key_trains_to_the_same_model(tmp_path):
+def test_the_same_run_with_the_same_group_key_trains_to_the_same_model(tmp_path):
     """The shared rows are put in an order that the group key decides."""
-    write_run(tmp_path, group_key="ab" * 32)
     hashes = []
-    for name in ("first", "second"):
-        rename(tmp_path / "run.toml", name)
-        with serving(tmp_path / "run.toml") as server:
-            found = together(*(joined(tmp_path, party, server) for party in ("ann", "bob")))
+    for home in (tmp_path / "here", tmp_path / "there"):
+        write_run(home, group_key="ab" * 32)
+        with serving(home / "run.toml") as server:
+            found = together(*(joined(home, party, server) for party in ("ann", "bob")))
         hashes.append([each.model_hash for each in found])
     assert hashes[0] == hashes[1]
     assert len(set(hashes[0])) == 2

@@ -139,9 +139,9 @@ def test_the_certificate_in_run_toml_is_taken(folder):
     assert own_credentials(folder, IDENTITY, RUN).certificate == STORE.certificate
 
 
-def test_another_key_than_in_run_toml_is_refused_at_home(folder):
+def test_another_key_than_in_federation_toml_is_refused_at_home(folder):
     write_credentials(folder, AUTHORITY.issue("party", "store"))
-    with pytest.raises(SettingsError, match=r"has another key \(sha256:.*\) than \[members\] in run\.toml says"):
+    with pytest.raises(SettingsError, match=r"has another key \(sha256:.*\) than \[members\] in federation\.toml says"):
         own_credentials(folder, IDENTITY, RUN)
 
 
