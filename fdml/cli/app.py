@@ -20,6 +20,7 @@ COMMANDS = (
     "demo",
     "compare",
     "new",
+    "check",
     "keys",
     "serve",
     "join",
