@@ -82,6 +82,35 @@ class EpochDone:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """The label party has compared the joint model with one trained on its own features alone, on the same rows."""
+
+    party: str
+    epoch: int
+    """Whose joint model it is."""
+    metric: str
+    """The task's own, by which they are compared."""
+    joint: float | None
+    alone: float | None
+    gain: float | None
+    """Of the joint model over the other."""
+    low: float | None
+    """The gain is between `low` and `high` in 95 % of resamples of the held-out rows; None where that is not known."""
+    high: float | None
+    rows: int
+    """Held-out rows."""
+    resamples: int
+    seconds: float
+    """Of training and testing the model of the label party's own features."""
+    figures: dict[str, float | None]
+    """All that was found of that model, by name."""
+    convergence: str | None
+    """Whether its training has converged; None where there were too few epochs to tell."""
+    text: str
+    """For a person."""
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """The label party has scored the held-out rows. The server knows the epoch alone."""
 
@@ -97,6 +126,8 @@ class Evaluated:
     """All that the label party found of the held-out rows, by name, `test_metric` first; None where not defined."""
     chosen: bool = False
     """Whether held-out rows have chosen this epoch's model: these figures are then a little too good."""
+    compared: Compared | None = None
+    """At the label party, of the epoch whose model stays: what it brings over training alone."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +210,7 @@ Event = (
     | StepDone
     | EpochDone
     | Evaluated
+    | Compared
     | EpochChosen
     | Convergence
     | LargestPart

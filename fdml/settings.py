@@ -67,7 +67,7 @@ class TrainingSettings(Settings):
     classes their own (those it does not name have 1). None counts all rows alike, but for `data.weight`."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
     peer_timeout_seconds: PositiveFloat = 60.0
-    """Seconds to wait for another party, once the run is under way, before giving up and naming it."""
+    """Seconds to wait for another party before giving up and naming it."""
     checkpoint_seconds: NonNegativeFloat = 5.0
     """How often a party saves its state; what it did since is computed again after a crash."""
 
@@ -110,6 +110,8 @@ class EvaluationSettings(Settings):
     stop_after: PositiveInt | None = None
     """Training ends once the held-out loss has not been lower for so many epochs, and all parties keep the model of
     the epoch in which it was lowest. None trains to the end and keeps the last."""
+    baseline: Literal["alone", "none"] = "alone"
+    """What the label party compares the joint model with: one of its own features alone, which releases nothing."""
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Of a binary task: the probability from which on a row counts as class 1 where accuracy is printed."""
 
@@ -335,6 +337,7 @@ def training_hash(settings: RunSettings) -> bytes:
     A setting that came later counts only where it is set: runs without it have the noise that they had.
     """
     within = {part: _left_as_is(getattr(settings, part), names) for part, names in _LATER.items()}
+    within["evaluation"].add("baseline")  # nothing that is trained or leaves depends on it
     whole = dict.fromkeys(_left_as_is(settings, ("keys", "unmatched")), True)
     what = settings.model_dump_json(exclude={"federation": True, "server": True, "members": True, **whole, **within})
     return hashlib.blake2b(what.encode(), digest_size=32).digest()

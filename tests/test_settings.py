@@ -22,13 +22,10 @@ from fdml.settings_choices import LOSSES_OF
 from fdml.settings_data import DataSettings
 from fdml.settings_federation import read_run
 
-FEDERATION = """
+RUN = """
 name = "app-store"
 server = "127.0.0.1:7443"
 parties = ["store", "browser", "guard"]
-"""
-RUN = """
-name = "first"
 label_party = "store"
 task = "binary"
 
@@ -43,7 +40,7 @@ seed = 7
 """
 PARTY = """
 party = "browser"
-federation = "../federation.toml"
+run = "../run.toml"
 
 [data]
 path = "browser.parquet"
@@ -57,8 +54,6 @@ l2 = 1e-5
 
 @pytest.fixture
 def write(tmp_path):
-    (tmp_path / "federation.toml").write_text(FEDERATION, encoding="utf-8")
-
     def make(text, name="run.toml"):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
@@ -84,7 +79,7 @@ def test_the_designs_party_toml_is_read_with_paths_from_its_own_folder(write, tm
     settings = read_party(path)
     assert settings.data.path == tmp_path / "browser.parquet"
     assert settings.data.test_path is None
-    assert settings.federation == tmp_path / "../federation.toml"
+    assert settings.run == tmp_path / "../run.toml"
     assert settings.data.id == ("user_id", "app_id")
     assert settings.model.l2 == 1e-5
 
@@ -277,14 +272,6 @@ def test_one_settings_file_given_for_the_other_is_told_apart(write):
         read_run(write(PARTY, "party.toml"))
     with pytest.raises(SettingsError, match=r"run\.toml: this is a run\.toml; give the party\.toml"):
         read_party(write(RUN, "run.toml"))
-    with pytest.raises(SettingsError, match=r"federation\.toml: this is a federation\.toml; give the party\.toml"):
-        read_party(write(FEDERATION, "federation.toml"))
-
-
-def test_a_party_toml_of_before_is_told_what_to_write(write):
-    said = r'party\.toml: `run` gives way to `federation`; write federation = "\.\./federation\.toml" in its place'
-    with pytest.raises(SettingsError, match=said):
-        read_party(write(PARTY.replace("federation = ", "run = "), "party.toml"))
 
 
 def test_wrong_toml_is_named_with_its_place(write):
@@ -298,7 +285,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_folder_or_a_file_that_is_no_text_cannot_be_read(tmp_path):
-    with pytest.raises(SettingsError, match=r"is a folder; name the file in it: federation.toml, run.toml or"):
+    with pytest.raises(SettingsError, match=r"is a folder; name the file in it, run.toml or party.toml"):
         read_run(tmp_path)
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SettingsError, match="cannot be read: 'utf-8' codec"):
@@ -379,9 +366,9 @@ def test_settings_are_frozen(kind, key):
         setattr(kind, key, getattr(kind, key))
 
 
-def test_a_party_toml_needs_a_party():
+def test_a_party_toml_needs_a_party_and_a_run():
     with pytest.raises(SettingsError, match="setting 'party' is missing"):
-        PartySettings(federation="federation.toml", data={"path": "x.csv"})
+        PartySettings(run="run.toml", data={"path": "x.csv"})
 
 
 # Privacy.
@@ -416,7 +403,7 @@ sigma = 20
 
 
 def test_without_a_word_nothing_is_guarded_and_labels_are_shared():
-    assert PartySettings(party="a", federation="federation.toml", data={"path": "x.csv"}).guard == GuardSettings()
+    assert PartySettings(party="a", run="run.toml", data={"path": "x.csv"}).guard == GuardSettings()
     guard = GuardSettings()
     assert (guard.clip, guard.noise, guard.sigma, guard.epsilon, guard.training) == (None, "none", None, None, None)
     assert guard.evaluation == "guarded"
@@ -640,11 +627,12 @@ def test_rows_point_to_others_by_keys_or_where_unmatched_ones_are_kept():
 
 def test_runs_without_later_settings_draw_the_noise_that_they_drew():
     later = {"federation": True, "server": True, "members": True, "keys": True, "unmatched": True}
-    later |= {"training": {"max_prediction", "class_weight"}, "evaluation": {"stop_after", "threshold"}}
+    later |= {"training": {"max_prediction", "class_weight"}, "evaluation": {"stop_after", "threshold", "baseline"}}
     before = keyed().model_dump_json(exclude=later)
     without = training_hash(keyed())
     assert without == hashlib.blake2b(before.encode(), digest_size=32).digest()
     assert training_hash(keyed(unmatched="keep")) != without
+    assert training_hash(keyed(evaluation={"baseline": "none"})) == without
     assert training_hash(keyed(keys={"planes": ["tail"]})) != without
     assert training_hash(keyed(evaluation={"stop_after": 3})) != without
     assert training_hash(keyed(evaluation={"threshold": 0.3})) != without

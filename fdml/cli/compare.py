@@ -17,6 +17,7 @@ from fdml.cli.output import (
     comparison_table,
     convergence_lines,
     echo,
+    gain_lines,
     stderr,
     stdout,
     write_json,
@@ -99,7 +100,9 @@ def compare(
     all_seeds = range(first, first + seeds)
     ledgers: list[Mapping[str, Ledger]] = []
     with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
-        curves = schemes.compare(problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers))
+        curves = schemes.compare(
+            problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers), gains=True
+        )
     facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
     _print_figures(problem, curves, facts, ledgers if any(each.guards for each in chosen) else ())
     metric = METRIC_OF[problem.encoding.task]
@@ -135,7 +138,7 @@ def _print_figures(
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
     )
     stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
-    for line in convergence_lines(curves):
+    for line in (*gain_lines(curves, METRIC_OF[problem.encoding.task]), *convergence_lines(curves)):
         echo(line)
     for line in _epsilon_lines(ledgers):
         echo(line)

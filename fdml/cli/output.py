@@ -17,7 +17,7 @@ from fdml.cli.lossy_output import LossyOutput, Output
 from fdml.errors import SettingsError
 from fdml.events import Listener
 from fdml.extras import need
-from fdml.monitor.figures import TITLES
+from fdml.monitor.figures import TITLES, gain_text
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.json_log import JsonLog
 from fdml.monitor.listeners import all_of
@@ -56,11 +56,6 @@ def _ask(question: str) -> bool:
     """A whole line: a progress bar may be below it, above which no half line can stand."""
     print_line(stderr, f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def command(name: str, path: Path, run: Path | None) -> str:
-    """A command as it was typed, for whoever wants to type it again."""
-    return f"fdml {name} {path}" + ("" if run is None else f" --run {run}")
 
 
 @contextmanager
@@ -119,7 +114,13 @@ def comparison_json(curves: Sequence[LearningCurve], metric: str, facts: Mapping
     return {
         **facts,
         "rows": [
-            {"model": each.model, "scheme": each.scheme, **_figures(each.last, metric), "convergence": _trend(each)}
+            {
+                "model": each.model,
+                "scheme": each.scheme,
+                **_figures(each.last, metric),
+                "convergence": _trend(each),
+                **({"gains": {scheme: gain._asdict() for scheme, gain in each.gains.items()}} if each.gains else {}),
+            }
             for each in curves
         ],
         "history": [
@@ -136,6 +137,13 @@ def convergence_lines(curves: Sequence[LearningCurve]) -> Iterator[str]:
         found = each.convergence
         if found is not None and found.text:
             yield f"{each.model} {each.scheme}: {found.text}"
+
+
+def gain_lines(curves: Sequence[LearningCurve], metric: str) -> Iterator[str]:
+    """What joint training brings over what takes none, in words."""
+    for each in curves:
+        for scheme, gain in each.gains.items():
+            yield f"{each.model}: {gain_text(scheme, metric, *gain)}"
 
 
 def _trend(curve: LearningCurve) -> str | None:

@@ -107,7 +107,7 @@ def run_of(plan: Plan, privacy: PrivacySettings | None = None, stop_after: int |
         task=_task_of(plan),
         loss=plan.loss,
         training=plan.training,
-        evaluation=EvaluationSettings(every="epoch", stop_after=stop_after),
+        evaluation=EvaluationSettings(every="epoch", stop_after=stop_after, baseline="none"),
         privacy=privacy or PrivacySettings(),
     )
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from fdml.events import Evaluated
+from fdml.events import Compared, Evaluated
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
 from fdml.settings import ModelSettings, RunSettings, run_hash
@@ -58,6 +58,8 @@ class BundleCard:
     """Of this model; only the label party has them. A figure that is no finite number is None."""
     figures: dict[str, float | None] | None = None
     """All that was found of the held-out rows, by name; only at the label party."""
+    compared: Compared | None = None
+    """What the joint model brings over the label party's features alone; only at the label party."""
     chosen_by_held_out_rows: bool = False
     """Whether the held-out rows have chosen this model among those of all epochs: its figures are then too good."""
     privacy: tuple[Spent, ...] | None = None
@@ -97,6 +99,7 @@ class BundleCard:
             fdml_version=metadata.version("fdml"),
             metrics=None if evaluated is None else _finite(evaluated),
             figures=None if evaluated is None else {name: _or_none(each) for name, each in evaluated.figures.items()},
+            compared=None if evaluated is None else evaluated.compared,
             chosen_by_held_out_rows=evaluated is not None and run.evaluation.stop_after is not None,
             privacy=None if privacy is None else tuple(privacy),
             scale=float(scale),

@@ -49,13 +49,9 @@ class Ranking:
     negative: Floats
 
     @classmethod
-    def of(cls, labels: Floats, score: Floats, weights: Floats) -> Self:
+    def of(cls, labels: Floats, score: Floats, weights: Floats) -> Ranking:
         """The ranking of rows whose label is 1 or 0."""
-        order = np.argsort(score)
-        positive = np.where(labels[order] > 0, weights[order], 0.0)
-        negative = weights[order] - positive
-        ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
-        return cls(_sums(positive, ends), _sums(negative, ends))
+        return SortedRows.of(labels, score).ranking(weights)
 
     @property
     def auc(self) -> float | None:
@@ -96,6 +92,30 @@ class Ranking:
     @property
     def _has_both(self) -> bool:
         return bool(self.positive.sum() > 0.0 and self.negative.sum() > 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SortedRows:
+    """Rows sorted by their score once, to be ranked under any weights."""
+
+    order: NDArray[np.int64]
+    positive: NDArray[np.bool_]
+    """Which are, in that order."""
+    ends: NDArray[np.int64]
+    """The last place of each group of equal scores."""
+
+    @classmethod
+    def of(cls, labels: Floats, score: Floats) -> Self:
+        """Rows whose label is 1 or 0."""
+        order = np.argsort(score)
+        ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
+        return cls(order, labels[order] > 0, ends)
+
+    def ranking(self, weights: Floats) -> Ranking:
+        """These rows under these weights."""
+        sorted_weights = weights[self.order]
+        positive = np.where(self.positive, sorted_weights, 0.0)
+        return Ranking(_sums(positive, self.ends), _sums(sorted_weights - positive, self.ends))
 
 
 def r2(targets: Floats, score: Floats, weights: Floats) -> float:

@@ -54,6 +54,19 @@ def undefined_remark(figures: Mapping[str, float | None]) -> str:
     )
 
 
+def gain_text(over: str, metric: str, gain: float | None, low: float | None, high: float | None) -> str:
+    """What joint training brings over something else, with the interval of its gain, which may say that it is none."""
+    name, alone = TITLES.get(metric, metric), f"over {over}"
+    if gain is None:
+        return f"what joint training brings {alone} is not known: {name} of the held-out rows is not defined"
+    if low is None or high is None:
+        return f"joint brings {gain:+.3f} {name} {alone}; too few held-out rows to say how sure that is"
+    interval = f"{gain:+.3f} ({low:.3f} to {high:.3f}) {name} {alone}"
+    if low <= 0.0 <= high:
+        return f"joint brings no certain gain: {interval}"
+    return f"joint brings {interval}" if gain > 0.0 else f"joint is worse: {interval}"
+
+
 def _figure_text(name: str, figure: float | None, figures: Mapping[str, float | None]) -> str:
     found = "not defined" if figure is None else f"{figure:.4f}"
     threshold = figures.get("threshold") if name == "accuracy" else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fdml.events import EpochChosen, Evaluated, Event, Stopped
+from fdml.events import Compared, EpochChosen, Evaluated, Event, Stopped
 from fdml.monitor.convergence import Convergence, convergence_of
 from fdml.settings_choices import Task
 from fdml.storage.atomic import write_file
@@ -36,6 +36,14 @@ class EpochRecord:
     test_metric: float
 
 
+class Gain(NamedTuple):
+    """What one training brings over another on the same held-out rows; 95 % of resamples are from `low` to `high`."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
 @dataclass(frozen=True)
 class LearningCurve:
     """One model under one scheme, epoch by epoch."""
@@ -43,6 +51,8 @@ class LearningCurve:
     model: str
     scheme: Scheme
     records: tuple[EpochRecord, ...]
+    gains: Mapping[Scheme, Gain] = field(default_factory=dict)
+    """Of joint training: what it brings over these, by the last epoch's metric."""
 
     @property
     def last(self) -> EpochRecord:
@@ -107,6 +117,8 @@ class HistoryFile:
             match event:
                 case Evaluated():
                     self._rows[event.epoch] = event
+                case Compared() if event.epoch in self._rows:
+                    self._rows[event.epoch] = replace(self._rows[event.epoch], compared=event)
                 case EpochChosen() if event.epoch in self._rows:
                     self._rows = {epoch: replace(row, chosen=epoch == event.epoch) for epoch, row in self._rows.items()}
                 case _:
@@ -123,13 +135,18 @@ def read_history(path: Path, remark: Callable[[str], None] = lambda _: None) -> 
     if not path.is_file():
         return {}
     try:
-        rows = [Evaluated(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        rows = [_evaluated_of(row) for row in json.loads(path.read_text(encoding="utf-8"))]
         return {int(row.epoch): row for row in rows}
     except (ValueError, TypeError) as error:
         renamed = path.with_name(f"{path.name}.damaged")
         path.replace(renamed)
         remark(f"{str(path)!r} was no history that fdml wrote ({error}); it is now {renamed.name!r}, and is begun anew")
         return {}
+
+
+def _evaluated_of(row: dict[str, Any]) -> Evaluated:
+    found = Evaluated(**row)
+    return found if row.get("compared") is None else replace(found, compared=Compared(**row["compared"]))
 
 
 def _epochs(numbers: Iterable[int]) -> str:

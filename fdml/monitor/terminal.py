@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from fdml.events import (
     Aligned,
+    Compared,
     Convergence,
     EpochChosen,
     EpochDone,
@@ -206,6 +207,8 @@ class RunTerminal:
             case Convergence():
                 if event.text:
                     self._print(event.text)
+            case Compared():
+                self._print(f"{event.text}; that took {event.seconds:.1f} s")
             case Waiting():
                 self._show_wait(event)
             case Refused():

@@ -23,6 +23,7 @@ _CHECKPOINT = "checkpoint"
 _INCARNATION = "incarnation"
 _RESULT = "result"
 _UNACKNOWLEDGED = "unacknowledged/"
+_SCORE = "held_out_score/"
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -41,6 +42,8 @@ class Progress:
     """At the label party, what it has found so far."""
     losses: tuple[float, ...] = ()
     """At the label party, the mean training loss of every epoch so far."""
+    score: tuple[int, NDArray[np.floating[Any]]] | None = None
+    """At the label party: the epoch that would be kept by now, and its scores of the held-out rows."""
 
 
 @dataclass(frozen=True)
@@ -148,18 +151,21 @@ def _written(checkpoint: Checkpoint) -> bytes:
         f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(message), np.uint8)
         for number, message in enumerate(checkpoint.unacknowledged)
     }
-    return pack_arrays({"facts": np.array(json.dumps(facts)), **messages, **checkpoint.worker})
+    score = {} if progress.score is None else {f"{_SCORE}{progress.score[0]}": progress.score[1]}
+    return pack_arrays({"facts": np.array(json.dumps(facts)), **messages, **score, **checkpoint.worker})
 
 
 def _read(stored: bytes) -> Checkpoint:
     arrays = unpack_arrays(stored)
     facts = json.loads(str(arrays.pop("facts")))
+    scores = [(int(key.removeprefix(_SCORE)), arrays.pop(key)) for key in list(arrays) if key.startswith(_SCORE)]
     keys = sorted((key for key in arrays if key.startswith(_UNACKNOWLEDGED)), key=_number)
     messages = tuple(decode_from_party(arrays.pop(key).tobytes()) for key in keys)
     pending = {int(epoch): (float(seconds), float(loss)) for epoch, (seconds, loss) in facts["pending"].items()}
     history = tuple(Evaluated(**each) for each in facts.get("history", ()))
     losses = tuple(facts.get("losses", ()))
-    progress = Progress(facts["seconds"], pending, facts["evaluations"], history, losses)
+    score = scores[0] if scores else None
+    progress = Progress(facts["seconds"], pending, facts["evaluations"], history, losses, score)
     return Checkpoint(facts["facts"], facts["step"], arrays, progress, messages)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from fdml.align.sealed_metrics import seal_metrics
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.errors import MessageRefused, Refusal, SettingsError
-from fdml.events import Evaluated
+from fdml.events import Compared, Evaluated
 from fdml.models.calibration import IDENTITY, Calibration
 from fdml.models.losses import Floats
 from fdml.models.metrics import mean_loss
@@ -44,7 +45,8 @@ class Evaluation:
         self._stays_home = member.has_private_labels
         self._run = member.run
         self._party = member.name
-        self._rows = RowSet({}, labels.held_out, labels.held_out_weights)
+        self.rows = RowSet({}, labels.held_out, labels.held_out_weights)
+        """The held-out rows' labels and weights."""
         self._loss = loss_for(self._run.task, self._run.loss)
         self._objective = objective_for(self._loss, labels.classes)
         self._unit = 1.0 if encoding is None else encoding.spread
@@ -65,6 +67,7 @@ class Evaluation:
         """The mean training loss of every epoch, at the label party."""
         self._kept: int | None = None
         self._best = self._find_best()
+        self._kept_score = progress.score
         if self._run.evaluation.stop_after is not None and not self.is_on:
             raise SettingsError(
                 "evaluation.stop_after needs held-out rows to decide by, and there are none; raise evaluation.holdout, "
@@ -94,7 +97,31 @@ class Evaluation:
     @property
     def result(self) -> Evaluated | None:
         """What was found of the model that stays; None at all but the label party."""
-        return self.history.get(max(self.history, default=0) if self._kept is None else self._kept)
+        return self.history.get(self._epoch)
+
+    @property
+    def score_of_result(self) -> Floats | None:
+        """The scores of the held-out rows that `result` was found of; None where they are not known."""
+        return None if self._kept_score is None or self._kept_score[0] != self._epoch else self._kept_score[1]
+
+    @property
+    def _epoch(self) -> int:
+        """The epoch whose model stays, as things are; 0 where none was evaluated."""
+        if self._kept is not None:
+            return self._kept
+        decides = self._run.evaluation.stop_after is not None
+        return self._best.epoch if decides else max(self.history, default=0)
+
+    @property
+    def progress(self) -> Progress:
+        """What a checkpoint keeps of it; the seconds of training are the session's to add."""
+        history, losses = tuple(self.history.values()), tuple(self.losses)
+        return Progress(0.0, dict(self.pending), self.count, history, losses, self._kept_score)
+
+    def compare(self, compared: Compared) -> None:
+        """Keep what the model that stays brings over the label party's features alone."""
+        found = self.history[compared.epoch]
+        self.history[compared.epoch] = replace(found, compared=compared)
 
     def score(self, total: HeldOutTotal, guard: Guard) -> tuple[Evaluated, SealedMetrics]:
         """The figures of one epoch, from the sum of all parties' held-out predictions, and what others are told.
@@ -107,25 +134,25 @@ class Evaluation:
         told = self._scored(total.epoch, seconds, train_loss, score)
         own = told
         if self.calibration is not IDENTITY:
-            own = self._scored(total.epoch, seconds, train_loss, self.calibration.apply(score))
+            score = self.calibration.apply(score)
+            own = self._scored(total.epoch, seconds, train_loss, score)
         self.history[total.epoch] = own
         self._best = self._find_best()
+        if total.epoch == self._epoch:
+            self._kept_score = (total.epoch, score)
         if self._stays_home:
             return own, SealedMetrics(total.epoch)
         return own, seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, told.test_loss, told.test_metric))
 
     def _scored(self, epoch: int, seconds: float, train_loss: float, score: Floats) -> Evaluated:
-        figures = task_metrics(
-            self._run.task,
-            self._loss,
-            score,
-            self._rows,
-            threshold=self._run.evaluation.threshold,
-            unit=self._unit,
-        )
-        test_loss = mean_loss(self._loss, score, self._rows)
+        figures, test_loss = self.figures(score), mean_loss(self._loss, score, self.rows)
         metric = next(iter(figures.values()))
         return Evaluated(self._party, epoch, seconds, train_loss, test_loss, metric, figures)
+
+    def figures(self, score: Floats) -> dict[str, float | None]:
+        """All that is said of a score of the held-out rows besides its loss, the task's own metric first."""
+        threshold = self._run.evaluation.threshold
+        return task_metrics(self._run.task, self._loss, score, self.rows, threshold=threshold, unit=self._unit)
 
     def _opened(self, total: HeldOutTotal, guard: Guard) -> Codes:
         """The sum without masks, if the parties can have made it: other values would tell of labels by the loss."""

@@ -72,6 +72,13 @@ class TrainingTask:
         """Whether this party learns from another's gradients."""
         return self.gradient_party not in (None, self.party)
 
+    def block_update(self, visit: Visit, number: int, first_update: int) -> BlockUpdate:
+        """Pass number `number` over a block; `first_update` counts the batches before its first pass."""
+        batch_bounds = self.schedule.batch_bounds(visit)
+        batches = len(batch_bounds) - 1
+        rates = self.rate.of(first_update + number * batches, batches)
+        return BlockUpdate(visit.start, self.schedule.order(visit, number), batch_bounds, rates)
+
 
 class Worker:
     """One party's training as a state machine: totals in, releases out. It waits for nothing."""
@@ -159,25 +166,17 @@ class Worker:
 
     def _update(self, visit: Visit, signal: Signal) -> None:
         """All passes over the block."""
-        passes = self._task.schedule.passes_at(self.step)
+        task, passes = self._task, self._task.schedule.passes_at(self.step)
         if self._may_use(visit, passes):
             for number in range(passes):
-                self.learner.update(self._pass(visit, number, self._task.schedule.first_update(self.step)), signal)
-
-    def _pass(self, visit: Visit, number: int, first_update: int) -> BlockUpdate:
-        """One pass over a block; `first_update` counts the batches before its first pass."""
-        schedule = self._task.schedule
-        batch_bounds = schedule.batch_bounds(visit)
-        batches = len(batch_bounds) - 1
-        rates = self._task.rate.of(first_update + number * batches, batches)
-        return BlockUpdate(visit.start, schedule.order(visit, number), batch_bounds, rates)
+                self.learner.update(task.block_update(visit, number, task.schedule.first_update(self.step)), signal)
 
     def _local_passes(self, whole: Visit) -> Iterator[BlockUpdate]:
         """The passes over all rows before the first exchange, as far as the budget allows."""
         for number in range(self._task.schedule.local_passes):
             if not self._may_use(whole, 1):
                 return
-            yield self._pass(whole, number, 0)
+            yield self._task.block_update(whole, number, 0)
 
     def _push_ahead(self) -> Iterator[Push | Stop]:
         """Predict and push the blocks to come, as far as lookahead goes and the budget allows."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from fdml import events
@@ -19,6 +20,7 @@ from fdml.data.row_set import RowSet
 from fdml.errors import ServerUnreachable
 from fdml.party.aligning import align_rows
 from fdml.party.alignment import SharedRows
+from fdml.party.baseline import compare_alone, told_in_card
 from fdml.party.channel import Incoming
 from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress, SavedState
 from fdml.party.class_weights import weighted_by_class
@@ -122,6 +124,7 @@ class PartySession:
         )
         yield from self._train(worker, guard, held_out, facts)
         yield from self._evaluate(worker, held_out, labels)
+        yield from compare_alone(self._member, shared, labels, evaluation, self._clock, Checkpointed(self._safe))
         result = yield from self._finish(worker, guard, evaluation, facts)
         return (yield from self._end(result))
 
@@ -235,10 +238,7 @@ class PartySession:
             safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
-                history = tuple(evaluation.history.values())
-                progress = Progress(
-                    self._seconds, dict(evaluation.pending), evaluation.count, history, tuple(evaluation.losses)
-                )
+                progress = replace(evaluation.progress, seconds=self._seconds)
                 yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress))
                 self._saved_at = self._clock()
                 self._saved_steps = (self._saved_steps[1], worker.step - 1)
@@ -285,7 +285,7 @@ class PartySession:
             parameters=parameters,
             calibration=evaluation.calibration,
             labels=self._label_encoding,
-            evaluated=evaluation.result,
+            evaluated=told_in_card(evaluation, member.guard),
             spent=statement.spent,
             alignment_hash=self._alignment_hash,
             model=self._model,

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import typer
@@ -10,13 +11,14 @@ from fdml.cli.output import (
     comparison_json,
     comparison_table,
     echo,
+    gain_lines,
     logged,
     resumable,
     write_json,
 )
 from fdml.errors import MissingExtra, SettingsError
 from fdml.events import Remark
-from fdml.monitor.history import EpochRecord, LearningCurve
+from fdml.monitor.history import EpochRecord, Gain, LearningCurve
 from tests.monitor.sample_events import SAMPLES
 
 CURVES = [
@@ -50,6 +52,17 @@ def test_the_json_has_the_last_epochs_as_rows_and_all_as_history():
         "convergence": None,
     }  # fmt: skip
     assert [(row["scheme"], row["epoch"]) for row in found["history"]] == [("alone", 1), ("joint", 1), ("joint", 2)]
+
+
+def test_what_joint_training_brings_is_in_words_and_in_the_json():
+    joint = replace(CURVES[1], gains={"alone": Gain(0.1, 0.08, 0.12), "late fusion": Gain(0.0, -0.01, 0.01)})
+    assert list(gain_lines([CURVES[0], joint], "auc")) == [
+        "LR: joint brings +0.100 (0.080 to 0.120) AUC over alone",
+        "LR: joint brings no certain gain: +0.000 (-0.010 to 0.010) AUC over late fusion",
+    ]
+    rows = comparison_json([CURVES[0], joint], "auc", {})["rows"]
+    assert rows[1]["gains"]["alone"] == {"value": 0.1, "low": 0.08, "high": 0.12}
+    assert "gains" not in rows[0]
 
 
 def test_ctrl_c_ends_a_command_with_130_and_one_line_says_how_to_go_on(capsys):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.events import EpochChosen, Evaluated, Stopped
+from fdml.events import Compared, EpochChosen, Evaluated, Stopped
 from fdml.monitor.history import HistoryFile, read_history
 from tests.monitor.sample_events import SAMPLES
 
@@ -24,8 +24,21 @@ def test_a_row_has_the_figures_of_an_epoch(tmp_path):
     HistoryFile(tmp_path / "history.json")(evaluated(1))
     assert rows(tmp_path / "history.json") == [
         {"party": "ann", "epoch": 1, "seconds": 1.5, "train_loss": 0.6, "test_loss": 0.5, "test_metric": 0.9}
-        | {"figures": {}, "chosen": False}
+        | {"figures": {}, "chosen": False, "compared": None}
     ]
+
+
+def test_a_comparison_stands_beside_the_epoch_whose_model_it_is_of_and_is_read_again(tmp_path):
+    path = tmp_path / "history.json"
+    (compared,) = [event for event in SAMPLES if isinstance(event, Compared)]
+    history = HistoryFile(path)
+    history(evaluated(2))
+    history(evaluated(3))
+    history(compared)
+    assert [row["compared"] is None for row in rows(path)] == [True, False]
+    assert rows(path)[1]["compared"]["text"] == "joint brings +0.100 (0.080 to 0.120) AUC over ann alone"
+    assert read_history(path)[3].compared == compared
+    assert HistoryFile(path).last.compared == compared
 
 
 def test_there_is_no_file_until_something_is_evaluated(tmp_path):

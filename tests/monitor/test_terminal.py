@@ -2,6 +2,7 @@ import pytest
 
 from fdml.events import (
     Aligned,
+    Compared,
     Convergence,
     EpochChosen,
     EpochDone,
@@ -24,7 +25,7 @@ from fdml.monitor.terminal import (
     progress_display,
     run_terminal,
 )
-from tests.monitor.sample_events import Clock, plain_console, terminal_console
+from tests.monitor.sample_events import SAMPLES, Clock, plain_console, terminal_console
 
 ERASE_LINE = "\x1b[2K"
 
@@ -87,6 +88,11 @@ def test_an_early_end_has_its_step_and_its_reason():
     assert lines_of(Stopped("ann", 80, "the privacy budget of party 'bob' is spent")) == [
         "training ended before step 80: the privacy budget of party 'bob' is spent"
     ]
+
+
+def test_what_joint_training_brings_is_printed_with_what_it_cost_to_know():
+    (compared,) = [event for event in SAMPLES if isinstance(event, Compared)]
+    assert lines_of(compared) == ["joint brings +0.100 (0.080 to 0.120) AUC over ann alone; that took 1.2 s"]
 
 
 def test_steps_and_releases_are_not_printed():

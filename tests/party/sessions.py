@@ -80,6 +80,8 @@ class SmallRun:
     guards: dict = field(default_factory=dict)
     weighted: bool = False
     stop_after: int | None = None
+    baseline: str = "alone"
+    rows: int = ROWS
 
     @property
     def settings(self):
@@ -88,19 +90,21 @@ class SmallRun:
             label_party=STORE,
             task="multiclass" if self.privacy.labels == "private" else "binary",
             training=self.training,
-            evaluation=EvaluationSettings(holdout=0.2, every=self.every, stop_after=self.stop_after),
+            evaluation=EvaluationSettings(
+                holdout=0.2, every=self.every, stop_after=self.stop_after, baseline=self.baseline
+            ),
             privacy=self.privacy,
         )
 
     def member(self, party, disk=None, shared=None):
         """A party; without a disk nothing is stored."""
         random = np.random.default_rng([5, len(party)])
-        labels = np.random.default_rng(6).permutation(ROWS) % 2.0
+        labels = np.random.default_rng(6).permutation(self.rows) % 2.0
         secrets = Secrets.load_or_make(MemoryDisk(), self.settings, party, None)
         return Member(
             run=self.settings,
             name=party,
-            data=ArrayData(random.normal(size=(ROWS, 3)).astype(np.float32), labels, weighted=self.weighted),
+            data=ArrayData(random.normal(size=(self.rows, 3)).astype(np.float32), labels, weighted=self.weighted),
             noise=NoiseKey(party.encode()[:1] * 32),
             model=model_settings(precision="double"),
             guard=self.guards.get(party, GuardSettings()),

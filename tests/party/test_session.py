@@ -1,11 +1,13 @@
 """A party's session as a plain object: its effects in order, and what a further start makes of saved state."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import ExchangeError, LabelError, MessageRefused, PeerTimeout, Refusal, ServerUnreachable, StateCorrupt
-from fdml.events import EpochDone, Evaluated, Finished, Joined, Released, Remark, StepDone, Stopped
+from fdml.events import Compared, EpochDone, Evaluated, Finished, Joined, Released, Remark, StepDone, Stopped
 from fdml.party.checkpoint import FinishedModel, SavedState
 from fdml.party.effects import Emit, Flush, SaveResult, Send
 from fdml.privacy.ledger import Mechanism, epsilon_of
@@ -80,7 +82,7 @@ def test_the_label_party_says_hello_gives_the_labels_trains_scores_and_finishes_
     order = order_of(held[STORE].effects)
     scored = ["receive", "emit Evaluated", "send SealedMetrics 1", "receive", "emit Evaluated", "send SealedMetrics 2"]
     assert order[order.index("send Hello") :] == [
-        "send Hello", "send Labels", "emit Scheduled", "emit Joined", *TRAINING_PART, *scored, *LAST_PART
+        "send Hello", "send Labels", "emit Scheduled", "emit Joined", *TRAINING_PART, *scored, "emit Compared", *LAST_PART
     ]  # fmt: skip
 
 
@@ -291,7 +293,8 @@ def test_the_result_has_the_hash_of_the_parameters_in_the_bundle_and_the_server_
 
 
 def test_the_label_partys_bundle_has_the_last_metrics_and_the_others_have_none(held):
-    assert held[STORE].store.bundles[0].evaluated == held[STORE].events_of(Evaluated)[-1]
+    (compared,) = held[STORE].events_of(Compared)
+    assert held[STORE].store.bundles[0].evaluated == replace(held[STORE].events_of(Evaluated)[-1], compared=compared)
     assert held[BROWSER].store.bundles[0].evaluated is None
 
 
@@ -364,7 +367,7 @@ def test_the_metrics_are_of_the_held_out_rows_and_sealed_as_they_are_emitted(hel
     found, emitted = opened(held[STORE]), held[STORE].events_of(Evaluated)
     assert [each.epoch for each in found] == [1, 2]
     assert [vars(each) for each in found] == [
-        {name: value for name, value in vars(each).items() if name not in ("party", "figures", "chosen")}
+        {name: value for name, value in vars(each).items() if name not in ("party", "figures", "chosen", "compared")}
         for each in emitted
     ]
     assert found[1].train_loss < found[0].train_loss
@@ -376,7 +379,8 @@ def test_evaluated_at_the_end_the_held_out_rows_are_predicted_once():
         assert [each.epoch for each in sent(side, HeldOutPredictions)] == [2]
     order = order_of(sides[STORE].effects)
     assert order[order.index("send HeldOutPredictions 2") :] == [
-        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send SealedMetrics 2", *LAST_PART
+        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send SealedMetrics 2", "emit Compared",
+        *LAST_PART
     ]  # fmt: skip
     assert order.index("save checkpoint 3") < order.index("send HeldOutPredictions 2")
 
