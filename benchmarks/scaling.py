@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.cluster import Cluster, finished_state, running, seconds_at_epochs, usages
+from benchmarks.cluster import Cluster, finished_state, running, seconds_at_epochs, server_state, usages
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from benchmarks.sparse_run import Data, write_run
@@ -115,7 +115,7 @@ def measure(size: Size) -> Point:
         write_run(home, _data(size), "linear", task, epochs=size.epochs, batches_per_block=_PER_BLOCK)
         settings = read_run(home / "run.toml")
         with running(home, settings.parties, _DEADLINE) as cluster:
-            per_byte = _server_time(cluster, home / "server" / "state" / "journal")
+            per_byte = _server_time(cluster, server_state(home) / "journal")
             cluster.finish()
         state, seconds = finished_state(home), seconds_at_epochs(home)
         used = usages(home, settings.parties)

@@ -21,6 +21,9 @@ Errors about values are also `ValueError`, as scikit-learn's conventions ask.
 
 from enum import Enum
 
+NO_FRESH = "starting over with `fresh` is gone, and nothing is overwritten: give the run a new name in run.toml"
+"""What whoever asks for it is told."""
+
 
 class FdmlError(Exception):
     """Something fdml can explain: the message names the value and what to do."""

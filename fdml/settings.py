@@ -67,7 +67,7 @@ class TrainingSettings(Settings):
     classes their own (those it does not name have 1). None counts all rows alike, but for `data.weight`."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
     peer_timeout_seconds: PositiveFloat = 60.0
-    """Seconds to wait for another party before giving up and naming it."""
+    """Seconds to wait for another party, once the run is under way, before giving up and naming it."""
     checkpoint_seconds: NonNegativeFloat = 5.0
     """How often a party saves its state; what it did since is computed again after a crash."""
 

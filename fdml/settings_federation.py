@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -61,11 +62,9 @@ class FederationSettings(Settings):
         """The parties that may start runs."""
         return self.parties if self.rights.start is None else self.rights.start
 
-    def run(self, **values: Any) -> RunSettings:
+    def run(self, /, **values: Any) -> RunSettings:
         """The settings of a run of this federation, from what its run.toml says."""
-        for name in _WHO:
-            if name in values:
-                raise SettingsError(f"{name!r} stands in {FEDERATION_FILE} now; move it there, out of {RUN_FILE}")
+        _check_what(values)
         return RunSettings(
             **values, federation=self.name, server=self.server, parties=self.parties, members=self.members
         )
@@ -87,11 +86,21 @@ def read_run(run: Path | None = None, federation: Path | None = None) -> RunSett
     if "party" in values:
         raise SettingsError(f"{path}: this is a party.toml; give the run.toml of the run that it joins")
     try:
-        if federation is None and not federation_of(path).exists() and "parties" in values:
-            return RunSettings(**{"federation": values.get("name", "run"), **values})
-        return read_federation(federation or federation_of(path)).run(**values)
+        _check_what(values)
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from None
+    who = read_federation(federation or federation_of(path))
+    try:
+        return who.run(**values)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _check_what(values: Mapping[str, Any]) -> None:
+    """Raise where run.toml says who works together."""
+    for name in _WHO:
+        if name in values:
+            raise SettingsError(f"{name!r} stands in {FEDERATION_FILE} now; move it there, out of {RUN_FILE}")
 
 
 def federation_of(run: Path) -> Path:

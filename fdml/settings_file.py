@@ -43,7 +43,9 @@ def read_table(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise SettingsError(f"there is no file {str(path)!r}") from None
     except IsADirectoryError:
-        raise SettingsError(f"{str(path)!r} is a folder; name the file in it, run.toml or party.toml") from None
+        raise SettingsError(
+            f"{str(path)!r} is a folder; name the file in it: federation.toml, run.toml or party.toml"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:

@@ -30,7 +30,7 @@ CURRENT = [page for page in PAGES if page not in OF_OLD_NAMES]
 DECISIONS = sorted(path.name for path in (ROOT / "docs/decisions").glob("0*.md"))
 
 RUN = RunSettings, {"parties": ["a"], "label_party": "a"}
-PARTY = PartySettings, {"party": "a", "run": "run.toml", "data": {"path": "a.csv"}}
+PARTY = PartySettings, {"party": "a", "federation": "federation.toml", "data": {"path": "a.csv"}}
 """The settings classes, and the least that each needs."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -22,10 +22,13 @@ from fdml.settings_choices import LOSSES_OF
 from fdml.settings_data import DataSettings
 from fdml.settings_federation import read_run
 
-RUN = """
+FEDERATION = """
 name = "app-store"
 server = "127.0.0.1:7443"
 parties = ["store", "browser", "guard"]
+"""
+RUN = """
+name = "first"
 label_party = "store"
 task = "binary"
 
@@ -40,7 +43,7 @@ seed = 7
 """
 PARTY = """
 party = "browser"
-run = "../run.toml"
+federation = "../federation.toml"
 
 [data]
 path = "browser.parquet"
@@ -54,6 +57,8 @@ l2 = 1e-5
 
 @pytest.fixture
 def write(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION, encoding="utf-8")
+
     def make(text, name="run.toml"):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
@@ -79,7 +84,7 @@ def test_the_designs_party_toml_is_read_with_paths_from_its_own_folder(write, tm
     settings = read_party(path)
     assert settings.data.path == tmp_path / "browser.parquet"
     assert settings.data.test_path is None
-    assert settings.run == tmp_path / "../run.toml"
+    assert settings.federation == tmp_path / "../federation.toml"
     assert settings.data.id == ("user_id", "app_id")
     assert settings.model.l2 == 1e-5
 
@@ -272,6 +277,14 @@ def test_one_settings_file_given_for_the_other_is_told_apart(write):
         read_run(write(PARTY, "party.toml"))
     with pytest.raises(SettingsError, match=r"run\.toml: this is a run\.toml; give the party\.toml"):
         read_party(write(RUN, "run.toml"))
+    with pytest.raises(SettingsError, match=r"federation\.toml: this is a federation\.toml; give the party\.toml"):
+        read_party(write(FEDERATION, "federation.toml"))
+
+
+def test_a_party_toml_of_before_is_told_what_to_write(write):
+    said = r'party\.toml: `run` gives way to `federation`; write federation = "\.\./federation\.toml" in its place'
+    with pytest.raises(SettingsError, match=said):
+        read_party(write(PARTY.replace("federation = ", "run = "), "party.toml"))
 
 
 def test_wrong_toml_is_named_with_its_place(write):
@@ -285,7 +298,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_folder_or_a_file_that_is_no_text_cannot_be_read(tmp_path):
-    with pytest.raises(SettingsError, match=r"is a folder; name the file in it, run.toml or party.toml"):
+    with pytest.raises(SettingsError, match=r"is a folder; name the file in it: federation.toml, run.toml or"):
         read_run(tmp_path)
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SettingsError, match="cannot be read: 'utf-8' codec"):
@@ -366,9 +379,9 @@ def test_settings_are_frozen(kind, key):
         setattr(kind, key, getattr(kind, key))
 
 
-def test_a_party_toml_needs_a_party_and_a_run():
+def test_a_party_toml_needs_a_party():
     with pytest.raises(SettingsError, match="setting 'party' is missing"):
-        PartySettings(run="run.toml", data={"path": "x.csv"})
+        PartySettings(federation="federation.toml", data={"path": "x.csv"})
 
 
 # Privacy.
@@ -403,7 +416,7 @@ sigma = 20
 
 
 def test_without_a_word_nothing_is_guarded_and_labels_are_shared():
-    assert PartySettings(party="a", run="run.toml", data={"path": "x.csv"}).guard == GuardSettings()
+    assert PartySettings(party="a", federation="federation.toml", data={"path": "x.csv"}).guard == GuardSettings()
     guard = GuardSettings()
     assert (guard.clip, guard.noise, guard.sigma, guard.epsilon, guard.training) == (None, "none", None, None, None)
     assert guard.evaluation == "guarded"

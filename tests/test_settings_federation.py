@@ -61,6 +61,18 @@ def test_a_party_toml_is_no_run_and_no_federation(home):
         read_federation(home / "run.toml")
 
 
+@pytest.mark.parametrize("line", ['server = "x:1"', 'parties = ["bank", "shop"]', "[members]", "[rights]"])
+def test_who_works_together_does_not_stand_in_run_toml(home, line):
+    name = line.strip("[]").split()[0]
+    text = f"{RUN}{line}\n" if line.startswith("[") else f"{line}\n{RUN}"
+    (home / "run.toml").write_text(text)
+    with pytest.raises(SettingsError, match=rf"run\.toml: '{name}' stands in federation\.toml now; move it there"):
+        read_run(home / "run.toml")
+    (home / "federation.toml").unlink()
+    with pytest.raises(SettingsError, match=rf"'{name}' stands in federation\.toml now"):
+        read_run(home / "run.toml")
+
+
 def test_all_parties_may_start_runs_unless_rights_say_which(home):
     assert read_federation(home / "federation.toml").starters == ("bank", "shop")
     (home / "federation.toml").write_text(FEDERATION + '[rights]\nstart = ["shop"]\n')

@@ -43,13 +43,13 @@ def check_offer(
 ) -> None:
     """Raise unless the offer comes from the party of this run that it is said to come from.
 
-    The key that has signed it must be the one in run.toml, so the authority itself cannot make an offer for a party.
+    The key that has signed it must be the one in federation.toml: the authority cannot make an offer for a party.
     """
     try:
         certificate = x509.load_pem_x509_certificate(offer.certificate)
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
     except (ValueError, TypeError, InvalidSignature):
-        raise _refused(party, "shows no certificate of the run's authority") from None
+        raise _refused(party, "shows no certificate of the federation's authority") from None
     why = why_refused(certificate, party, members=run.members, revoked=revoked, now=utc_now())
     if why is not None:
         raise _refused(party, f"shows a certificate that {why}")

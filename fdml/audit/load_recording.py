@@ -20,6 +20,7 @@ from fdml.errors import DataError, SettingsError
 from fdml.experiments.in_memory import KEY, RowsInMemory, run_of
 from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
+from fdml.federation.run_folder import RunFolder
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.label_flips import LabelFlips, shown_labels, training_ids
 from fdml.party.member import pairwise_masks_of
@@ -47,7 +48,7 @@ def read_recording(run_toml: Path) -> Recording:
             'the attacks take every party to hold every row, and unmatched = "keep" lets rows be absent; audit a run '
             'with unmatched = "drop"'
         )
-    messages = list(_logged(run_toml.parent / "server" / "state"))
+    messages = list(_logged(RunFolder(run_toml.parent / "server", run).state))
     folders = read_party_folders(run_toml, run)
     label_party = folders[run.label_party]
     log = MessageLog(

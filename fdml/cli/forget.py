@@ -9,11 +9,17 @@ import typer
 
 from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, write_json
-from fdml.federation.forget import end_of_life
+from fdml.errors import SettingsError
+from fdml.federation.forget import end_of_life, side_of
+from fdml.federation.run_folder import run_names
 
 
 def forget(
-    run: Annotated[Path, typer.Argument(help="A party.toml for a party's side, or a run.toml for the server's side.")],
+    path: Annotated[
+        Path, typer.Argument(help="A party.toml for a party's side, or a federation.toml for the server's side.")
+    ],
+    run: Annotated[str | None, typer.Option(help="The name of the run.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All runs that have begun here.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Give up a run that has not finished.")] = False,
     json: JsonOption = None,
@@ -23,16 +29,23 @@ def forget(
     Afterwards nobody can take masks off, look for ids or replay what this side stored. Run it at every side.
     """
     check_writable(json)
-    found = end_of_life(run)
-    echo(
-        f"{found.side}: these go from {found.folder}:" if found.removes else f"{found.side}: nothing is left to remove"
-    )
-    for line in found.removes:
-        echo(f"- {line}")
-    if found.removes and not yes:
+    names = run_names(side_of(path)) if every else [run] if run is not None else []
+    if not names or (every and run is not None):
+        known = ", ".join(run_names(side_of(path))) or "none"
+        raise SettingsError(f"say which run with --run NAME, or --all; the runs that have begun here: {known}")
+    ended = [end_of_life(path, name) for name in names]
+    for found in ended:
+        where = f"{found.side}: these go from {found.run.state}:"
+        echo(where if found.removes else f"{found.side}: nothing is left to remove in {found.run.state}")
+        for line in found.removes:
+            echo(f"- {line}")
+    removes = any(found.removes for found in ended)
+    if removes and not yes:
         typer.confirm("Remove them for good?", abort=True)
-    found.carry_out(unfinished=unfinished or not found.removes)
-    echo("removed; what stays:" if found.removes else "what stays:")
-    for line in found.stays:
+    for found in ended:
+        found.carry_out(unfinished=unfinished or not found.removes)
+    echo("removed; what stays:" if removes else "what stays:")
+    for line in ended[0].stays:
         echo(f"- {line}")
-    write_json(json, {"side": found.side, "removed": list(found.removes), "stays": list(found.stays)})
+    runs = {name: list(found.removes) for name, found in zip(names, ended, strict=True)}
+    write_json(json, {"side": ended[0].side, "removed": runs, "stays": list(ended[0].stays)})

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fdml.cli.figures import bundle_figures
-from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption, WaitOption, YesOption
-from fdml.cli.output import check_writable, echo, logged, person, resumable, stderr, write_json
+from fdml.cli.options import JsonOption, LogOption, PlainOption, RunOption, ServerOption, WaitOption, YesOption
+from fdml.cli.output import check_writable, command, echo, logged, person, resumable, stderr, write_json
 from fdml.federation import join as parties
 from fdml.federation.machine_limits import tune_party_process
 from fdml.monitor.terminal import run_terminal
@@ -18,9 +18,7 @@ from fdml.party.settings import read_party
 
 def join(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget saved state and start over; at every side or none.")
-    ] = False,
+    run: RunOption = None,
     plain: PlainOption = False,
     server: ServerOption = None,
     wait: WaitOption = None,
@@ -28,21 +26,22 @@ def join(
     log: LogOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Train one party's model together with the others, and save it.
+    """Train one party's model together with the others, and save it in runs/NAME of the party's folder.
 
     It waits for the server and the other parties as long as it takes, and says every 10 seconds for whom and why;
-    --wait bounds that. After a crash the same command goes on from the last saved state, and ends with the same model.
+    --wait bounds that. A new name in run.toml begins a run, the same name goes on with it: after a crash the same
+    command goes on from the last saved state, and ends with the same model.
     """
     check_writable(log, json)
     tune_party_process()
     settings = read_party(party)
     with (
-        resumable(f"fdml join {party}"),
+        resumable(command("join", party, run)),
         run_terminal(stderr, settings.party) as terminal,
         logged(terminal, log) as listener,
     ):
         result = parties.join(
-            party, fresh=fresh, plain=plain, server=server, wait=wait, yes=yes, ask=person(), on_event=listener
+            party, run, plain=plain, server=server, wait=wait, yes=yes, ask=person(), on_event=listener
         )
     echo(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
@@ -51,7 +50,8 @@ def join(
     lines, found = bundle_figures(result.bundle)
     for line in lines:
         echo(line)
-    echo(f"what this run showed of this party: {party.parent / 'privacy.md'}")
+    folder = party.parent if result.bundle is None else result.bundle.parent
+    echo(f"what this run showed of this party: {folder / 'privacy.md'}")
     figures = {
         "party": settings.party,
         "seconds": result.seconds,

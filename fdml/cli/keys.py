@@ -25,7 +25,7 @@ keys = typer.Typer(
     no_args_is_help=True,
 )
 
-MemberArgument = Annotated[Path, typer.Argument(help="A party's party.toml; for the server its run.toml.")]
+MemberArgument = Annotated[Path, typer.Argument(help="A party's party.toml; for the server the federation.toml.")]
 AuthorityOption = Annotated[Path, typer.Option("--authority", help="The authority's folder.")]
 _AUTHORITY = Path("authority")
 
@@ -41,7 +41,8 @@ def request(member: MemberArgument) -> None:
 def renew(
     member: MemberArgument,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="For a new key: it changes [members] in run.toml, so the run starts over.")
+        bool,
+        typer.Option("--new-key", help="For a new key: it changes [members] in federation.toml."),
     ] = False,
 ) -> None:
     """At a party or the server: ask for a new certificate, in the middle of a run too.
@@ -63,7 +64,7 @@ def sign(
     """At whoever keeps the authority: sign requests, after their fingerprints were compared by another way.
 
     Makes the authority on first use. Writes a *.certificate.pem beside each request, to be sent back, and prints the
-    table of members for run.toml.
+    table of members for federation.toml.
     """
     asked = [(path, *read_request(path)) for path in requests]
     signer = _authority(authority, asked[0][1].federation)
@@ -112,7 +113,8 @@ def revoke(
 @keys.command()
 def show(
     paths: Annotated[
-        list[Path], typer.Argument(help="party.toml, run.toml, keys or authority folders, requests, certificates.")
+        list[Path],
+        typer.Argument(help="party.toml, federation.toml, folders of keys or of an authority, .pem files."),
     ],
 ) -> None:
     """Print names, fingerprints and how long certificates are good."""
@@ -132,7 +134,7 @@ def members(
         list[Path], typer.Argument(help="An authority's folder, or certificates, requests or keys folders of all.")
     ],
 ) -> None:
-    """Print the table of members for run.toml: the fingerprint of every member's key."""
+    """Print the table of members for federation.toml: the fingerprint of every member's key."""
     facts: list[KeyFacts] = [each for path in paths for each in key_facts(path)]
     echo("\n" + members_table(members_of(facts)).rstrip())
 

@@ -9,7 +9,7 @@ import typer
 
 PlainOption = Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")]
 ServerOption = Annotated[
-    str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
+    str | None, typer.Option(help="Where the server is, if not where party.toml or federation.toml says: 'host:7443'.")
 ]
 WaitOption = Annotated[
     float | None,
@@ -19,6 +19,9 @@ WaitOption = Annotated[
 ]
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Consent, within party.toml's [align], to all parties being told the shared rows.")
+]
+RunOption = Annotated[
+    Path | None, typer.Option(help="The run.toml that all parties agreed on; else the one beside federation.toml.")
 ]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
 LogOption = Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")]

@@ -58,6 +58,11 @@ def _ask(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def command(name: str, path: Path, run: Path | None) -> str:
+    """A command as it was typed, for whoever wants to type it again."""
+    return f"fdml {name} {path}" + ("" if run is None else f" --run {run}")
+
+
 @contextmanager
 def resumable(command: str) -> Iterator[None]:
     """Let Ctrl-C end a command that can go on later: one line says how."""

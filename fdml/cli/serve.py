@@ -7,19 +7,16 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import LogOption, PlainOption
-from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
+from fdml.cli.options import LogOption, PlainOption, RunOption
+from fdml.cli.output import check_writable, command, echo, logged, resumable, stderr, write_json
 from fdml.federation import serve as runs
 from fdml.federation.machine_limits import raise_open_files
 from fdml.monitor.terminal import RunTerminal, print_line
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="The run.toml that all parties agreed on.")],
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Forget what an earlier server stored and start over; at every side or none."),
-    ] = False,
+    federation: Annotated[Path, typer.Argument(help="The federation.toml that all parties agreed on.")],
+    run: RunOption = None,
     plain: PlainOption = False,
     listen: Annotated[
         str | None,
@@ -37,8 +34,8 @@ def serve(
     """
     check_writable(port_file, log, json)
     raise_open_files()
-    with resumable(f"fdml serve {run}"), logged(RunTerminal(stderr), log) as listener:
-        result = runs.serve(run, fresh=fresh, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+    with resumable(command("serve", federation, run)), logged(RunTerminal(stderr), log) as listener:
+        result = runs.serve(federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener)
     state, bulletin = result.state, result.bulletin
     if state.history:
         echo(

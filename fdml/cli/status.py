@@ -23,8 +23,9 @@ _HEADINGS = ("party", "state", "step", "waits for", "waited", "sent", "received"
 
 def status(
     path: Annotated[
-        Path, typer.Argument(help="A party's party.toml; or the run.toml, with the server's folder beside it.")
+        Path, typer.Argument(help="A party's party.toml; or the federation.toml, with the server's folder beside it.")
     ],
+    run: Annotated[str | None, typer.Option(help="The name of the run.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The run has no TLS.")] = False,
     server: ServerOption = None,
     json: JsonOption = None,
@@ -34,7 +35,7 @@ def status(
     Metrics travel sealed for the parties: only a party, asked with its party.toml, shows their figures.
     """
     check_writable(json)
-    read = runs.status(path, plain=plain, server=server)
+    read = runs.status(path, run, plain=plain, server=server)
     found = read.status
     echo(f"run {found.run}")
     stdout.print(_table(found))

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
 from fdml.data.frames import Frame
 from fdml.data.origins import frame_origins
-from fdml.errors import SettingsError
+from fdml.errors import NO_FRESH, SettingsError
 from fdml.events import Event, Listener, Remark
 from fdml.federation import join as parties
 from fdml.federation import processes
@@ -27,12 +28,27 @@ from fdml.monitor.terminal import RunTerminal, print_line, run_terminal
 from fdml.party.consent import Ask
 from fdml.party.effects import PartyResult
 from fdml.party.settings import PartySettings, in_folder, read_party
+from fdml.settings_federation import federation_of
 
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
 _STOP_SECONDS = 0.1
 """How often a server that is to stop is asked to."""
 
 
+def _without_fresh(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Say what became of `fresh=`, instead of that there is no such argument."""
+
+    @wraps(function)
+    def call(*words: Parameters.args, **options: Parameters.kwargs) -> Result:
+        if "fresh" in options:
+            raise SettingsError(NO_FRESH)
+        return function(*words, **options)
+
+    return call
+
+
+@_without_fresh
 def join(
     run: str | Path,
     party: str | Path | None = None,
@@ -40,7 +56,6 @@ def join(
     data: Frame | None = None,
     test_data: Frame | None = None,
     settings: Mapping[str, Any] | None = None,
-    fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
     wait: float | None = None,
@@ -53,17 +68,17 @@ def join(
 
     Parameters
     ----------
-    run : the run.toml that all sides agree on; or this party's party.toml, which names its run.
+    run : the run.toml that all sides agree on; or this party's party.toml, which takes the run.toml beside its
+        federation.toml.
     party : this party's name, if `run` is a run.toml: its settings are in `party.toml` in the folder of that name
         beside it, or beside it directly. Or the path of a party.toml.
     data : this party's rows, if they are not where party.toml says: a pandas or polars frame, an Arrow table, or
         anything that has `__arrow_c_stream__`. [data] of party.toml says what their columns mean.
     test_data : the test rows; needs `data`.
     settings : what party.toml would say, {"data": {"id": "customer", "label": "bought"}, "model": {"kind": "mlp"}};
-        then none is read. State, keys and model are in the folder of the party's name beside run.toml.
-    fresh : forget saved state and start over; at every side or none.
+        then none is read. Keys and runs are in the folder of the party's name beside run.toml.
     plain : without TLS, on this machine alone.
-    server : where the server is, if not where party.toml or run.toml says.
+    server : where the server is, if not where party.toml or federation.toml says.
     wait : how many seconds the server or a party may be missing before the first step; None waits as long as it takes.
     yes : consent to all parties being told which rows are shared, within `align.max_rows` of party.toml.
     ask : a function that puts that question to a person and returns whether they agree.
@@ -75,11 +90,12 @@ def join(
     if data is None and test_data is not None:
         raise SettingsError("test_data is given without data; give both, or set data.test_path in party.toml")
     path, own = _party_of(Path(run), party, settings)
+    chosen = None if party is None else Path(run)
     origins = None if data is None else frame_origins(data, test_data)
     with _resumable("fdml.join"), _displayed(own.party, progress=progress) as display:
         return parties.join(
             path,
-            fresh=fresh,
+            chosen,
             plain=plain,
             server=server,
             wait=wait,
@@ -91,10 +107,11 @@ def join(
         )
 
 
+@_without_fresh
 def serve(
-    run: str | Path,
+    federation: str | Path,
+    run: str | Path | None = None,
     *,
-    fresh: bool = False,
     plain: bool = False,
     listen: str | None = None,
     port_file: str | Path | None = None,
@@ -105,8 +122,8 @@ def serve(
 
     Parameters
     ----------
-    run : the run.toml that all sides agree on; the server's folder is `server` beside it.
-    fresh : forget what an earlier server stored and start over; at every side or none.
+    federation : the federation.toml that all sides agree on; the server's folder is `server` beside it.
+    run : the run.toml that all sides agree on, if not the one beside federation.toml.
     plain : without TLS, on this machine alone.
     listen : an address other than the one by which the parties reach the server; port 0 takes a free one.
     port_file : a file that the port is written to once the server listens.
@@ -117,16 +134,18 @@ def serve(
     interrupt or a crash the same call goes on from what was stored.
     """
     display: Listener = RunTerminal(Console(stderr=True)) if progress else ignore_events
-    options: dict[str, Any] = {"fresh": fresh, "plain": plain, "listen": listen, "on_event": _both(display, on_event)}
-    stored = None if port_file is None else Path(port_file)
+    options: dict[str, Any] = {"plain": plain, "listen": listen, "on_event": _both(display, on_event)}
+    stored, chosen = (None if path is None else Path(path) for path in (port_file, run))
     with _resumable("fdml.serve"):
-        return _in_a_thread(lambda on_start: servers.serve(Path(run), port_file=stored, on_start=on_start, **options))
+        return _in_a_thread(
+            lambda on_start: servers.serve(Path(federation), chosen, port_file=stored, on_start=on_start, **options)
+        )
 
 
+@_without_fresh
 def simulate(
     run: str | Path,
     *,
-    fresh: bool = False,
     plain: bool = False,
     on_event: Listener | None = None,
     progress: bool = True,
@@ -135,8 +154,7 @@ def simulate(
 
     Parameters
     ----------
-    run : a run.toml with the parties' folders beside it.
-    fresh : forget saved state and start over.
+    run : a run.toml with federation.toml and the folders of all parties beside it.
     plain : without TLS.
     on_event : called with what the processes say, each line a remark of its side.
     progress : print these lines.
@@ -146,11 +164,11 @@ def simulate(
     """
     display = _printed_remarks(Console(stderr=True)) if progress else ignore_events
     with _resumable("fdml.simulate"):
-        return processes.run_processes(Path(run), fresh=fresh, plain=plain, on_event=_both(display, on_event))
+        return processes.run_processes(Path(run), plain=plain, on_event=_both(display, on_event))
 
 
 def party_file(run: Path, party: str | Path | None) -> Path:
-    """The party.toml that `join` is meant for; an error if it is another party's or another run's."""
+    """The party.toml that `join` is meant for; an error if it is another party's or another federation's."""
     if party is None:
         return run
     if isinstance(party, Path) or party.endswith(".toml"):
@@ -161,8 +179,12 @@ def party_file(run: Path, party: str | Path | None) -> Path:
     settings = read_party(path)
     if isinstance(party, str) and party not in (settings.party, str(path)):
         raise SettingsError(f"{path} is of party {settings.party!r}, not of {party!r}; name that party, or its file")
-    if settings.run.resolve() != run.resolve():
-        raise SettingsError(f"{path} is of the run {str(settings.run)!r}, not of {str(run)!r}; correct `run` in it")
+    beside = federation_of(run)
+    if beside.exists() and settings.federation.resolve() != beside.resolve():
+        raise SettingsError(
+            f"{path} is of the federation {str(settings.federation)!r}, and {str(run)!r} of {str(beside)!r}; correct "
+            f"`federation` in it"
+        )
     return path
 
 
@@ -174,7 +196,8 @@ def _party_of(run: Path, party: str | Path | None, given: Mapping[str, Any] | No
     if not isinstance(party, str):
         raise SettingsError("settings in Python need the party's name; give it as `party`")
     home = run.parent / party
-    return home / "party.toml", in_folder(PartySettings(**{"party": party, "run": run.absolute(), **given}), home)
+    who = federation_of(run).absolute()
+    return home / "party.toml", in_folder(PartySettings(**{"party": party, "federation": who, **given}), home)
 
 
 @contextmanager
@@ -183,7 +206,7 @@ def _resumable(call: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        text = f"stopped; the same call of {call}, without fresh=True, goes on from here"
+        text = f"stopped; the same call of {call} goes on from here"
         interrupt.add_note(text)
         print_line(Console(stderr=True), f"fdml: {text}")
         raise

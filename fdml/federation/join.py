@@ -33,8 +33,8 @@ from fdml.transport.wait_report import WaitReport
 @explained_failures()
 def join(
     path: Path,
+    run: Path | None = None,
     *,
-    fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
     wait: float | None = None,
@@ -46,22 +46,22 @@ def join(
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
-    `server` is where the server is, if not where party.toml or run.toml says. `wait` is how many seconds the server
-    or other parties may be missing before the run is under way; None waits as long as it takes. `yes`
+    `path` is the party's party.toml; `run` is the run.toml, if not the one beside federation.toml.
+    `server` is where the server is, if not where party.toml or federation.toml says. `wait` is how many seconds the
+    server or other parties may be missing before the run is under way; None waits as long as it takes. `yes`
     consents to the shared rows being told to all parties, `ask` puts that question to
     a person; else align.max_rows in party.toml decides. `origins` and `settings` take the
     place of what party.toml says. In a process of its own, `machine_limits.tune_party_process`
     makes it faster.
     """
-    folder = PartyFolder(path, origins=origins, settings=settings)
+    folder = PartyFolder(path, run, origins=origins, settings=settings)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
-        if fresh:
-            folder.forget()
+        folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
         folder.files.remark = remark
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
-        history = HistoryFile(folder.path / HISTORY, known=known, remark=remark)
+        history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
         listener = all_of(history, on_event)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
         with _channel(folder, endpoint, listener, wait) as channel:
@@ -69,14 +69,14 @@ def join(
         lacking = _lacking(folder, history) if saved.result is None else ""
         if lacking:
             remark(f"{HISTORY} lacks {lacking}: an earlier start had evaluated them, and its figures are lost")
-    return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
+    return replace(result, bundle=folder.run_folder.path / MODEL)  # an earlier start may have written it
 
 
 @explained_failures()
 def align(
     path: Path,
+    run: Path | None = None,
     *,
-    fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
     wait: float | None = None,
@@ -85,11 +85,10 @@ def align(
     on_event: Listener,
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
-    folder = PartyFolder(path)
+    folder = PartyFolder(path, run)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
-        if fresh:
-            folder.forget()
+        folder.run_folder.begin()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
         with _channel(folder, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)

@@ -1,4 +1,4 @@
-"""A party's folder: its settings, keys, saved state, and in the end its model."""
+"""A party's folder: its settings, keys and ledger, and for each run its saved state and in the end its model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fdml.events import Listener
 from fdml.federation.addresses import server_address
 from fdml.federation.key_files import own_credentials
 from fdml.federation.party_files import PartyFiles
+from fdml.federation.run_folder import RunFolder
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.party.alignment import SharedRows
@@ -44,30 +45,37 @@ LABEL_FLIPS = "label-secret"
 
 
 class PartyFolder(DiskStore):
-    """One party's files on this machine; the store of its session.
+    """One party's files on this machine for one run; the store of its session.
 
+    `run` is the run's settings or its run.toml; None takes the run.toml beside the federation.toml of the party.
     `origins` are the party's rows, if they are not where party.toml says: `fdml.data.origins.frame_origins` has those
     of frames. With `settings` no party.toml is read.
     """
 
     def __init__(
-        self, party_toml: Path, *, origins: Sequence[Origin] | None = None, settings: PartySettings | None = None
+        self,
+        party_toml: Path,
+        run: Path | RunSettings | None = None,
+        *,
+        origins: Sequence[Origin] | None = None,
+        settings: PartySettings | None = None,
     ) -> None:
         self.path = party_toml.parent
         self.settings: PartySettings = read_party(party_toml) if settings is None else settings
-        self.run: RunSettings = read_run(self.settings.run)
+        self.run: RunSettings = run if isinstance(run, RunSettings) else read_run(run, self.settings.federation)
         if self.settings.party not in self.run.parties:
             raise SettingsError(
-                f"{party_toml}: party {self.settings.party!r} is not among the run's parties "
+                f"{party_toml}: party {self.settings.party!r} is not among the federation's parties "
                 f"{', '.join(self.run.parties)}"
             )
-        self.files = PartyFiles(self.settings, self.run, self.path / "state", origins=origins)
-        disk = FolderDisk(self.path / "state")
+        self.run_folder = RunFolder(self.path, self.run)
+        self.files = PartyFiles(self.settings, self.run, self.run_folder.state, origins=origins)
+        disk = FolderDisk(self.run_folder.state)
         super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
 
     def endpoint(self, *, plain: bool, server: str | None = None, on_event: Listener = lambda _: None) -> Endpoint:
         """Where this party reaches the server, and with which keys; `on_event` hears of troubles with them."""
-        target = server_address(self.run, self.settings.server, server)
+        target = server_address(self.run.server, self.settings.server, server)
         if plain:
             check_loopback(target)
         identity = Identity(self.run.federation, "party", self.settings.party)
@@ -135,17 +143,13 @@ class PartyFolder(DiskStore):
         return PartyLedger(accounts, self.files.fingerprint, self.files.name, data.label or "")
 
     def lock(self) -> AbstractContextManager[None]:
-        """One process at a time may be this party here."""
-        return exclusive_lock(self.path / "state", f"process of party {self.settings.party!r}")
-
-    def forget(self) -> None:
-        """Start over. The ledger and the label secret stay: what was shown before was shown."""
-        super().forget()
-        (self.path / HISTORY).unlink(missing_ok=True)
+        """One process at a time may be this party in this run."""
+        holder = f"process of party {self.settings.party!r} in run {self.run.name!r}"
+        return exclusive_lock(self.run_folder.state, holder)
 
     def write_statement(self, statement: Statement) -> None:
         """Write the privacy statement for people."""
-        statement.write(self.path)
+        statement.write(self.run_folder.path)
 
     def write_bundle(self, bundle: WriteBundle) -> Path:
         """Write the trained model; gives its folder."""
@@ -161,6 +165,6 @@ class PartyFolder(DiskStore):
             scale=calibration.scale,
             offset=calibration.offset.tolist(),
         )
-        folder = self.path / MODEL
+        folder = self.run_folder.path / MODEL
         Bundle(card=card, parameters=bundle.parameters, encoder=self.files.encoder, labels=bundle.labels).save(folder)
         return folder

@@ -14,6 +14,7 @@ from fdml.events import Listener
 from fdml.federation.addresses import checked_address, with_port
 from fdml.federation.key_files import own_credentials
 from fdml.federation.machine_limits import memory_size
+from fdml.federation.run_folder import RunFolder
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
@@ -47,8 +48,8 @@ class ServerResult:
 
 def serve(
     path: Path,
+    run: Path | None = None,
     *,
-    fresh: bool = False,
     plain: bool = False,
     listen: str | None = None,
     port_file: Path | None = None,
@@ -57,54 +58,54 @@ def serve(
 ) -> ServerResult:
     """Serve a run until all its parties have finished, going on from what an earlier server stored.
 
+    `path` is the federation.toml, with the server's folder beside it; `run` is the run.toml, if not the one beside it.
     `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
     is written to `port_file`. `on_start` is handed a function that stops the server, for another thread to call;
     `serve` then raises `asyncio.CancelledError`.
     """
-    settings = read_run(path)
+    settings = read_run(run, path)
     home, address = path.parent / "server", checked_address(listen or settings.server)
     if plain:
         check_loopback(address)
     identity = Identity(settings.federation, "server", SERVER)
     credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
+    folder = RunFolder(home, settings)
     try:
         return _serve(
             settings,
-            home / "state",
+            folder,
             address,
             credentials,
-            fresh=fresh,
             port_file=port_file,
             on_event=on_event,
             on_start=on_start,
         )
     except OSError as error:
         raise StateCorrupt(
-            f"cannot store the run ({error}); make room in {str(home / 'state')!r} and see that it can be written to, "
+            f"cannot store the run ({error}); make room in {str(folder.state)!r} and see that it can be written to, "
             f"then run the same command again"
         ) from None
 
 
 def _serve(
     settings: RunSettings,
-    folder: Path,
+    folder: RunFolder,
     address: str,
     credentials: Credentials | None,
     *,
-    fresh: bool,
     port_file: Path | None,
     on_event: Listener,
     on_start: Callable[[Stop], None],
 ) -> ServerResult:
     remark, clock = remarks_of("server", on_event), AwakeClock(time.monotonic)
-    with exclusive_lock(folder, "server of this run"):
-        disk = FolderDisk(folder)
+    with exclusive_lock(folder.state, f"server of run {settings.name!r}"):
+        folder.begin()
+        disk = FolderDisk(folder.state)
         definition = RunDefinition(settings, run_hash(settings), memory_size())
-        _check_same_run(disk, definition, fresh=fresh)
         state = RunState.open(definition, disk)
         bulletin = BulletinStore.open(settings.parties, settings.align, disk, pointing=settings.pointing_party)
         if state.finished:
-            remark(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
+            remark(f"run {settings.name!r} was finished before; a new name begins another")
         elif state.rows:
             remark(f"going on with a run of {state.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
@@ -136,18 +137,3 @@ def _listen(work: Coroutine[Any, Any, None], address: str, on_start: Callable[[S
             f"cannot listen at {address!r}: another process does, or it is no address of this machine; "
             f"end the other one, or choose an address with --listen"
         ) from None
-
-
-def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:
-    """Stored state of other settings is never gone on with."""
-    if fresh:
-        for name in ("run", "journal", "snapshot.0", "snapshot.1"):
-            disk.remove(name)
-        run = definition.settings
-        BulletinStore(run.parties, run.align, disk, pointing=run.pointing_party).clear()
-    known = disk.read("run")
-    if known is not None and known != definition.run_hash:
-        raise SettingsError(
-            "run.toml has changed since this run began; put it back, or give the run a new name at every side"
-        )
-    disk.replace("run", definition.run_hash)

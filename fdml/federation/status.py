@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +10,15 @@ from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.key_files import check_has_members, read_credentials
+from fdml.federation.run_folder import RunFolder, begun_run, run_names
 from fdml.monitor.history import METRIC_OF
 from fdml.monitor.status import RunStatus
 from fdml.party.alignment_store import stored_group_key
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import Metrics
-from fdml.settings import RunSettings
-from fdml.settings_federation import read_run
+from fdml.settings_federation import FederationSettings, read_federation
+from fdml.settings_file import read_table
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_status import ask_status
@@ -45,49 +45,42 @@ class _Asker:
     """Where its party.toml says the server is."""
 
 
-def status(path: Path, *, plain: bool, server: str | None = None) -> ReadStatus:
-    """Ask as the party whose party.toml this is; with a run.toml, as the server or any party with a folder beside it.
+def status(path: Path, name: str | None = None, *, plain: bool, server: str | None = None) -> ReadStatus:
+    """Ask as the party whose party.toml this is; with a federation.toml, as the server or any party beside it.
 
-    `server` is where the server is, if not where party.toml or run.toml says.
+    `name` is the run that is meant, `server` where the server is, if not where party.toml or federation.toml says.
     """
-    run, asker = _asker(path, plain=plain)
-    target = server_address(run, asker.server, server)
+    federation, asker = _asker(path, plain=plain)
+    target = server_address(federation.server, asker.server, server)
     if plain:
         check_loopback(target)
-        found = ask_status(Endpoint(target, run.federation, asker.name, None))
+        found = ask_status(Endpoint(target, federation.name, asker.name, None))
     else:
-        check_has_members(run)
+        check_has_members(federation.name, federation.members)
         credentials = read_credentials(asker.folder / "keys")
-        found = ask_status(Endpoint(target, run.federation, asker.name, credentials, run.members[SERVER]))
-    return ReadStatus(found, _opened(found, _key_of(asker)), METRIC_OF[run.task])
+        found = ask_status(Endpoint(target, federation.name, asker.name, credentials, federation.members[SERVER]))
+    if name is not None and found.run != name:
+        raise SettingsError(f"the server at {target} hosts run {found.run!r}, not {name!r}; leave --run out, or wait")
+    if found.run not in run_names(asker.folder):
+        return ReadStatus(found, _opened(found, None))
+    run = RunFolder(asker.folder, begun_run(asker.folder, found.run))
+    key = stored_group_key(FolderDisk(run.state)) if asker.name != SERVER else None
+    return ReadStatus(found, _opened(found, key), METRIC_OF[run.settings.task])
 
 
-def _asker(path: Path, *, plain: bool) -> tuple[RunSettings, _Asker]:
-    if _is_party_toml(path):
+def _asker(path: Path, *, plain: bool) -> tuple[FederationSettings, _Asker]:
+    if "party" in read_table(path):
         own = read_party(path)
-        return read_run(own.run), _Asker(own.party, path.parent, own.server)
-    run = read_run(path)
-    for name in run.parties if plain else ("server", *run.parties):
+        return read_federation(own.federation), _Asker(own.party, path.parent, own.server)
+    federation = read_federation(path)
+    for name in federation.parties if plain else (SERVER, *federation.parties):
         folder = path.parent / name
         if plain or (folder / "keys").is_dir():
             own_file = folder / "party.toml"
-            return run, _Asker(name, folder, read_party(own_file).server if own_file.is_file() else None)
+            return federation, _Asker(name, folder, read_party(own_file).server if own_file.is_file() else None)
     raise SettingsError(
         f"there is neither the server's folder nor a party's beside {str(path)!r}; ask on a machine of one of them"
     )
-
-
-def _is_party_toml(path: Path) -> bool:
-    """Whether a file names one party; whatever else is wrong with it is told by whoever reads it."""
-    try:
-        return "party" in tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-
-
-def _key_of(asker: _Asker) -> GroupKey | None:
-    state = asker.folder / "state"
-    return stored_group_key(FolderDisk(state)) if asker.name != "server" and state.is_dir() else None
 
 
 def _opened(found: RunStatus, key: GroupKey | None) -> tuple[Metrics, ...]:

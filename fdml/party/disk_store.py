@@ -5,7 +5,6 @@ from __future__ import annotations
 from fdml.party.alignment import SharedRows
 from fdml.party.alignment_store import AlignmentStore
 from fdml.party.checkpoint import Checkpoint, CheckpointStore, FinishedModel, SavedState
-from fdml.privacy.build_guard import forget_releases
 from fdml.storage.disk import Disk
 
 
@@ -29,15 +28,6 @@ class DiskStore:
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start."""
         return self._alignments.load()
-
-    def forget(self) -> None:
-        """Start over: nothing of an earlier run is used again, but for the count of starts.
-
-        The alignment goes last. A crash on the way leaves a state that goes on as it was, or is refused.
-        """
-        self._checkpoints.clear()
-        forget_releases(self.disk)
-        self._alignments.clear()
 
     def save_alignment(self, shared: SharedRows) -> None:
         """Keep the alignment for later starts."""

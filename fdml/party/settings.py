@@ -13,7 +13,7 @@ from fdml.models.registry import model_settings
 from fdml.party.policy import PolicySettings
 from fdml.settings import GuardSettings, ModelSettings, RunSettings
 from fdml.settings_data import DataSettings
-from fdml.settings_file import Settings, read_settings
+from fdml.settings_file import Settings, read_settings, read_table
 
 
 def _model(values: object) -> object:
@@ -30,13 +30,21 @@ class AlignSettings(Settings):
     """The fewest rows that must be shared; None is any number."""
 
 
+_NOT_A_PARTY = {
+    "parties": "this is a federation.toml; give the party.toml in the party's folder",
+    "label_party": "this is a run.toml; give the party.toml in the party's folder",
+}
+"""Keys of other files."""
+
+
 class PartySettings(Settings):
     """One party's own file."""
 
     party: str
-    run: Path
+    federation: Path
+    """The federation.toml that all sides agree on; a run.toml stands beside it, unless `--run` names another."""
     server: str | None = None
-    """Where this party reaches the server; None takes the run's address."""
+    """Where this party reaches the server; None takes the federation's address."""
     group_key: Path | None = None
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
     ledger: Path = Path("ledger")
@@ -54,8 +62,15 @@ class PartySettings(Settings):
 
 def read_party(path: Path) -> PartySettings:
     """Read and check a party.toml; its paths are taken from the folder it is in."""
-    other = ("parties", "this is a run.toml; give the party.toml in the party's folder")
-    return in_folder(read_settings(path, PartySettings, other=other), path.parent)
+    values = read_table(path)
+    for key, text in _NOT_A_PARTY.items():
+        if key in values and "party" not in values:
+            raise SettingsError(f"{path}: {text}")
+    if "run" in values and "federation" not in values:
+        raise SettingsError(
+            f'{path}: `run` gives way to `federation`; write federation = "../federation.toml" in its place'
+        )
+    return in_folder(read_settings(path, PartySettings), path.parent)
 
 
 def in_folder(settings: PartySettings, home: Path) -> PartySettings:
@@ -70,7 +85,12 @@ def in_folder(settings: PartySettings, home: Path) -> PartySettings:
     )
     key = None if settings.group_key is None else home / settings.group_key
     return settings.model_copy(
-        update={"run": home / settings.run, "data": data, "group_key": key, "ledger": home / settings.ledger}
+        update={
+            "federation": home / settings.federation,
+            "data": data,
+            "group_key": key,
+            "ledger": home / settings.ledger,
+        }
     )
 
 

@@ -158,9 +158,3 @@ def stored_key(disk: Disk, name: str = NOISE_KEY) -> NoiseKey:
 def seeded_key(seed: int, party: str) -> NoiseKey:
     """A noise key for trying things out in one process: it can be repeated, and is no secret."""
     return NoiseKey(hashlib.blake2b(f"{seed} {party}".encode(), digest_size=_KEY_BYTES).digest())
-
-
-def forget_releases(disk: Disk) -> None:
-    """Start over with noise that was never used."""
-    disk.remove(NOISE_KEY)  # first: releases without their key are refused, a key without its releases is used again
-    ReleaseStore.clear(disk)

@@ -81,11 +81,6 @@ class ReleaseStore:
     def _head(self) -> bytes:
         return json.dumps({"facts": self._facts, "counts": self._counts, "counted": self._counted}).encode()
 
-    @staticmethod
-    def clear(disk: Disk) -> None:
-        """Start over."""
-        disk.remove(_NAME)
-
     def _remember(self, message: object) -> None:
         if not isinstance(message, Push | HeldOutPredictions):
             raise StateCorrupt(

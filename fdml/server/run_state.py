@@ -109,9 +109,7 @@ class RunState:
         try:
             self._apply(record.sender, decode_from_party(record.message))
         except MessageRefused as refused:
-            raise StateCorrupt(
-                f"the log does not fit this run ({refused}); give the run a new name at every side"
-            ) from None
+            raise StateCorrupt(f"the log does not fit this run ({refused}); give the run a new name") from None
         self._number = record.number
 
     def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from fdml.storage.atomic import OWNER_ONLY, naming, sync, sync_data, write_all, write_file
+from fdml.storage.atomic import OWNER_ONLY, make_private_folder, naming, sync, sync_data, write_all, write_file
 
 
 class Disk(Protocol):
@@ -40,7 +40,7 @@ class FolderDisk:
     """A folder of the real file system. Files can be read by their owner only."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         folder.chmod(0o700)
         self._folder = folder
         self._appending: dict[str, int] = {}

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fdml.errors import SettingsError
-from fdml.storage.atomic import OWNER_ONLY, naming
+from fdml.storage.atomic import OWNER_ONLY, make_private_folder, naming
 
 LOCK = "lock"
 
@@ -45,7 +45,7 @@ def shared_turns(folder: Path) -> Iterator[None]:
 
 
 def _open(folder: Path) -> int:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     with naming(folder / LOCK):
         return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
 

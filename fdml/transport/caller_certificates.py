@@ -1,4 +1,4 @@
-"""The certificates of those who call the server: every call and every open stream is checked against run.toml."""
+"""The certificates of those who call the server: every call and open stream is checked against federation.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fdml.transport.certificate_watch import CertificateWatch
 
 
 class CallerCertificates:
-    """Refuses a caller whose key is not the one in run.toml, or whose certificate has run out or is revoked.
+    """Refuses a caller whose key is not the one in federation.toml, or whose certificate has run out or is revoked.
 
     Without credentials of the server lines are plain, and nobody shows any.
     """
@@ -29,13 +29,13 @@ class CallerCertificates:
             self._watch = CertificateWatch(credentials, settings.members, remarks_of(SERVER, on_event))
 
     def check(self, name: str, certificate: x509.Certificate | None) -> None:
-        """Raise unless the certificate is good now and has the key that run.toml has."""
+        """Raise unless the certificate is good now and has the key that federation.toml has."""
         if self._watch is None:
             return
         why = "is missing" if certificate is None else self._watch.why_refused(name, certificate)
         if why is not None:
             raise MessageRefused(
-                f"the certificate of {name!r} {why}; ask whoever keeps the run's authority for a new one with "
+                f"the certificate of {name!r} {why}; ask whoever keeps the federation's authority for a new one with "
                 f"`fdml keys renew`, then run the same command again",
                 Refusal.UNAUTHENTICATED,
             )

@@ -307,7 +307,7 @@ class GrpcServer:
         return b""
 
     async def _certificate(self, raw: bytes, context: Context) -> bytes:
-        """The server's own certificate: a party compares its key with run.toml before it sends anything else."""
+        """The server's own certificate: a party compares its key with federation.toml before it sends anything else."""
         party = await self._identify(context, "server")
         await self._check_empty(raw, context, party)
         return self._callers.own

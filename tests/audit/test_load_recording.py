@@ -120,12 +120,15 @@ def test_the_command_shows_every_result_and_fails_where_one_does(finished):
 def test_a_log_that_was_begun_anew_is_refused(finished, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(finished, copy)
-    Journal(FolderDisk(copy / "server" / "state"), "journal").restart([Record(number=9).SerializeToString()])
+    Journal(FolderDisk(copy / "server" / "runs" / "first" / "state"), "journal").restart(
+        [Record(number=9).SerializeToString()]
+    )
     with pytest.raises(DataError, match="begins anew"):
         read_recording(copy / "run.toml")
 
 
 def test_a_run_that_never_was_is_refused(tmp_path):
-    (tmp_path / "run.toml").write_text('parties = ["a", "b"]\nlabel_party = "a"\n')
+    (tmp_path / "federation.toml").write_text('parties = ["a", "b"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "a"\n')
     with pytest.raises(DataError, match="fdml simulate"):
         read_recording(tmp_path / "run.toml")

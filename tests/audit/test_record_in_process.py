@@ -104,6 +104,7 @@ def test_the_labels_shown_are_those_that_the_gradients_disclose(epsilon):
 
 
 def test_a_run_without_a_log_says_what_to_run_first(tmp_path):
-    (tmp_path / "run.toml").write_text('parties = ["a", "b"]\nlabel_party = "a"\n')
+    (tmp_path / "federation.toml").write_text('parties = ["a", "b"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "a"\n')
     with pytest.raises(DataError, match=r"there is no log .*journal'; run `fdml simulate` first"):
         read_recording(tmp_path / "run.toml")

@@ -54,7 +54,7 @@ def test_the_records_are_of_the_models_that_the_processes_left(trained):
     home, joint = trained
     settings, folders, problem = opened(home)
     records = app_store.joint_records(settings, folders, problem, joint.seconds)
-    told = json.loads((home / "store" / "history.json").read_text())
+    told = json.loads((home / "store" / "runs" / "first" / "history.json").read_text())
     assert [record.test_metric for record in records] == pytest.approx(
         [each["test_metric"] for each in told], abs=5e-3
     ), "but for rounding to 16 bits"

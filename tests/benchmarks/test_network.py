@@ -59,7 +59,8 @@ def test_the_fastest_setting_that_reaches_the_goal_is_recommended():
 @pytest.mark.parametrize("setting", {each.name: each for kinds in SWEEP.values() for each in kinds}.values())
 def test_every_setting_is_one_that_run_toml_takes(setting, tmp_path):
     path = tmp_path / "run.toml"
-    path.write_text(f'parties = ["p0", "p1"]\nlabel_party = "p0"\n{setting.text}')
+    (tmp_path / "federation.toml").write_text('parties = ["p0", "p1"]\n')
+    path.write_text(f'label_party = "p0"\n{setting.text}')
     assert read_run(path).training.staleness == 0
 
 

@@ -81,11 +81,11 @@ def test_wrong_usage_exits_with_2(words):
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fdml", "status", str(tmp_path / "run.toml")])
+    monkeypatch.setattr(sys, "argv", ["fdml", "status", str(tmp_path / "federation.toml")])
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith("fdml: ")
-    assert "run.toml" in str(ended.value)
+    assert "federation.toml" in str(ended.value)
 
 
 @pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget plan"), ("bench", "python -m benchmarks")])

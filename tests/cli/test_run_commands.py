@@ -29,7 +29,7 @@ def finished(tmp_path_factory):
     port = home / "port"
     with Children(home, ignore_events) as children:
         files = ("--log", str(home / "server.jsonl"), "--json", str(home / "server.json"), "--port-file", str(port))
-        children.start("server", "serve", str(home / "run.toml"), *files)
+        children.start("server", "serve", str(home / "federation.toml"), "--run", str(home / "run.toml"), *files)
         while not port.exists() and children.are_running():
             time.sleep(0.05)
         for party in PARTIES:
@@ -79,7 +79,7 @@ def test_a_party_s_figures_name_its_model(finished):
         found = json.loads((finished / f"{party}.json").read_text())
         assert found["party"] == party
         assert found["resumed_at"] == 0
-        assert found["model_path"] == str(finished / party / "model")
+        assert found["model_path"] == str(finished / party / "runs" / "first" / "model")
         assert f"(hash {found['model_hash'][:16]})" in (finished / f"{party}.log").read_text()
 
 
@@ -140,7 +140,7 @@ def test_without_consent_nothing_begins_and_the_ways_out_are_named(home, command
 
 
 @pytest.mark.parametrize("option", ["--log", "--json"])
-@pytest.mark.parametrize(("command", "file"), [("join", "bob/party.toml"), ("serve", "run.toml")])
+@pytest.mark.parametrize(("command", "file"), [("join", "bob/party.toml"), ("serve", "federation.toml")])
 def test_files_that_cannot_be_written_are_named_at_once(home, command, file, option):
     assert "there is no folder" in fail(SettingsError, command, home / file, option, home / "missing" / "file")
 
@@ -159,7 +159,9 @@ def test_plain_is_for_loopback(home):
     for words in (
         ("join", home / "bob" / "party.toml"),
         ("align", home / "bob" / "party.toml"),
-        ("status", home / "run.toml"),
+        ("status", home / "federation.toml"),
     ):
         assert "for loopback only" in fail(SettingsError, *words, "--plain", "--server", "example.org:7443")
-    assert "for loopback only" in fail(SettingsError, "serve", home / "run.toml", "--plain", "--listen", "0.0.0.0:0")
+    assert "for loopback only" in fail(
+        SettingsError, "serve", home / "federation.toml", "--plain", "--listen", "0.0.0.0:0"
+    )

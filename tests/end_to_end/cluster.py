@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,8 @@ _FORK = multiprocessing.get_context("forkserver")
 _FORK.set_forkserver_preload(["tests.end_to_end.cluster", "benchmarks.preload"])
 FDML = [sys.executable, "-m", "fdml"]
 _DEADLINE = 60.0
+RUN = "runs/first"
+"""The folder of the run at every side."""
 
 
 class Started:
@@ -147,7 +150,9 @@ class Cluster:
 
     def serve(self, *words: str, kind: type[Started] = Started) -> Started:
         """Start the server."""
-        return self._start("server", kind, "serve", self.home / "run.toml", *words)
+        return self._start(
+            "server", kind, "serve", self.home / "federation.toml", "--run", self.home / "run.toml", *words
+        )
 
     def join(self, party: str, *words: str, kind: type[Started] = Started) -> Started:
         """Start a party."""
@@ -186,11 +191,15 @@ class Cluster:
         path = self.home / party / "party.toml"
         path.write_text(f'server = "127.0.0.1:{port}"\n' + path.read_text())
 
-    def change(self, old: str, new: str) -> None:
-        """Change run.toml."""
-        text = (self.home / "run.toml").read_text()
+    def change(self, old: str, new: str, file: str = "run.toml") -> None:
+        """Change run.toml, or federation.toml."""
+        text = (self.home / file).read_text()
         assert old in text
-        (self.home / "run.toml").write_text(text.replace(old, new))
+        (self.home / file).write_text(text.replace(old, new))
+
+    def lose_state(self, side: str) -> None:
+        """Remove the state of the run at one side, as after a disk was lost."""
+        shutil.rmtree(self.home / side / RUN / "state")
 
     def status(self) -> RunStatus:
         """What the server says of the run."""
@@ -238,6 +247,11 @@ def until(true: Callable[[], bool], what: str, seconds: float = _DEADLINE) -> fl
         time.sleep(0.02)
 
 
+def write_federation(home: Path, port: int, parties: Sequence[str]) -> None:
+    """Who works together, without keys."""
+    (home / "federation.toml").write_text(f'name = "e2e"\nserver = "127.0.0.1:{port}"\nparties = {list(parties)!r}\n')
+
+
 def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training: dict[str, object]) -> None:
     """A run whose parties hold two columns each of the same rows, every one in an order of its own.
 
@@ -253,9 +267,9 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         "peer_timeout_seconds": 30.0,
     }
     lines = [f"{key} = {value}" for key, value in (chosen | training).items()]
+    write_federation(home, port, parties)
     (home / "run.toml").write_text(
-        f'name = "e2e"\nserver = "127.0.0.1:{port}"\nparties = {list(parties)!r}\nlabel_party = "{parties[0]}"\n'
-        "[training]\n" + "\n".join(lines) + "\n"
+        f'name = "first"\nlabel_party = "{parties[0]}"\n[training]\n' + "\n".join(lines) + "\n"
     )
     write_keys(home, "e2e", parties)
     chance = np.random.default_rng(3)
@@ -269,7 +283,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         write_csv(home / party / "data.csv", columns, chance.permutation(rows))
         write_file(home / party / "group.key", b"5a" * 32)
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 100000\n[data]\npath = "data.csv"\nid = "id"\n'
+            f'party = "{party}"\nfederation = "../federation.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 100000\n[data]\npath = "data.csv"\nid = "id"\n'
             + ('label = "label"\n' if label else "")
         )
 

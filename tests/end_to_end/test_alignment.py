@@ -14,7 +14,7 @@ from benchmarks.proxy import Proxy
 from fdml.data.encoders import encoder_from_json
 from fdml.data.label_encoding import fit_labels
 from fdml.federation.scaffold import write_keys
-from tests.end_to_end.cluster import Cluster, Started, running, until
+from tests.end_to_end.cluster import RUN, Cluster, Started, running, until, write_federation
 
 pytestmark = pytest.mark.slow
 PEOPLE, DAY = 300, datetime.date(2026, 1, 1)
@@ -31,9 +31,9 @@ class Firms(Cluster):
     def write(self, rows, training):
         home, align = self.home, training["align"]
         home.mkdir(parents=True)
+        write_federation(home, self.port, self.parties)
         (home / "run.toml").write_text(
-            f'name = "e2e"\nserver = "127.0.0.1:{self.port}"\nparties = ["ann", "bob", "cyd"]\nlabel_party = "ann"\n'
-            f'align = "{align}"\ntask = "regression"\n'
+            f'name = "first"\nlabel_party = "ann"\nalign = "{align}"\ntask = "regression"\n'
             "[training]\nepochs = 2\nbatch_size = 10\nbatches_per_block = 2\npeer_timeout_seconds = 30.0\n"
         )
         write_keys(home, "e2e", self.parties)
@@ -41,7 +41,7 @@ class Firms(Cluster):
 
     def shared(self, party):
         """The people behind a party's rows, in the run's order, and those that are held out."""
-        with np.load(self.home / party / "state" / "alignment") as found:
+        with np.load(self.home / party / RUN / "state" / "alignment") as found:
             return [[self.held[party][row] for row in found[name]] for name in ("train", "held_out")]
 
 
@@ -68,7 +68,7 @@ def _write_files(home):
         ("cyd", "parquet", '["nr", "first"]', ""),
     ):
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\n[align]\nmax_rows = 100000\n[data]\npath = "data.{ending}"\nid = {columns}\n{more}'
+            f'party = "{party}"\nfederation = "../federation.toml"\n[align]\nmax_rows = 100000\n[data]\npath = "data.{ending}"\nid = {columns}\n{more}'
         )
     return held
 
@@ -126,7 +126,7 @@ def test_alignment_that_is_killed_anywhere_goes_on_with_the_same_commands(tmp_pa
     with ExitStack() as stack:
         runs = [stack.enter_context(firms(tmp_path / str(messages))) for messages in (1, 5, 9)]
         for cluster, messages in zip(runs, (1, 5, 9), strict=True):
-            state = cluster.home / "server" / "state"
+            state = cluster.home / "server" / RUN / "state"
             cluster.start()
             until(lambda state=state, n=messages: len(list(state.glob("bulletin-*"))) >= n, f"{messages} messages")
             cluster[victim].kill()
@@ -148,7 +148,7 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "a new name")
 
 
-def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
+def test_a_party_that_was_aligned_by_a_server_that_lost_it_is_refused_and_told_what_to_do(tmp_path):
     with running(tmp_path / "run", epochs=2, peer_timeout_seconds=15.0) as cluster:
         cluster.serve()
         for party in cluster.parties:
@@ -156,11 +156,14 @@ def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_wha
         for party in cluster.parties:
             cluster[party].expect(0)
         cluster["server"].kill()
-        cluster.serve("--fresh")
-        until(lambda: cluster.status().run == "e2e", "the server runs")
-        cluster.join("ann").expect(1, "this server has seen no alignment", "start over with --fresh at every side")
-        cluster.join("ann", "--fresh")
-        cluster.join("bob", "--fresh")
+        cluster.lose_state("server")
+        cluster.serve()
+        until(lambda: cluster.status().run == "first", "the server runs")
+        said = "give the run a new name at every side"
+        cluster.join("ann").expect(1, "this server has seen no alignment", said)
+        cluster["server"].kill()
+        cluster.change('name = "first"', 'name = "second"')
+        cluster.start()
         cluster.finish()
 
 
@@ -183,10 +186,10 @@ def test_features_are_written_once_and_used_again(tmp_path):
     with running(tmp_path / "run", epochs=3000) as cluster:
         cluster.start()
         cluster.await_step(20)
-        blocks = sorted((cluster.home / "bob" / "state" / "blocks").rglob("*"))
+        blocks = sorted((cluster.home / "bob" / RUN / "state" / "blocks").rglob("*"))
         written = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks}
         assert any(path.name == "values" for path in blocks)
-        encoder = encoder_from_json((cluster.home / "bob" / "state" / "encoder.json").read_bytes())
+        encoder = encoder_from_json((cluster.home / "bob" / RUN / "state" / "encoder.json").read_bytes())
         facts = json.loads(next(path for path in blocks if path.name == "facts.json").read_text())
         assert len(encoder.names) == facts["width"]
         cluster["bob"].kill()
@@ -214,7 +217,7 @@ def test_a_label_party_without_features_takes_part(tmp_path):
         for party in cluster.parties:
             cluster.join(party)
         cluster.finish()
-        last = json.loads((cluster.home / "ann" / "history.json").read_text())[-1]
+        last = json.loads((cluster.home / "ann" / RUN / "history.json").read_text())[-1]
         assert last["test_metric"] > 0.6
 
 
@@ -243,7 +246,7 @@ def canaries():
 
 def labels_as_numbers(cluster):
     """Some of the label party's labels in the form in which they are sealed."""
-    with np.load(cluster.home / "ann" / "state" / "alignment") as found:
+    with np.load(cluster.home / "ann" / RUN / "state" / "alignment") as found:
         rows = found["train"]
     lines = (cluster.home / "ann" / "data.csv").read_text().splitlines()[1:]
     labels = np.array([float(lines[row].split(",")[3]) for row in rows])

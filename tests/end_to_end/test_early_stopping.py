@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.end_to_end.cluster import running, until
+from tests.end_to_end.cluster import RUN, running, until
 
 pytestmark = pytest.mark.slow
 STOP_AFTER, EPOCHS = 12, 60
@@ -23,7 +23,7 @@ def runs(tmp_path):
 
 
 def history(cluster):
-    return json.loads((cluster.home / "ann" / "history.json").read_text())
+    return json.loads((cluster.home / "ann" / RUN / "history.json").read_text())
 
 
 def without_seconds(rows):

@@ -9,7 +9,7 @@ import pytest
 
 from fdml.cli.app import main
 from tests.end_to_end import cluster as clusters
-from tests.end_to_end.cluster import Started, running, until
+from tests.end_to_end.cluster import RUN, Started, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_a_run_whose_output_goes_nowhere_ends_well(tmp_path, kinds):
             cluster.join(party, kind=kind)
         cluster.finish()
         for party in cluster.parties:
-            assert (tmp_path / "run" / party / "model" / "card.json").is_file()
+            assert (tmp_path / "run" / party / RUN / "model" / "card.json").is_file()
 
 
 def test_a_server_that_slept_longer_than_ten_time_outs_goes_on(tmp_path):

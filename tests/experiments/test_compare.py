@@ -185,7 +185,8 @@ def run_folder(folder, shop, bank, training="epochs = 4\n"):
     random = np.random.default_rng(0)
     age, hours = random.normal(size=(2, 400))
     label = np.where(age + hours > 0, "yes", "no")
-    text = f'parties = ["shop", "bank"]\nlabel_party = "shop"\n[training]\nlearning_rate = "auto"\n{training}'
+    text = f'label_party = "shop"\n[training]\nlearning_rate = "auto"\n{training}'
+    (folder / "federation.toml").write_text('parties = ["shop", "bank"]\n')
     (folder / "run.toml").write_text(text)
     for name, head, cells, guard in (
         ("shop", "id,age,rich", zip(age, label, strict=True), shop),
@@ -195,7 +196,7 @@ def run_folder(folder, shop, bank, training="epochs = 4\n"):
         lines = [f"{at},{','.join(map(str, row))}" for at, row in enumerate(cells)]
         (folder / name / "data.csv").write_text("\n".join([head, *lines]) + "\n")
         data = '[data]\npath = "data.csv"\nid = "id"\n' + ('label = "rich"\n' if name == "shop" else "")
-        (folder / name / "party.toml").write_text(f'party = "{name}"\nrun = "../run.toml"\n{data}{guard}')
+        (folder / name / "party.toml").write_text(f'party = "{name}"\nfederation = "../federation.toml"\n{data}{guard}')
     return folder / "run.toml"
 
 

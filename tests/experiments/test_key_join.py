@@ -29,7 +29,7 @@ def party_of(folder, name, text, test=None, **data):
     if test is not None:
         (folder / name / "test.csv").write_text(test)
         data["test_path"] = folder / name / "test.csv"
-    return PartySettings(party=name, run=folder, data=DataSettings(path=folder / name / "data.csv", **data))
+    return PartySettings(party=name, federation=folder, data=DataSettings(path=folder / name / "data.csv", **data))
 
 
 def parties(folder, test=None, flights=FLIGHTS, weather=WEATHER):
@@ -67,14 +67,13 @@ def test_ids_of_the_label_party_are_those_of_all(tmp_path):
 
 def test_a_run_file_is_compared(tmp_path):
     given = parties(tmp_path)
-    (tmp_path / "run.toml").write_text(
-        'parties = ["flights", "weather", "planes"]\nlabel_party = "flights"\n[keys]\nweather = "hour"\nplanes = "tail"\n'
-    )
+    (tmp_path / "federation.toml").write_text('parties = ["flights", "weather", "planes"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "flights"\n[keys]\nweather = "hour"\nplanes = "tail"\n')
     for name, party in given.items():
         data = party.data
         more = 'label = "late"\n' if name == "flights" else f'id = "{data.id[0]}"\n'
         (tmp_path / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.csv"\n{more}'
+            f'party = "{name}"\nfederation = "../federation.toml"\n[data]\npath = "data.csv"\n{more}'
         )
     problem, _, _ = from_run_file(tmp_path / "run.toml")
     assert (len(problem.train), len(problem.test)) == (3, 1)

@@ -59,7 +59,7 @@ def test_the_models_on_disk_give_the_figures_that_the_run_reported(finished, fol
     plan = plan_of(run, folders, problem)
     models = {name: load_model(plan, home) for name, home in folders.items()}
     score = joint_score(models, problem.test.parts, problem.objective)
-    reported = Bundle.load(finished.parent / "ann" / MODEL).card.metrics
+    reported = Bundle.load(finished.parent / "ann" / "runs" / "first" / MODEL).card.metrics
     assert reported.epoch == EPOCHS
     assert reported.test_loss == pytest.approx(mean_loss("logistic", score, problem.test), abs=1e-6)
     assert reported.test_metric == pytest.approx(metric("binary", score, problem.test), abs=1e-6)

@@ -9,6 +9,8 @@ import numpy as np
 
 from fdml.federation.serve import serve
 
+RUN = "runs/first"
+"""The folder of the run at every side."""
 ROWS, EPOCHS = 120, 2
 """Enough that held-out rows of one class alone, which have no AUC, do not occur: the split is drawn by the group key."""
 
@@ -23,8 +25,9 @@ def write_run(home, *, parties=("ann", "bob"), training="", group_key=""):
     X = random.normal(size=(ROWS, len(parties)))
     labels = np.where(X.sum(axis=1) > 0, "yes", "no")
     listed = ", ".join(f'"{party}"' for party in parties)
+    (home / "federation.toml").write_text(f'name = "small"\nserver = "127.0.0.1:0"\nparties = [{listed}]\n')
     (home / "run.toml").write_text(
-        f'name = "small"\nserver = "127.0.0.1:0"\nparties = [{listed}]\nlabel_party = "ann"\n'
+        f'name = "first"\nlabel_party = "ann"\n'
         f"[training]\nepochs = {EPOCHS}\nbatch_size = 8\nbatches_per_block = 2\ncheckpoint_seconds = 0.0\n{training}"
     )
     if group_key:
@@ -39,10 +42,16 @@ def write_run(home, *, parties=("ann", "bob"), training="", group_key=""):
         (home / party / "data.csv").write_text("\n".join([column, *lines]) + "\n")
         label = 'label = "label"\n' if party == "ann" else ""
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\nthreads = 1\n{shared_key}'
+            f'party = "{party}"\nfederation = "../federation.toml"\nthreads = 1\n{shared_key}'
             f'[align]\nmax_rows = {ROWS}\n[data]\npath = "data.csv"\nid = "id"\n{label}'
         )
     return home / "run.toml"
+
+
+def rename(run_toml, name):
+    """Let the next start begin another run."""
+    text = run_toml.read_text()
+    run_toml.write_text(text.replace(text.splitlines()[0], f'name = "{name}"', 1))
 
 
 @contextmanager
@@ -71,6 +80,7 @@ class _Server(threading.Thread):
     def run(self):
         try:
             self.result = serve(
+                self._run.parent / "federation.toml",
                 self._run,
                 plain=True,
                 port_file=self._port_file,

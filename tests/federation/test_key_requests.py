@@ -175,10 +175,10 @@ def odd_request(names, key=None):
     [
         (b"", "is empty or no certificate request"),
         (b"nonsense", "is empty or no certificate request"),
-        (odd_request([]), "does not name one member of a run"),
-        (odd_request(["https://example.org"]), "does not name one member of a run"),
-        (odd_request(["fdml://shop/party/a", "fdml://shop/party/b"]), "does not name one member of a run"),
-        (odd_request(["fdml://shop/authority/authority"]), "does not name one member of a run"),
+        (odd_request([]), "does not name one member of a federation"),
+        (odd_request(["https://example.org"]), "does not name one member of a federation"),
+        (odd_request(["fdml://shop/party/a", "fdml://shop/party/b"]), "does not name one member of a federation"),
+        (odd_request(["fdml://shop/authority/authority"]), "does not name one member of a federation"),
     ],
 )
 def test_a_request_that_will_not_do_is_refused_with_its_name(tmp_path, content, text):
@@ -200,12 +200,12 @@ def test_a_request_with_someone_elses_key_is_refused(tmp_path):
 
 
 def test_whose_keys_are_meant_follows_from_the_settings_file(tmp_path):
-    (tmp_path / "run.toml").write_text('name = "shop"\nparties = ["store"]\nlabel_party = "store"\n')
-    party = 'party = "{}"\nrun = "run.toml"\n[data]\npath = "x.csv"\n'
+    (tmp_path / "federation.toml").write_text('name = "shop"\nparties = ["store"]\n')
+    party = 'party = "{}"\nfederation = "federation.toml"\n[data]\npath = "x.csv"\n'
     (tmp_path / "party.toml").write_text(party.format("store"))
     assert member_keys(tmp_path / "party.toml") == MemberKeys(STORE, tmp_path / "keys")
     server = Identity("shop", "server", "server")
-    assert member_keys(tmp_path / "run.toml") == MemberKeys(server, tmp_path / "server" / "keys")
+    assert member_keys(tmp_path / "federation.toml") == MemberKeys(server, tmp_path / "server" / "keys")
     (tmp_path / "party.toml").write_text(party.format("zed"))
-    with pytest.raises(SettingsError, match="party 'zed' is not among the run's parties store"):
+    with pytest.raises(SettingsError, match="party 'zed' is not among the federation's parties store"):
         member_keys(tmp_path / "party.toml")

@@ -25,7 +25,7 @@ def home(tmp_path_factory):
 def finished(home):
     """The events and the history of a whole run of processes."""
     events = []
-    return events, run_processes(home / "run.toml", fresh=False, plain=False, on_event=events.append)
+    return events, run_processes(home / "run.toml", on_event=events.append)
 
 
 def remarks(events, party):
@@ -58,14 +58,14 @@ def test_the_server_took_a_port_that_was_free(finished):
 
 def test_every_party_has_left_its_model(home, finished):
     for party in ("ann", "bob"):
-        card = Bundle.check(home / party / MODEL)
-        assert (card.run, card.party) == ("e2e", party)
+        card = Bundle.check(home / party / "runs" / "first" / MODEL)
+        assert (card.run, card.party) == ("first", party)
 
 
 @pytest.mark.slow
 def test_a_finished_run_is_not_run_again(home, finished):
     events = []
-    again = run_processes(home / "run.toml", fresh=False, plain=False, on_event=events.append)
+    again = run_processes(home / "run.toml", on_event=events.append)
     assert again["history"] == finished[1]["history"]
     assert "was finished before" in remarks(events, "server")[0]
 
@@ -75,7 +75,7 @@ def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {})
     (tmp_path / "run" / "bob" / "data.csv").unlink()
     with pytest.raises(PartyFailed, match=r"bob stopped: there is no file .*data\.csv'; correct data\.path"):
-        run_processes(tmp_path / "run" / "run.toml", fresh=False, plain=False, on_event=ignore_events)
+        run_processes(tmp_path / "run" / "run.toml", on_event=ignore_events)
 
 
 def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_path):
@@ -83,13 +83,13 @@ def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_pat
     (tmp_path / "run" / "server" / "keys" / "key.pem").unlink()
     events = []
     with pytest.raises(PartyFailed, match=r"server stopped: .*key\.pem"):
-        run_processes(tmp_path / "run" / "run.toml", fresh=False, plain=False, on_event=events.append)
+        run_processes(tmp_path / "run" / "run.toml", on_event=events.append)
     assert {event.party for event in events} <= {"server"}
 
 
 def test_settings_that_cannot_be_read_are_found_before_anything_starts(tmp_path):
     with pytest.raises(SettingsError, match=r"run\.toml"):
-        run_processes(tmp_path / "run.toml", fresh=False, plain=False, on_event=ignore_events)
+        run_processes(tmp_path / "run.toml", on_event=ignore_events)
 
 
 # One process.
@@ -118,7 +118,7 @@ def test_a_child_that_fails_is_an_error_with_its_own_words(tmp_path):
 
 def test_leaving_the_block_ends_a_child_that_still_runs(home, tmp_path):
     with Children(tmp_path, ignore_events) as children:
-        child = children.start("server", "serve", str(home / "run.toml"), "--fresh", "--plain")
+        child = children.start("server", "serve", str(home / "federation.toml"), "--plain")
         assert child.is_running
     assert child.process.returncode is not None
 

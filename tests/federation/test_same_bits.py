@@ -88,7 +88,10 @@ PLACES = {
 def result(tmp_path, origins):
     """The fingerprint of the encoded rows, their labels and ids, and of a model trained on them."""
     files = PartyFiles(
-        PartySettings(party="ann", run=tmp_path, data=DataSettings(**COMMON)), RUN, tmp_path / "state", origins=origins
+        PartySettings(party="ann", federation=tmp_path, data=DataSettings(**COMMON)),
+        RUN,
+        tmp_path / "state",
+        origins=origins,
     )
     order = np.random.default_rng(1).permutation(ROWS)
     report = AlignmentReport("tokens", {}, ROWS, ROWS - 200, 200, 0.0)

@@ -33,7 +33,7 @@ from tests.storage.system_calls import SystemCalls, crash_at_every_call
 RUN = RunSettings(name="shop", parties=("store", "browser"), label_party="store")
 PARTY = PartySettings(
     party="store",
-    run="../secret-place/run.toml",
+    federation="../secret-place/federation.toml",
     data={"path": "/home/ann/secret-place/x.csv", "test_path": "secret-place/t.csv", "id": "user", "label": "paid"},
 )
 ALIGNMENT = bytes(range(32))

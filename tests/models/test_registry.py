@@ -108,7 +108,7 @@ def test_a_kind_from_outside_trains_beside_a_linear_party():
 @pytest.mark.usefixtures("cosine")
 def test_a_kind_from_outside_is_read_from_a_party_toml(tmp_path):
     (tmp_path / "party.toml").write_text(
-        'party = "b"\nrun = "run.toml"\n[data]\npath = "b.csv"\n[model]\nkind = "cosine"\nwaves = 3\nl2 = 0.5\n'
+        'party = "b"\nfederation = "federation.toml"\n[data]\npath = "b.csv"\n[model]\nkind = "cosine"\nwaves = 3\nl2 = 0.5\n'
     )
     assert read_party(tmp_path / "party.toml").model == CosineSettings(waves=3, l2=0.5)
 
@@ -129,7 +129,9 @@ def test_a_kind_from_outside_is_offered_to_comparisons_and_estimators():
 
 
 def party_toml(folder, model):
-    (folder / "party.toml").write_text(f'party = "b"\nrun = "run.toml"\n[data]\npath = "b.csv"\n[model]\n{model}\n')
+    (folder / "party.toml").write_text(
+        f'party = "b"\nfederation = "federation.toml"\n[data]\npath = "b.csv"\n[model]\n{model}\n'
+    )
     return folder / "party.toml"
 
 

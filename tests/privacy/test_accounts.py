@@ -257,7 +257,7 @@ def test_wherever_a_party_dies_the_ledger_has_counted_all_that_left_and_nothing_
         try:
             guard = guard_on(state, life(ledger, f"life {lives}"), facts={"noise key": str(lives)})
         except StateCorrupt:  # it died while it started over
-            ReleaseStore.clear(state)
+            state.remove("releases")
             return start()
         guard.restore(None, lambda at: at % 2)
         return guard
@@ -281,7 +281,7 @@ def test_wherever_a_party_dies_the_ledger_has_counted_all_that_left_and_nothing_
                     raise Crashed
                 case "fresh":
                     lives, step = lives + 1, 0
-                    ReleaseStore.clear(state)
+                    state.remove("releases")
                     guard = start()
         except Crashed:
             state.disarm()

@@ -9,7 +9,6 @@ from fdml.errors import PrivacyBudgetSpent, SettingsError
 from fdml.privacy.build_guard import (
     budget_remarks,
     dp_sgd_for,
-    forget_releases,
     gradients_of,
     guard_for,
     mechanism_of,
@@ -228,23 +227,6 @@ def test_the_noise_key_is_not_shown():
     key = stored_key(MemoryDisk())
     assert key.secret.hex() not in repr(key)
     assert str(key.secret) not in repr(key)
-
-
-def test_starting_over_draws_a_new_key_and_forgets_what_was_released():
-    disk = MemoryDisk()
-    before = stored_key(disk)
-    guard_for(guard_settings(), BLOCKWISE, before, disk=disk).push(0, 0, np.zeros((8, 1)))
-    assert set(disk.files) == {"noise-key", "releases"}
-    forget_releases(disk)
-    assert disk.files == {}
-    assert stored_key(disk) != before
-    again = guard_for(guard_settings(), BLOCKWISE, before, disk=disk)
-    again.restore(None, lambda step: BLOCKWISE.visit(step).block)
-    assert again.ledger.releases("block 0") == 0
-
-
-def test_starting_over_with_nothing_there_is_fine():
-    forget_releases(MemoryDisk())
 
 
 def test_a_seeded_key_is_the_same_for_the_same_seed_and_party():

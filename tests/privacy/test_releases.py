@@ -137,10 +137,10 @@ def test_a_store_does_not_grow_with_the_steps_that_were_forgotten():
     assert max(sizes[20:]) < 1.1 * max(sizes[5:20])
 
 
-def test_a_cleared_store_begins_anew():
+def test_a_removed_store_begins_anew():
     disk = MemoryDisk()
     Books(disk).release(push(0))
-    ReleaseStore.clear(disk)
+    disk.remove("releases")
     again = ReleaseStore(disk)
     assert (again.counts, again.uncounted, again.find(("push", 0))) == (None, [], None)
 

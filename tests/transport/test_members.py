@@ -1,4 +1,4 @@
-"""Both ends of a TLS line know each other by the keys in run.toml, whatever the authority signs (finding 12)."""
+"""Both ends of a TLS line know each other by the keys in federation.toml, whatever the authority signs (finding 12)."""
 
 from dataclasses import replace
 
