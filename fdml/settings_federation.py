@@ -81,26 +81,25 @@ def read_federation(path: Path) -> FederationSettings:
 
 def read_run(run: Path | None = None, federation: Path | None = None) -> RunSettings:
     """Read and check a run.toml and its federation.toml; either stands beside the other where it is not named."""
+    who = None if federation is None else read_federation(federation)
     path = (federation or Path()).parent / RUN_FILE if run is None else run
     values = read_table(path)
     if "party" in values:
         raise SettingsError(f"{path}: this is a party.toml; give the run.toml of the run that it joins")
-    try:
-        _check_what(values)
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from None
-    who = read_federation(federation or federation_of(path))
+    _check_what(values, f"{path}: ")
+    if who is None:
+        who = read_federation(federation_of(path))
     try:
         return who.run(**values)
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from None
 
 
-def _check_what(values: Mapping[str, Any]) -> None:
-    """Raise where run.toml says who works together."""
+def _check_what(values: Mapping[str, Any], where: str = "") -> None:
+    """Raise where run.toml says who works together; `where` begins the sentence."""
     for name in _WHO:
         if name in values:
-            raise SettingsError(f"{name!r} stands in {FEDERATION_FILE} now; move it there, out of {RUN_FILE}")
+            raise SettingsError(f"{where}{name!r} stands in {FEDERATION_FILE} now; move it there, out of {RUN_FILE}")
 
 
 def federation_of(run: Path) -> Path:

@@ -17,6 +17,7 @@ from fdml.errors import SettingsError
 from fdml.models.registry import kinds
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
+from fdml.settings_federation import FederationSettings
 from fdml.settings_file import RENAMED
 
 ROOT = Path(__file__).parents[1]
@@ -151,7 +152,7 @@ def test_every_setting_is_documented_and_every_documented_setting_exists():
     tables = text_of("docs/settings.md").split("## On the command line")[0]
     documented = set(re.findall(r"^\| `(\w+)` \|", tables, re.MULTILINE))
     sections = {part for name in re.findall(r"^### `\[([\w.]+)\]`", tables, re.MULTILINE) for part in name.split(".")}
-    known = {*fields_of(RunSettings), *fields_of(PartySettings)}
+    known = {*fields_of(FederationSettings), *fields_of(RunSettings), *fields_of(PartySettings)}
     known.update(*(kind.settings.model_fields for kind in kinds()))
     assert sorted(documented - known) == []
     assert sorted(known - documented - sections) == []

@@ -43,7 +43,7 @@ def test_a_run_of_processes_gives_the_label_party_s_history(finished):
 def test_the_lines_of_every_process_become_its_remarks(finished):
     events, _ = finished
     assert {event.party for event in events} == {"server", "ann", "bob"}
-    assert any(text.startswith("serving run 'e2e' at 127.0.0.1:") for text in remarks(events, "server"))
+    assert any(text.startswith("serving run 'first' at 127.0.0.1:") for text in remarks(events, "server"))
     assert f"{EPOCHS} of {EPOCHS} epochs" in " ".join(remarks(events, "bob"))
     assert any("model in" in text for text in remarks(events, "ann"))
     assert not any(text.startswith("ann: ") for text in remarks(events, "ann")), "its name is the event's"

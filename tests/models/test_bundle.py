@@ -236,7 +236,7 @@ def test_a_damaged_file_is_named_with_the_way_out(saved, name, damage):
         path.mkdir()
     elif damage != "removed":
         path.write_bytes({"emptied": b"", "cut": content[:-9], "longer": content + b"{}"}[damage])
-    message = rf"the bundle '.*model' is damaged: {name}: .*; restore the folder from a copy, or train again with `fdml"
+    message = rf"the bundle '.*model' is damaged: {name}: .*; restore the folder from a copy, or train again under"
     for use in (Bundle.check, Bundle.load):
         with pytest.raises(StateCorrupt, match=message):
             use(saved)
