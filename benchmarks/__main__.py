@@ -23,10 +23,14 @@ def bench(
     ] = None,
     first: Annotated[int | None, typer.Option(min=0, help="The first seed of random faults.")] = None,
     rows: Annotated[
-        int | None, typer.Option(min=1000, help="How many rows (against, app-store, blocks, growth, network, speed).")
+        int | None,
+        typer.Option(
+            min=1000, help="How many rows (against, app-store, blocks, default-times, growth, network, speed)."
+        ),
     ] = None,
+    only: Annotated[str | None, typer.Option(help="Only data sets with this in their names (defaults).")] = None,
     gigabytes: Annotated[float | None, typer.Option(min=0.001, help="How much is written to read it (reader).")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against, load).")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against, default-times, load).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figures to this PNG file (app-store, noise, regret).")
@@ -35,8 +39,9 @@ def bench(
     """Measure fdml beside its peers; every figure comes with its spread, the machine and the commit."""
     check_writable(json)
     check_plot(plot)
-    options: dict[str, float | Path | None] = {
-        "old": old, "seeds": seeds, "first": first, "rows": rows, "gigabytes": gigabytes, "rounds": rounds, "plot": plot
+    options: dict[str, float | str | Path | None] = {
+        "old": old, "seeds": seeds, "first": first, "rows": rows, "only": only, "gigabytes": gigabytes,
+        "rounds": rounds, "plot": plot,
     }  # fmt: skip
     report = run_benchmark(name, lambda line: stderr.print(line, highlight=False), **options)
     echo(report.question)

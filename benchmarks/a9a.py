@@ -1,4 +1,9 @@
-"""Is joint training over the line faster than torch with everything in one place? LR on a9a.
+"""How long does joint training on a9a take, beside pooled training and torch with everything in one place?
+
+The demo's LR and NN, joint and pooled, have no setting of their own but the paper's: batches of 100 rows, a step
+size, epochs. Pooled is one party in one process through the same sessions; both score the test rows after every epoch.
+
+LR set for speed runs against torch.
 
 Joint is a server and two parties as processes over mutual TLS, every push logged
 before it is answered; its seconds are the label party's own and include scoring
@@ -11,10 +16,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,14 +34,18 @@ from fdml.data.row_set import RowSet
 from fdml.data.rows import DenseRows, plain_rows, to_scipy
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset
+from fdml.experiments.in_process import train_in_process
 from fdml.experiments.paper import PARTIES, a9a_dataset, contenders, write_a9a_run
 from fdml.models.metrics import auc
+from fdml.party.plan import Plan
 from fdml.protocol.shuffle import permutation
 from fdml.settings import TrainingSettings
 
 GOAL = 0.900
 _HALF = 0.5
 """An epoch of joint training may take so much of torch's."""
+DEMO_AT_MOST = {"LR": 2.0, "NN": 1.5}
+"""Times the seconds of pooled training that the demo's joint training may take."""
 _EPOCHS = 8
 _BATCH = 100
 _RATES = (0.03, 0.1, 0.3, 1.0)
@@ -63,6 +72,7 @@ class EpochTrace(NamedTuple):
 def run(progress: Progress, rounds: int = 5) -> Report:
     """Let the two take turns."""
     found, problem = machine(), a9a_dataset()
+    demo = _demo_times(problem, rounds, progress)
     with tempfile.TemporaryDirectory(prefix="fdml-a9a-") as folder, one_thread():
         home = Path(folder) / "run"
         write_a9a_run(home, problem, joint_contender(), 0, "127.0.0.1:0")
@@ -83,8 +93,9 @@ def run(progress: Progress, rounds: int = 5) -> Report:
         row("joint LR: last test AUC", [each.aucs[-1] for each in joint], ""),
         row("torch LR: last test AUC", [each.aucs[-1] for each in baseline], ""),
     ]
+    results += [row(f"demo, {model}, {scheme}: training", spent, "s") for (model, scheme), spent in demo.items()]
     pairs = list(zip(joint, baseline, strict=True))
-    ratios = {
+    ratios = demo_ratios(demo) | {
         "joint/torch time of an epoch": spread([a.epoch / b.epoch for a, b in pairs]) | {"at_most": _HALF},
         f"joint/torch time to {GOAL:g}": spread([a.to_goal / b.to_goal for a, b in pairs]) | {"at_most": 1.0},
     }
@@ -94,6 +105,40 @@ def run(progress: Progress, rounds: int = 5) -> Report:
         f"size {rate:g}, the quickest of {', '.join(f'{each:g}' for each in _RATES)})?"
     )
     return Report("a9a", question, results, ratios, found, commit())
+
+
+def _demo_times(problem: JointDataset, rounds: int, progress: Progress) -> dict[tuple[str, str], list[float]]:
+    """Seconds of every training of the demo's joint and pooled models, by model and scheme; they take turns."""
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for contender in contenders():
+        with tempfile.TemporaryDirectory(prefix="fdml-a9a-") as folder:
+            home = Path(folder) / "run"
+            write_a9a_run(home, problem, contender, 0, "127.0.0.1:0")
+            for turn in range(rounds + 1):
+                progress(f"demo, {contender.name}, " + (f"round {turn} of {rounds}" if turn else "warm-up"))
+                spent = {"joint": train_joint(home).seconds[-1], "pooled": train_pooled(problem, contender)}
+                for scheme, each in spent.items():
+                    seconds.setdefault((contender.name, scheme), []).extend([each] if turn else [])
+    return seconds
+
+
+def train_pooled(problem: JointDataset, contender: Contender) -> float:
+    """Seconds of the demo's pooled training."""
+    pooled, model = problem.pooled(), contender.models[problem.label_party]
+    plan = Plan(contender.training, {pooled.label_party: model}, pooled.label_party, pooled.loss, 2)
+    result = train_in_process(plan, pooled.train, held_out=pooled.test, keep_epochs=True)
+    return result.snapshots[-1].seconds
+
+
+def demo_ratios(seconds: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, dict[str, Any]]:
+    """How many times as long as pooled training joint training takes."""
+    return {
+        f"demo, {model}: joint/pooled time": spread(
+            [a / b for a, b in zip(seconds[model, "joint"], seconds[model, "pooled"], strict=True)]
+        )
+        | {"at_most": at_most}
+        for model, at_most in DEMO_AT_MOST.items()
+    }
 
 
 def joint_contender() -> Contender:

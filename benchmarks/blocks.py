@@ -6,13 +6,11 @@ operating system counts for the process, the interpreter and libraries included.
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
+from benchmarks.own_process import MEBIBYTE, TWO_GIGABYTES, in_own_process
 from fdml.data.block_store import open_blocks, write_blocks
 from fdml.data.rows import SparseRows, span
 from fdml.data.sources import open_sources
@@ -35,8 +34,6 @@ _WIDTH = 6_000
 _PIECE = 100_000
 """Rows that are made at a time."""
 _BLOCK = 6_400
-_MEBIBYTE = 2**20
-_BAR = 2_000_000_000 / _MEBIBYTE
 
 
 def run(progress: Progress, rows: int = _ROWS) -> Report:
@@ -45,17 +42,15 @@ def run(progress: Progress, rows: int = _ROWS) -> Report:
         progress(f"writing a file of {rows:,} rows x {_ENTRIES} entries")
         _write_file(Path(folder) / "data.npz", rows)
         progress("through the store")
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
-            stored = processes.submit(_store, Path(folder), rows).result()
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
-            read = processes.submit(_read, Path(folder), rows).result()
+        stored = in_own_process(_store, Path(folder), rows)
+        read = in_own_process(_read, Path(folder), rows)
     results = [
         row("file to store", [stored["seconds"]], "seconds"),
         row("file to store: process", [stored["peak"]], "MiB"),
         row("opening the store", [1e3 * read["opening"]], "ms"),
         row(f"taking a block of {_BLOCK} rows out of it", [1e6 * each for each in read["taking"]], "us"),
     ]
-    ratios = {"2 GB/peak memory": spread([_BAR / stored["peak"]]) | {"target": 1.0}}
+    ratios = {"2 GB/peak memory": spread([TWO_GIGABYTES / stored["peak"]]) | {"target": 1.0}}
     question = (
         f"Does data have to fit into memory? {rows:,} rows x {_ENTRIES} entries, {stored['bytes']:,} bytes on disk."
     )
@@ -134,4 +129,4 @@ def _check(stored: SparseRows, rows: int) -> None:
 
 
 def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEBIBYTE
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBIBYTE

@@ -59,7 +59,7 @@ class PooledTrainer:
 def train_pooled(problem: JointDataset, model: ModelSettings, training: TrainingSettings) -> Iterator[EpochRecord]:
     """The figures of every epoch of training a problem that one party holds; its seconds are of training alone."""
     plan = Plan(training, {problem.label_party: model}, problem.label_party, problem.loss, problem.encoding.class_count)
-    plan = plan.resolved(len(problem.train))
+    plan = plan.resolved(len(problem.train), problem.train.parts)
     solo = PooledTrainer(plan, problem.train)
     seconds = 0.0
     for epoch in range(1, plan.agreed(len(problem.train)).epochs + 1):

@@ -7,11 +7,9 @@ system counts for that process, the interpreter and libraries included.
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import pyarrow.parquet
 
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
+from benchmarks.own_process import MEBIBYTE, TWO_GIGABYTES, in_own_process
 from fdml.data.rows import row_count
 from fdml.data.sources import open_sources
 from fdml.errors import InvariantBroken
@@ -33,8 +32,6 @@ _FILE_ROWS = 2**19
 """Rows of one file, some 260 MB."""
 _GROUP_ROWS = 2**16
 _DAYS = 2_000
-_MEBIBYTE = 2**20
-_BAR = 2_000_000_000 / _MEBIBYTE
 
 
 def run(progress: Progress, gigabytes: float = _GIGABYTES) -> Report:
@@ -43,8 +40,7 @@ def run(progress: Progress, gigabytes: float = _GIGABYTES) -> Report:
         progress(f"writing {gigabytes:g} GB of Parquet")
         size, rows = _write_files(Path(place), gigabytes * 1e9)
         progress(f"reading {rows:,} rows")
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
-            found = processes.submit(_read, Path(place)).result()
+        found = in_own_process(_read, Path(place))
     if found["rows"] != rows:
         raise InvariantBroken(f"{rows} rows were written, {found['rows']} came out of the reader")
     results = [
@@ -53,7 +49,7 @@ def run(progress: Progress, gigabytes: float = _GIGABYTES) -> Report:
         row("rows encoded", [rows / found["encoding"]], "rows/s"),
         row("reading process", [found["peak"]], "MiB"),
     ]
-    ratios = {"2 GB/peak memory": spread([_BAR / found["peak"]]) | {"target": 1.0}}
+    ratios = {"2 GB/peak memory": spread([TWO_GIGABYTES / found["peak"]]) | {"target": 1.0}}
     question = f"Do many gigabytes pass the reader in bounded memory? {rows:,} rows, {size:,} bytes of Parquet."
     return Report("reader", question, results, ratios, machine(), commit())
 
@@ -86,5 +82,5 @@ def _read(folder: Path) -> dict[str, Any]:
     fitted = time.perf_counter()
     rows = sum(row_count(chunk) for chunk in source.chunks())
     ended = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEBIBYTE
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBIBYTE
     return {"rows": rows, "fitting": fitted - began, "encoding": ended - fitted, "peak": peak}

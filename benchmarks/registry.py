@@ -37,12 +37,13 @@ BENCHMARKS: dict[str, Benchmark] = {
     "a9a": Benchmark("benchmarks.a9a"),
     "bits": Benchmark("benchmarks.bits", ("rows", "seeds")),
     "growth": Benchmark("benchmarks.scaling", ("rows",)),
-    "defaults": Benchmark("benchmarks.defaults", ("seeds", "rows")),
+    "defaults": Benchmark("benchmarks.defaults", ("seeds", "rows", "only")),
+    "default-times": Benchmark("benchmarks.default_times", ("rows", "rounds")),
     "against": Benchmark("benchmarks.against", ("old", "rounds", "rows")),
 }
 
 
-def run_benchmark(name: str, progress: Progress, **options: float | Path | None) -> Report:
+def run_benchmark(name: str, progress: Progress, **options: float | str | Path | None) -> Report:
     """Run a benchmark by its name; `progress` gets a few words on how far it is. None leaves an option alone."""
     if name not in BENCHMARKS:
         raise SettingsError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHMARKS)}")

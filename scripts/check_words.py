@@ -1,4 +1,4 @@
-"""Retired words, and files and functions that have grown too long. `make check` runs it.
+"""Retired words, files whose name says nothing, files and functions that have grown too long. `make check` runs it.
 
 The words are in `retired_words.toml`, each with the one to use instead. A find is printed as
 `file:line: old word; use new word`, and any find makes the exit code 1.
@@ -25,6 +25,8 @@ SIZED = ("fdml", "benchmarks", "simulator")
 SUFFIXES = (".py", ".md", ".proto", ".toml", ".svg")
 MOST_LINES = 350
 MOST_FUNCTION_LINES = 60
+EMPTY_NAMES = frozenset(("base", "common", "helper", "helpers", "manager", "misc", "util", "utils"))
+"""Words that say nothing of what is in a file."""
 _GENERATED = ("_pb2.py", "_pb2.pyi")
 
 _PROSE_WORD = re.compile(r"(?<![\w-])[A-Za-z]+(?![\w-])")
@@ -127,6 +129,12 @@ class Retired:
                 yield line, name, self.words[part]
 
 
+def empty_name(path: str) -> Iterator[Find]:
+    """The file if its name has a word that says nothing of what is in it."""
+    for word in EMPTY_NAMES.intersection(Path(path).stem.split("_")):
+        yield Find(path, 1, f"a file called {word!r}", "name it by what is in it")
+
+
 def too_long(path: str, text: str) -> Iterator[Find]:
     """The file if it has too many lines, and its functions that do."""
     lines = text.count("\n")
@@ -164,6 +172,7 @@ def check(root: Path, retired: Retired) -> list[Find]:
     for path in files_to_check(root):
         name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
         found += retired.in_file(name, text)
+        found += empty_name(name) if path.suffix == ".py" else ()
         if name.startswith(tuple(f"{folder}/" for folder in SIZED)) and path.suffix == ".py":
             found += too_long(name, text)
     return found

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from scripts.check_words import LIST, MOST_FUNCTION_LINES, MOST_LINES, ROOT, Retired, check, files_to_check, too_long
+from scripts.check_words import (
+    LIST,
+    MOST_FUNCTION_LINES,
+    MOST_LINES,
+    ROOT,
+    Retired,
+    check,
+    empty_name,
+    files_to_check,
+    too_long,
+)
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +169,13 @@ def test_the_command_ends_with_1_where_something_is_found_and_says_where(tmp_pat
 def _run(scripts: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(scripts / "check_words.py")]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["utils", "estimator_base", "test_helpers", "run_manager"])
+def test_a_file_whose_name_says_nothing_is_found(name):
+    (find,) = empty_name(f"fdml/party/{name}.py")
+    assert str(find).startswith(f"fdml/party/{name}.py:1: a file called '{name.split('_')[-1]}'; name it by what is")
+
+
+def test_a_word_that_only_begins_like_an_empty_one_is_no_empty_name():
+    assert not list(empty_name("benchmarks/baselines.py"))

@@ -140,7 +140,7 @@ def record_in_process(
     privacy: PrivacySettings | None = None,
 ) -> Recording:
     """Train all parties of a plan in turns, in this thread, and record all that they send."""
-    plan = plan.resolved(len(sample))
+    plan = plan.resolved(len(sample), sample.parts)
     run = run_of(plan, privacy)
     rows = RowIds(PartyIds(by_position=RowCounts(len(sample), None)), np.arange(len(sample)), np.arange(0))
     flips = LabelFlips(seeded_key(plan.training.seed, plan.label_party))

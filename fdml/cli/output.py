@@ -136,6 +136,16 @@ def comparison_json(curves: Sequence[LearningCurve], metric: str, facts: Mapping
     }
 
 
+def joint_over_pooled(curves: Sequence[LearningCurve]) -> dict[str, float]:
+    """By model, how many times the seconds of pooled training joint training took."""
+    seconds = {(each.model, each.scheme): each.last.seconds for each in curves}
+    return {
+        model: joint / seconds[model, "pooled"]
+        for (model, scheme), joint in seconds.items()
+        if scheme == "joint" and seconds.get((model, "pooled"))
+    }
+
+
 def convergence_lines(curves: Sequence[LearningCurve]) -> Iterator[str]:
     """A line for every training that has not converged."""
     for each in curves:

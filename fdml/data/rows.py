@@ -226,6 +226,16 @@ def mean_square_norm(rows: Rows, weights: NDArray[np.float64]) -> float:
     return total / float(weights.sum())
 
 
+def mean_entries(rows: Rows) -> float:
+    """How many features other than zero a row has, on average; the same whether rows are stored dense or sparse."""
+    total, count = 0, row_count(rows)
+    for start in range(0, count, _PIECE):
+        part = plain_rows(span(rows, start, min(start + _PIECE, count)))
+        values = part.values if isinstance(part, DenseRows) else part.values[part.indptr[0] : part.indptr[-1]]
+        total += int(np.count_nonzero(values))
+    return total / max(count, 1)
+
+
 def _square_norms(given: Rows) -> NDArray[np.float64]:
     rows = plain_rows(given)
     if isinstance(rows, DenseRows):

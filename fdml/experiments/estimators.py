@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fdml.data.label_encoding import fit_labels
 from fdml.errors import LabelError, SettingsError
-from fdml.experiments.estimator_base import FeatureDistributed
 from fdml.experiments.estimator_parameters import documented
+from fdml.experiments.feature_distributed import FeatureDistributed
 from fdml.models.losses import LOSSES, Logistic, Softmax
 from fdml.settings import loss_for
 

@@ -99,7 +99,7 @@ def train_in_process(
     training loss of its totals as they were received. `tap` sees every message to
     the server.
     """
-    plan = plan.resolved(len(rows))
+    plan = plan.resolved(len(rows), rows.parts)
     run = run_of(plan, privacy, stop_after)
     members = members_of(plan, run, rows, held_out, start or {}, noise_seed, watch_loss=on_loss is not None)
     server = _server(run, tap)

@@ -73,7 +73,7 @@ def plan_of(run: RunSettings, folders: Mapping[str, AlignedFolder], problem: Joi
         guards={name: home.folder.settings.guard for name, home in folders.items()},
         line=max(home.shared.line for home in folders.values()),
     )
-    return plan.resolved(len(problem.train))
+    return plan.resolved(len(problem.train), problem.train.parts)
 
 
 def load_model(plan: Plan, home: AlignedFolder) -> Model:

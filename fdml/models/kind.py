@@ -17,12 +17,20 @@ from fdml.settings_choices import OptimizerName
 S = TypeVar("S", bound=ModelSettings)
 
 
-def l2_of_rows(rows: int) -> float:
-    """The penalty of a prior whose weights have variance 1: 1 / rows beside a mean loss, scikit-learn's C = 1."""
-    return 1.0 / max(rows, 1)
+_SCORE_VARIANCE = 5.0
+"""Of a party's local predictions before training, at most."""
 
 
-def l2_of_nets(rows: int) -> float:
+def l2_of_rows(rows: int, entries: float) -> float:
+    """The penalty of a prior whose weights have variance 1: 1 / rows beside a mean loss, scikit-learn's C = 1.
+
+    Where a row has more than 5 features other than zero the variance is less, so that their sum still has 5: else
+    many rare features learn single rows by heart.
+    """
+    return max(1.0, entries / _SCORE_VARIANCE) / max(rows, 1)
+
+
+def l2_of_nets(rows: int, _: float) -> float:
     """The penalty of a net, which has weights enough to learn single rows by heart."""
     return 0.15 / math.sqrt(max(rows, 1))
 
@@ -59,8 +67,8 @@ class ModelKind(Generic[S]):
     """The rows it wants from a party's encoder."""
     optimizer: OptimizerName = "adam"
     """The update rule where none is set."""
-    default_l2: Callable[[int], float] = l2_of_rows
-    """The L2 penalty where none is set, by the number of rows."""
+    default_l2: Callable[[int, float], float] = l2_of_rows
+    """The L2 penalty where none is set, by the number of rows and the mean number of their features that are not 0."""
     default_rate: Callable[[S, RateInputs], float] = default_rate
     """The step size where none is set."""
     supports_dp_sgd: bool = False

@@ -55,14 +55,17 @@ def model_settings(kind: str = DEFAULT_KIND, **values: Any) -> ModelSettings:
     return chosen
 
 
-def resolved_model(settings: ModelSettings, rows: int, *, private: bool = False) -> ModelSettings:
-    """The settings with every "auto" replaced by the rule of the kind; `private` where [guard.training] adds noise."""
+def resolved_model(settings: ModelSettings, rows: int, entries: float = 0.0, *, private: bool = False) -> ModelSettings:
+    """The settings with every "auto" replaced by the rule of the kind; `private` where [guard.training] adds noise.
+
+    `entries` is how many features other than zero a row has on average; with noise it is not looked at.
+    """
     kind = kind_named(settings.kind)
     found: dict[str, Any] = {}
     if settings.optimizer == "auto":
         found["optimizer"] = "sgd" if private else kind.optimizer
     if settings.l2 == "auto":
-        found["l2"] = kind.default_l2(rows)
+        found["l2"] = kind.default_l2(rows, 0.0 if private else entries)
     return settings.model_copy(update=found) if found else settings
 
 

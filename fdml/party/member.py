@@ -13,6 +13,7 @@ from fdml.align.group_key import GroupKey
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
+from fdml.data.rows import Rows
 from fdml.models.model import State
 from fdml.models.registry import model_settings
 from fdml.party.alignment import SharedRows
@@ -142,8 +143,8 @@ class Member:
         """How all parties train over these rows."""
         return agreed_training(self.run.training, len(shared.train), len(self.run.parties), shared.line)
 
-    def plan(self, classes: int, shared: SharedRows) -> Plan:
-        """How this party trains."""
+    def plan(self, classes: int, shared: SharedRows, rows: Rows) -> Plan:
+        """How this party trains on these rows of its own."""
         plan = Plan(
             self.run.training,
             {self.name: self.model},
@@ -155,7 +156,7 @@ class Member:
             guards={self.name: self.guard},
             line=shared.line,
         )
-        return plan.resolved(len(shared.train))
+        return plan.resolved(len(shared.train), {self.name: rows})
 
     def masks(self, key: GroupKey) -> Masks:
         """The masks of one start of this party, under an id that no other start has."""

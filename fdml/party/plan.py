@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows, drop_unit_values, mean_square_norm, row_count, width
+from fdml.data.rows import Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
 from fdml.models.kind import ModelSpec
 from fdml.models.learner import LocalLearner
@@ -50,15 +50,19 @@ class Plan:
     line: int = 0
     """The class of the run's slowest line."""
 
-    def resolved(self, rows: int, private: Collection[str] = ()) -> Plan:
+    def resolved(self, rows: int, parts: Mapping[str, Rows], private: Collection[str] = ()) -> Plan:
         """The plan over so many rows: nothing is left to a rule. A resolved plan stays as it is.
 
-        `private` parties have noise in their training, whatever `guards` says.
+        `parts` are the training rows of the parties that train here. `private` parties have noise in their training,
+        whatever `guards` says: nothing follows from their features.
         """
-        models = {
-            party: resolved_model(model, rows, private=party in private or self.guard(party).training is not None)
-            for party, model in self.models.items()
-        }
+
+        def model_of(party: str, model: ModelSettings) -> ModelSettings:
+            hidden = party in private or self.guard(party).training is not None
+            looked_at = model.l2 == "auto" and party in parts and not hidden
+            return resolved_model(model, rows, mean_entries(parts[party]) if looked_at else 0.0, private=hidden)
+
+        models = {party: model_of(party, model) for party, model in self.models.items()}
         return replace(self, training=self.agreed(rows), models=models)
 
     def agreed(self, rows: int) -> AgreedTraining:
@@ -140,7 +144,7 @@ def training_task(
     stop_after: int | None = None,
 ) -> TrainingTask:
     """What one party of the plan trains for and how; `private` where noise in its training hides its rows."""
-    plan = plan.resolved(len(sample), private=(party,) if private else ())
+    plan = plan.resolved(len(sample), sample.parts, private=(party,) if private else ())
     training = plan.agreed(len(sample))
     schedule = schedule_of(len(sample), training)
     grid = grid_of(training.value_bits, training.max_prediction)
@@ -192,7 +196,7 @@ def build_worker(
     stop_after: int | None = None,
 ) -> Worker:
     """One party ready to train: its model built, or continued from `start`, and its kernels compiled or loaded."""
-    plan = plan.resolved(len(rows), private=(party,) if dp_sgd is not None else ())
+    plan = plan.resolved(len(rows), rows.parts, private=(party,) if dp_sgd is not None else ())
     own = replace(rows, parts={party: drop_unit_values(rows.parts[party])})
     model = plan.model(party, width(own.parts[party]), dp_sgd, state=start)
     learner = LocalLearner(model, own.parts[party], held_out=held_out, threads=threads)

@@ -172,7 +172,8 @@ class PartySession:
     def _prepare(self, shared: SharedRows, labels: LabelSet) -> Work[tuple[Worker, Guard]]:
         """Build guard and worker, and bring them to the last checkpoint."""
         member = self._member
-        plan, training = member.plan(labels.classes, shared), member.training(shared)
+        rows, training = member.data.rows(shared), member.training(shared)
+        plan = member.plan(labels.classes, shared, rows.train)
         schedule, self._model = plan.schedule(len(shared.train)), plan.models[member.name]
         for text in budget_remarks(member.guard, schedule):
             yield remark(member.name, text)
@@ -191,7 +192,7 @@ class PartySession:
             facts=member.facts(shared),
             account=self._account,
         )
-        self.worker = worker = member.worker(plan, labels, member.data.rows(shared), guard, noise)
+        self.worker = worker = member.worker(plan, labels, rows, guard, noise)
         worker.restore(None if self._checkpoint is None else self._checkpoint.worker)
         bits = training.value_bits
         yield Emit(

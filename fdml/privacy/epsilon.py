@@ -9,6 +9,7 @@ never favours the party that claims: an epsilon is rounded up, a mu down.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from scipy.special import erfcx
 
@@ -53,13 +54,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(2 / delta))
     if math.isinf(high):
         return math.inf
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if _within(mu, middle, delta):
-            high = middle
-        else:
-            low = middle
-    return high
+    return _halved(low, high, lambda epsilon: not _within(mu, epsilon, delta))[1]
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -69,13 +64,15 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while _within(high, epsilon, delta):
         low, high = high, 2 * high
+    return _halved(low, high, lambda mu: _within(mu, epsilon, delta))[0] * (1 - _ROUNDING)
+
+
+def _halved(low: float, high: float, belongs: Callable[[float], bool]) -> tuple[float, float]:
+    """Bounds of where a condition ends that holds at `low` and not at `high`, as near as floats are."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if _within(middle, epsilon, delta):
-            low = middle
-        else:
-            high = middle
-    return low * (1 - _ROUNDING)
+        low, high = (middle, high) if belongs(middle) else (low, middle)
+    return low, high
 
 
 def check_delta(delta: float) -> None:

@@ -20,7 +20,7 @@ from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.perturb import Perturbation
 from fdml.protocol.fixed_point import decode, encode
-from fdml.protocol.messages import Push, Release
+from fdml.protocol.messages import HeldOutPredictions, Push, Release
 from fdml.protocol.schedule import schedule_for
 from fdml.settings import RunSettings
 
@@ -232,3 +232,31 @@ def test_the_textbook_and_the_ledger_agree(ratio, releases, noise):
     mechanism = Mechanism(noise, 3.0, 3.0 * ratio)
     expected = epsilon_of(mechanism, releases, DELTA)
     assert textbook_epsilon(mechanism, releases, DELTA) == pytest.approx(expected, rel=1e-3, abs=1e-6)
+
+
+def test_held_out_predictions_under_noise_are_releases_of_other_rows():
+    recording = record(GAUSSIAN)
+    noisy = {
+        epoch: HeldOutPredictions(epoch, Release(np.arange(5) + epoch, 0, GAUSSIAN.variance))
+        for epoch in range(1, EPOCHS + 3)
+    }
+    result = of_ann(replace(recording, held_out={**recording.held_out, "ann": noisy}))[ALL]
+    assert result.outcome == "PASS"
+    assert result.details["releases"] == EPOCHS + 2, "held-out rows were released more often than any other"
+    assert result.score == pytest.approx(epsilon_of(GAUSSIAN, EPOCHS + 2, DELTA), rel=1e-6)
+
+
+def test_held_out_predictions_that_are_exact_are_no_release_under_noise():
+    recording = record(GAUSSIAN)
+    exact = {epoch: HeldOutPredictions(epoch, Release(np.arange(5) + epoch)) for epoch in range(1, 99)}
+    result = of_ann(replace(recording, held_out={**recording.held_out, "ann": exact}))[ALL]
+    assert (result.outcome, result.details["releases"]) == ("PASS", EPOCHS)
+
+
+@NOISES
+def test_no_release_costs_nothing(mechanism):
+    assert textbook_epsilon(mechanism, 0, DELTA) == 0.0
+
+
+def test_noise_so_large_that_delta_covers_it_costs_nothing():
+    assert textbook_epsilon(Mechanism("gaussian", 1.0, 1e7), 1, DELTA) == 0.0

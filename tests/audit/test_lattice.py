@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from fdml.audit import lattice
 from fdml.audit.lattice import reduce_basis, solve_bits
 
 
@@ -69,3 +70,27 @@ def test_many_bits_follow_from_twenty_sums(rows):
 def test_a_sum_that_no_bits_have_gives_none():
     equations, sums = equations_of([0, 1, 1, 0, 1, 0], 3, 1)
     assert solve_bits(equations, [sums[0], sums[1] + 1, sums[2]]) is None
+
+
+def test_equations_with_several_solutions_give_one_of_them():
+    found = solve_bits([[1, 1, 1, 1]], [2])
+    assert sorted(found.tolist()) == [0, 0, 1, 1]
+
+
+def test_an_equation_that_is_given_up_gives_none(monkeypatch):
+    equations, sums = equations_of([1, 0, 1, 1, 0], 1, 3)
+    monkeypatch.setattr(lattice, "_MOST_TURNS", 0)
+    assert solve_bits(equations, sums) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_compiled_reduction_equals_its_own_lines_in_python(monkeypatch, seed):
+    """Entries of many digits: multiples are inexact at first and looked at again."""
+    random = np.random.default_rng(seed)
+    basis = np.column_stack([np.eye(5, dtype=np.int64), random.integers(-(2**40), 2**40, 5)])
+    plain = basis.copy()
+    reduce_basis(basis)
+    for name in ("_size_reduce", "_orthogonalise"):
+        monkeypatch.setattr(lattice, name, getattr(lattice, name).py_func)
+    reduce_basis.py_func(plain)
+    assert plain.tolist() == basis.tolist()

@@ -5,6 +5,7 @@ from fdml.audit.message_log import MessageLog, any_masks
 from fdml.audit.recording import GroundTruth
 from fdml.models.objective import objective_for
 from fdml.privacy.masks import Masks
+from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
 from fdml.protocol.fixed_point import decode, encode
 from fdml.protocol.messages import (
     Checkpointed,
@@ -93,3 +94,40 @@ def test_messages_stay_in_the_order_in_which_the_server_took_them():
     assert [(party, message.step) for party, message in recording_of(messages).repeated] == [
         ("bob", 0), ("ann", 0), ("ann", 1), ("bob", 1)
     ]  # fmt: skip
+
+
+def test_metrics_and_what_was_sent_of_models_are_kept_by_epoch_and_party():
+    messages = log()
+    first, second = SealedMetrics(1, b"1" * 60), SealedMetrics(2, b"2" * 60)
+    done = {party: Finished(party.encode() * 8) for party in RUN.parties}
+    for message in (first, second):
+        messages.take("ann", message)
+    for party, message in done.items():
+        messages.take(party, message)
+    found = recording_of(messages)
+    assert found.metrics == {1: first, 2: second}
+    assert found.finished == done
+
+
+def test_a_run_that_was_agreed_on_over_its_rows_is_recorded_as_agreed():
+    training = RUN.training.model_copy(update={"epochs": 9})
+    messages, truth = log(), GroundTruth({}, np.zeros(3), np.zeros(3), {})
+    parts = (schedule_for(3, 3, 1, 1, 2, 7), objective_for("logistic", 2), 2.0, {}, truth, {})
+    assert messages.recording(*parts).run == RUN
+    assert messages.recording(*parts, training).run.training.epochs == 9
+
+
+def test_pairwise_masks_of_each_party_are_taken_off():
+    pairs = {"ann": {"bob": SECRET}, "bob": {"ann": SECRET}}
+    pairwise = {
+        party: PairwiseMasks(RUN.parties, party, pair_keys=keys, total_key=SECRET[::-1])
+        for party, keys in pairs.items()
+    }
+    messages = MessageLog(RUN, any_masks(SECRET, RUN.parties), pairwise)
+    for party in RUN.parties:
+        masked = pairwise[party].add("push", 0, encode(VALUES))
+        messages.take(party, Push(0, Release(masked, PAIRWISE_ID)))
+    found = recording_of(messages)
+    for party in RUN.parties:
+        assert not np.array_equal(decode(found.pushes[party][0].release.values), VALUES)
+        np.testing.assert_array_equal(found.plain[party][0], VALUES)

@@ -1,5 +1,7 @@
 """Features, up to a rotation, from predictions alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,24 @@ def test_predictions_that_are_noise_give_nothing_away(recording):
     noise = {step: 5 * chance.normal(size=values.shape) for step, values in recording.plain["b"].items()}
     guess = recovered(replay_of(recording, "b", noise, 25.0))
     assert gram_score(guess, dense(recording.truth.features["b"])) < 0.2
+
+
+def test_a_guess_whose_training_runs_away_is_left_for_the_last_good_one(recording):
+    """A step size that no training could have had: every weight is infinite after some steps."""
+    replay = replay_of(recording, "b", recording.plain["b"], 0.0)
+    steps = tuple(
+        replace(step, batches=tuple(replace(batch, rate=1e200) for batch in step.batches)) for step in replay.steps
+    )
+    runs_away = replace(replay, key=b"runs away", l2=1.0, steps=steps)
+    guess = recovered(runs_away)
+    assert guess.shape[0] == ROWS
+    assert np.isfinite(guess).all()
+
+
+def test_a_party_of_fewer_features_than_components_is_guessed_with_as_many(recording):
+    replay = replay_of(recording, "b", recording.plain["b"], 0.0)
+    assert recovered(replay).shape == (ROWS, 3)
+    assert recovered(replace(replay, key=b"one feature", features=1)).shape == (ROWS, 1)
 
 
 # The score

@@ -12,6 +12,7 @@ from fdml.cli.output import (
     comparison_table,
     echo,
     gain_lines,
+    joint_over_pooled,
     logged,
     resumable,
     write_json,
@@ -63,6 +64,12 @@ def test_what_joint_training_brings_is_in_words_and_in_the_json():
     rows = comparison_json([CURVES[0], joint], "auc", {})["rows"]
     assert rows[1]["gains"]["alone"] == {"value": 0.1, "low": 0.08, "high": 0.12}
     assert "gains" not in rows[0]
+
+
+def test_joint_seconds_are_told_as_times_those_of_pooled_training_where_there_are_some():
+    pooled = LearningCurve("LR", "pooled", (EpochRecord(2, 0.8, 0.6, 0.5, 0.85),))
+    assert joint_over_pooled([*CURVES, pooled]) == {"LR": 1.25}
+    assert joint_over_pooled(CURVES) == {}
 
 
 def test_ctrl_c_ends_a_command_with_130_and_one_line_says_how_to_go_on(capsys):

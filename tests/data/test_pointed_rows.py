@@ -14,6 +14,7 @@ from fdml.data.rows import (
     drop_unit_values,
     has_unit_values,
     hstack,
+    mean_entries,
     mean_square_norm,
     plain_rows,
     row_count,
@@ -71,6 +72,7 @@ def test_their_mean_squared_length_counts_each_row(rows):
     weights = np.array([0.5, 1.0, 2.0, 1.0, 1.0, 0.5])
     expected = mean_square_norm(as_rows(COPIED), weights)
     assert mean_square_norm(rows, weights) == pytest.approx(expected, rel=1e-15)
+    assert mean_entries(rows) == mean_entries(as_rows(COPIED))
 
 
 def test_values_are_dropped_where_all_rows_that_are_pointed_to_have_ones():

@@ -12,6 +12,7 @@ from fdml.data.rows import (
     columns,
     drop_unit_values,
     hstack,
+    mean_entries,
     mean_square_norm,
     row_count,
     span,
@@ -180,6 +181,18 @@ def test_rows_of_ones_are_the_same_rows_without_memory_for_their_values(matrix):
     np.testing.assert_array_equal(to_dense(take(rows, np.arange(len(matrix))[::-1])), matrix[::-1])
     assert mean_square_norm(rows, np.ones(len(matrix))) == pytest.approx(matrix.sum() / len(matrix))
     assert to_scipy(rows).dot(np.arange(matrix.shape[1])).tolist() == (matrix @ np.arange(matrix.shape[1])).tolist()
+
+
+@given(matrices)
+def test_features_other_than_zero_are_counted_alike_in_both_kinds_of_rows(matrix):
+    expected = np.count_nonzero(matrix) / len(matrix) if len(matrix) else 0.0
+    assert [mean_entries(rows) for rows in both_kinds(matrix)] == [expected, expected]
+
+
+def test_entries_of_many_rows_are_counted_in_pieces():
+    rows = as_rows(np.tile(np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]]), (40_000, 1)))
+    assert mean_entries(rows) == mean_entries(take(rows, np.arange(80_000)[::-1])) == 1.5
+    assert mean_entries(drop_unit_values(as_rows(sp.csr_array(np.eye(70_000, 3))))) == 3 / 70_000
 
 
 def test_other_rows_stay_as_they_are():

@@ -15,6 +15,7 @@ from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from fdml.party.checkpoint import FinishedModel
 from fdml.privacy.build_guard import guard_for
+from fdml.protocol.schedule import schedule_of
 from fdml.storage.lock import exclusive_lock
 from tests.federation.folders import RUN, rename, serving, together, write_run
 from tests.federation.test_party_folder import SHARED
@@ -153,7 +154,7 @@ def test_finding_5_stored_releases_of_another_alignment_are_refused_with_the_way
     whole_run(tmp_path)
     folder = PartyFolder(tmp_path / "ann" / "party.toml")
     member, shared = folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")), folder.shared_rows()
-    schedule = member.plan(2, shared).schedule(96)
+    schedule = schedule_of(96, member.training(shared))
 
     def opened(alignment):
         guard_for(member.guard, schedule, member.noise, disk=folder.disk, facts=member.facts(alignment))
@@ -192,8 +193,9 @@ def test_releases_of_all_runs_are_counted_and_a_total_refuses_the_next(tmp_path)
     path.write_text(path.read_text().replace("[guard]", "[guard]\ntotal_epsilon = 1.0"))
     folder = PartyFolder(path)
     member = folder.member(folder.endpoint(plain=True, server="127.0.0.1:1"))
+    schedule = schedule_of(96, member.training(SHARED))
     with pytest.raises(SettingsError, match=r"over guard\.total_epsilon 1; .* is spent already"):
-        folder.ledger().open_run(folder.run, folder.settings.guard, member.plan(2, SHARED).schedule(96), member.noise)
+        folder.ledger().open_run(folder.run, folder.settings.guard, schedule, member.noise)
 
 
 @pytest.mark.parametrize("start", [align, join], ids=["align", "join"])

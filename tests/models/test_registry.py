@@ -219,10 +219,21 @@ def test_what_is_left_to_the_rules_of_a_kind_follows_from_the_number_of_rows(kin
     assert (found.update_rule, found.weight_decay) == ("adam", pytest.approx(l2))
 
 
+@pytest.mark.parametrize(("entries", "times"), [(0.0, 1.0), (5.0, 1.0), (10.0, 2.0), (48.0, 9.6)])
+def test_weights_are_smaller_where_a_score_is_the_sum_of_many(entries, times):
+    found = registry.resolved_model(model_settings("linear"), 400, entries)
+    assert found.weight_decay == pytest.approx(times / 400)
+    assert registry.resolved_model(model_settings("mlp"), 400, entries).weight_decay == pytest.approx(0.15 / 20)
+
+
 def test_what_is_set_is_not_replaced():
     settings = model_settings(optimizer="momentum", l2=0.25)
-    assert registry.resolved_model(settings, 1000) is settings
+    assert registry.resolved_model(settings, 1000, 30.0) is settings
 
 
 def test_a_party_with_noise_in_its_training_takes_plain_sgd():
     assert registry.resolved_model(model_settings(), 1000, private=True).update_rule == "sgd"
+
+
+def test_with_noise_in_training_no_penalty_follows_from_the_features():
+    assert registry.resolved_model(model_settings(), 1000, 30.0, private=True).weight_decay == 1 / 1000

@@ -11,7 +11,7 @@ from fdml.party.few_exchanges import Estimate
 from fdml.party.plan import Plan, build_worker, joint_score, recalibrated, training_task
 from fdml.privacy.guard import NO_NOISE, no_protection
 from fdml.privacy.ledger import Ledger, Mechanism
-from fdml.settings import GuardSettings, TrainingSettings
+from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
 from tests.party.workers import ServerCopy, finish
 
 ROWS = 12
@@ -161,3 +161,22 @@ def test_scores_are_recalibrated_only_where_exchanges_were_few_and_without_noise
     assert recalibrated(Estimating(Estimate(3 * logit, 0.1)), "logistic", sample) is IDENTITY
     own_noise = Mechanism("gaussian", 3.0, 1.0)
     assert recalibrated(Estimating(Estimate(3 * logit, 0.0), own_noise), "logistic", sample) is IDENTITY, "finding 7"
+
+
+def wide(party_guard=None):
+    guards = {} if party_guard is None else {"q": party_guard}
+    return Plan(TrainingSettings(), {"q": model_settings("linear")}, "q", "logistic", 2, guards=guards)
+
+
+def test_the_penalty_follows_from_the_features_of_the_rows_that_are_trained_on():
+    rows = {"q": as_rows(np.ones((10, 20)))}
+    found = wide().resolved(10, rows)
+    assert found.models["q"].weight_decay == pytest.approx(4 / 10)
+    assert found.resolved(10, {"q": as_rows(np.zeros((10, 20)))}) == found, "a resolved plan stays as it is"
+
+
+def test_no_penalty_follows_from_features_that_noise_in_training_hides():
+    rows = {"q": as_rows(np.ones((10, 20)))}
+    guard = GuardSettings(training=GradientGuardSettings(clip=1.0, sigma=1.0))
+    assert wide(guard).resolved(10, rows).models["q"].weight_decay == 1 / 10
+    assert wide().resolved(10, rows, private=("q",)).models["q"].weight_decay == 1 / 10

@@ -154,7 +154,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         self._begin(X, weights)
         start = {name: model.state() for name, model in self.models_.items()} if going_on else None
         stopping = EarlyStopping(self.validation_fraction, self.n_iter_no_change) if self.early_stopping else None
-        fitted = self._train(X, labels, weights, self._plan(self._seed()), start, stopping)
+        rows = self._row_set(X, labels, weights)
+        fitted = self._train(rows, self._plan(self._seed(), rows.parts), start, stopping)
         self.loss_curve_, self.validation_curve_ = fitted.losses, fitted.validation
         self.n_iter_ = len(fitted.losses)
         if stopping is None:
@@ -169,8 +170,9 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
             self._begin(X, weights)
             self.loss_curve_, self.validation_curve_, self.n_iter_ = [], [], 0
         start = None if first else {name: model.state() for name, model in self.models_.items()}
-        plan = self._plan(self._seed(), epochs=1, lr_decay="constant" if self.lr_decay == "linear" else self.lr_decay)
-        fitted = self._train(X, labels, weights, plan, start, None)
+        rows, decay = self._row_set(X, labels, weights), "constant" if self.lr_decay == "linear" else self.lr_decay
+        plan = self._plan(self._seed(), rows.parts, epochs=1, lr_decay=decay)
+        fitted = self._train(rows, plan, start, None)
         self.loss_curve_ = [*self.loss_curve_, *fitted.losses]
         self.n_iter_ += 1
         return self
@@ -186,15 +188,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         self.scaling_ = InputScaling.fit(X, weights) if scaled else InputScaling.none(X.shape[1])
 
     def _train(
-        self,
-        X: Any,
-        labels: NDArray[np.generic],
-        weights: NDArray[np.float64],
-        plan: Plan,
-        start: Mapping[str, State] | None,
-        stopping: EarlyStopping | None,
+        self, rows: RowSet, plan: Plan, start: Mapping[str, State] | None, stopping: EarlyStopping | None
     ) -> Fitted:
-        rows = RowSet(self._parts(X), self.code_.transform(labels), mean_one(weights, len(weights)))
         fitted = fit_parties(
             plan,
             rows,
@@ -215,12 +210,16 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         )
         return weights
 
-    def _plan(self, seed: int, **changes: Any) -> Plan:
+    def _row_set(self, X: Any, labels: NDArray[np.generic], weights: NDArray[np.float64]) -> RowSet:
+        return RowSet(self._parts(X), self.code_.transform(labels), mean_one(weights, len(weights)))
+
+    def _plan(self, seed: int, parts: Mapping[str, Rows], **changes: Any) -> Plan:
         settings = {name: self._model_settings(choice) for name, choice in self._choices().items()}
         training = TrainingSettings(**{key: getattr(self, key) for key in _TRAINING}, seed=seed)
         loss = loss_for(self.code_.task, self.loss)
         changed = training.model_copy(update=changes)
-        return Plan(changed, settings, next(iter(settings)), loss, self.code_.class_count).resolved(self.rows_)
+        plan = Plan(changed, settings, next(iter(settings)), loss, self.code_.class_count)
+        return plan.resolved(self.rows_, parts)
 
     def _model_settings(self, choice: ModelChoice) -> ModelSettings:
         """The settings of one party's model: those of its own come before the parameters that all parties share."""
@@ -307,7 +306,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         self.loss_curve_, self.validation_curve_ = facts["losses"], facts["validation"]
         self.n_iter_ = len(self.loss_curve_)
         self.scaling_ = InputScaling(states[_SCALING]["centre"], states[_SCALING]["spread"])
-        plan = self._plan(seed=0)
+        plan = self._plan(0, {})
         self.models_ = {
             name: plan.model(name, len(group), state=states[name])
             for name, group in zip(plan.models, self.groups_, strict=True)
