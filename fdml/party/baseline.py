@@ -139,8 +139,8 @@ class AloneTraining:
 
     def __init__(self, member: Member, rows: PartyRows, labels: LabelSet, shared: SharedRows) -> None:
         run, name = member.run, member.name
-        plan = _plan_alone(member, labels.classes, shared).resolved(len(labels.train))
         own = RowSet({name: drop_unit_values(rows.train)}, labels.train, labels.train_weights)
+        plan = _plan_alone(member, labels.classes, shared).resolved(len(labels.train), own.parts)
         self._run = run
         self._loss = loss_for(run.task, run.loss)
         self._learner = LocalLearner(
