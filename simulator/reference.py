@@ -22,7 +22,8 @@ from fdml.party.session import PartySession
 from fdml.protocol.alignment_messages import Fetch, Post
 from fdml.protocol.messages import FromParty, FromServer
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.storage.memory import MemoryDisk
@@ -87,12 +88,12 @@ def _take_turns(
 ) -> dict[str, T]:
     """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
-    bulletin = BulletinStore(settings.parties, settings.align, MemoryDisk(), pointing=settings.pointing_party)
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, MemoryDisk()))
 
     def clock() -> float:
         return float(next(ticks))
 
-    alignment = AlignmentPhase(bulletin, settings.parties, scenario.run_hash, clock)
+    alignment = AlignmentPhase(rows, settings.parties, scenario.run_hash, clock)
     session = ServerSession(state, alignment, settings, clock)
     server = InProcessServer(session, scenario.run_hash, settings.training.peer_timeout_seconds)
     drivers = {

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from fdml.align.consent import consent_to_all
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import LeadingKeys, PartyIds
+from fdml.align.kept import KeptAlignment
 from fdml.align.offers import make_offer
+from fdml.align.party_ids import LeadingKeys, PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
@@ -36,7 +37,7 @@ from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.agreed_training import agreed_training
-from fdml.protocol.alignment_messages import RowCounts
+from fdml.protocol.alignment_messages import RowCounts, RowsOffer
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import (
     AgreedTraining,
@@ -245,7 +246,16 @@ class Scenario:
         """A party's masks in one of its starts, under the key that the parties have aligned to."""
         return Masks(key.derive("masks"), self.settings.parties, party, mask_id)
 
-    def member(self, party: str, start: int, *, disk: Disk | None = None, shared: SharedRows | None = None) -> Member:
+    def member(
+        self,
+        party: str,
+        start: int,
+        *,
+        disk: Disk | None = None,
+        shared: SharedRows | None = None,
+        kept: KeptAlignment | None = None,
+        offered: tuple[bytes, RowsOffer] | None = None,
+    ) -> Member:
         """A party in one of its starts; without a disk nothing is stored."""
         every = len(self.ids[party])
         labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
@@ -258,7 +268,9 @@ class Scenario:
             noise=NoiseKey(party.encode() * 32),
             guard=self._guard(party),
             shared=shared,
-            alignment=lambda: AlignmentKeys(self._secrets(party), consent_to_all),
+            alignment=lambda: AlignmentKeys(
+                self._secrets(party), consent_to_all, kept=kept or KeptAlignment(), offered=offered
+            ),
             disk=disk,
             build=build_hashing_worker,
             mask_id=lambda: start,

@@ -12,7 +12,8 @@ from fdml.protocol.alignment_wire import decode_alignment
 from fdml.protocol.messages import FromServer
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_server
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition
 from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
 from simulator.channel import Call, CallAnswer, Connection, LineEnd, Simulation, Up, short_name
@@ -50,13 +51,13 @@ class ServerNode:
         self.starts += 1
         try:
             state = CheckedRunState.open(RunDefinition(settings, scenario.run_hash), self.disk, scenario.rotate_bytes)
-            bulletin = BulletinStore.open(settings.parties, settings.align, self.disk, pointing=settings.pointing_party)
+            rows = RunAlignment(settings, self.disk, Generations.of(settings, self.disk))
         except (Crashed, OSError):
             self.kill()
             return
         state.checker = self._simulation.checker
         state.checker.opened(state)
-        alignment = AlignmentPhase(bulletin, settings.parties, scenario.run_hash, lambda: queue.now)
+        alignment = AlignmentPhase(rows, settings.parties, scenario.run_hash, lambda: queue.now)
         self.session = ServerSession(state, alignment, settings, lambda: queue.now)
         queue.note(f"server starts, number {self.starts}")
 

@@ -17,14 +17,14 @@ from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.certificates import identities, utc_now, why_refused
 from fdml.protocol.identity import Credentials, Identity
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import RunSettings, alignment_hash
 
 _PURPOSE = b"fdml key offer 1"
 _BYTES = 32
 
 
 def make_offer(private: bytes, run: RunSettings, party: str, credentials: Credentials | None) -> KeyOffer:
-    """The public half of a key, signed for this run and party; unsigned on plain lines.
+    """The public half of a key, signed for this alignment and party; unsigned on plain lines.
 
     Every call signs anew and gives other bytes, so it has to be stored to be posted again.
     """
@@ -84,7 +84,7 @@ def pair_secret(private: bytes, theirs: tuple[str, bytes], *, salt: bytes, use: 
 
 def _signed(run: RunSettings, party: str, public: bytes) -> bytes:
     """What a signature stands for; the parts before the name have fixed lengths, so it can be read in one way only."""
-    return _PURPOSE + run_hash(run) + public + party.encode()
+    return _PURPOSE + alignment_hash(run) + public + party.encode()
 
 
 def _refused(party: str, why: str) -> AlignmentError:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.audit.message_log import MessageLog, any_masks
 from fdml.audit.recording import FurtherRun, GroundTruth, PartyFile, Recording
 from fdml.data.label_encoding import LabelEncoding

@@ -36,13 +36,13 @@ def serve(
     raise_open_files()
     with resumable(command("serve", federation, run)), logged(RunTerminal(stderr), log) as listener:
         result = runs.serve(federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener)
-    state, bulletin = result.state, result.bulletin
+    state, rows = result.state, result.alignment
     if state.history:
         echo(
             f"all parties have finished: {len(state.history)} epochs were evaluated; their figures are for the parties"
         )
     for party, (received, sent) in result.traffic.items():
         print_line(stderr, f"{party}: {received / 1e6:.1f} MB received, {sent / 1e6:.1f} MB sent")
-    shared = None if bulletin.shared is None else bulletin.shared.train
-    alignment = {"rows": bulletin.rows, "shared_rows": shared, "train_rows": state.rows}
+    shared = None if rows.shared is None else rows.shared.train
+    alignment = {"rows": rows.rows, "shared_rows": shared, "train_rows": state.rows}
     write_json(json, {"alignment": alignment, "evaluated": sorted(state.history)})

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import PartyIds
+from fdml.align.kept import Generation
+from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
@@ -24,7 +25,7 @@ from fdml.party.member import Member
 from fdml.party.plan import Plan
 from fdml.privacy.build_guard import seeded_key
 from fdml.privacy.statement import Statement
-from fdml.protocol.alignment_messages import RowCounts
+from fdml.protocol.alignment_messages import RowCounts, RowsOffer
 from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings
 from fdml.settings_choices import LOSSES_OF, Task
 
@@ -81,6 +82,12 @@ class RowsInMemory:
 
 class NothingStored:
     """The store of a party of which nothing has to last."""
+
+    def save_rows_offer(self, state: bytes, offer: RowsOffer) -> None:
+        """Nothing."""
+
+    def save_generation(self, generation: Generation) -> None:
+        """Nothing."""
 
     def save_alignment(self, shared: SharedRows) -> None:
         """Nothing."""

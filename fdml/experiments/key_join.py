@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.data.readers import load
 from fdml.data.rows import PointedRows, vstack, with_zero_row
 from fdml.data.sources import Source, open_sources

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
 from fdml.data.encoders import AnyEncoder, encoder_from_json

@@ -13,6 +13,7 @@ from fdml.data.origins import Origin
 from fdml.errors import AlignmentError, SettingsError
 from fdml.events import Listener
 from fdml.federation.addresses import server_address
+from fdml.federation.alignment_folders import alignment_folder
 from fdml.federation.key_files import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.federation.run_folder import RunFolder
@@ -22,6 +23,7 @@ from fdml.party.alignment import SharedRows
 from fdml.party.consent import Ask, ConsentDecision
 from fdml.party.disk_store import DiskStore
 from fdml.party.effects import WriteBundle
+from fdml.party.kept_store import KeptStore
 from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.member import AlignmentKeys, Member
@@ -31,7 +33,7 @@ from fdml.privacy.accounts import AccountFile
 from fdml.privacy.build_guard import stored_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.certificates import SERVER
-from fdml.protocol.identity import Identity
+from fdml.protocol.identity import Credentials, Identity
 from fdml.settings import RunSettings, run_hash
 from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
@@ -71,7 +73,10 @@ class PartyFolder(DiskStore):
         self.run_folder = RunFolder(self.path, self.run)
         self.files = PartyFiles(self.settings, self.run, self.run_folder.state, origins=origins)
         disk = FolderDisk(self.run_folder.state)
-        super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint)
+        self._alignment_folder = alignment_folder(self.path, self.run)
+        self._alignment_disk = FolderDisk(self._alignment_folder)
+        kept = KeptStore(self._alignment_disk, self._turns)
+        super().__init__(disk, run_hash=run_hash(self.run), data=self.files.fingerprint, kept=kept)
 
     def endpoint(self, *, plain: bool, server: str | None = None, on_event: Listener = lambda _: None) -> Endpoint:
         """Where this party reaches the server, and with which keys; `on_event` hears of troubles with them."""
@@ -101,7 +106,7 @@ class PartyFolder(DiskStore):
         """This party as its session sees it; `yes` and `ask` are how it consents to the shared rows being told."""
         settings = self.settings
         check_record_level(settings.guard, self.run.training, settings.model, settings.data)
-        consent = ConsentDecision(self.disk, self.run, settings.party, settings.align, yes, ask)
+        consent = ConsentDecision(self._alignment_disk, self.run, settings.party, settings.align, yes, ask)
         shared = self.shared_rows()
         if shared is None:
             consent.check_possible()
@@ -117,15 +122,19 @@ class PartyFolder(DiskStore):
             guard=settings.guard,
             threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
             shared=shared,
-            alignment=lambda: AlignmentKeys(
-                Secrets.load_or_make(self.disk, self.run, settings.party, endpoint.credentials),
-                consent,
-                endpoint.credentials,
-                settings.group_key,
-            ),
+            alignment=lambda: self._alignment_keys(consent, endpoint.credentials),
             disk=self.disk,
             plain=endpoint.credentials is None,
         )
+
+    def _turns(self) -> AbstractContextManager[None]:
+        """Runs of this party at once take turns to write what they share."""
+        return shared_turns(self._alignment_folder)
+
+    def _alignment_keys(self, consent: ConsentDecision, credentials: Credentials | None) -> AlignmentKeys:
+        with self._turns():
+            secrets = Secrets.load_or_make(self._alignment_disk, self.run, self.settings.party, credentials)
+        return AlignmentKeys(secrets, consent, credentials, self.settings.group_key, self.kept.load(), self.offered())
 
     def flips(self) -> LabelFlips | None:
         """How this party's labels are randomised; None where they are not."""

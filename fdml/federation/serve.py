@@ -12,6 +12,7 @@ from typing import Any
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
 from fdml.federation.addresses import checked_address, with_port
+from fdml.federation.alignment_folders import alignment_folder
 from fdml.federation.key_files import own_credentials
 from fdml.federation.machine_limits import memory_size
 from fdml.federation.run_folder import RunFolder
@@ -21,7 +22,8 @@ from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.shuffle import permutation
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.awake_clock import AwakeClock
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import RunSettings, run_hash
@@ -41,7 +43,7 @@ class ServerResult:
     """What a server knows at the end of its run."""
 
     state: RunState
-    bulletin: BulletinStore
+    alignment: RunAlignment
     traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bytes that came from each party and that went to it, since this process was started."""
 
@@ -73,6 +75,7 @@ def serve(
     try:
         return _serve(
             settings,
+            home,
             folder,
             address,
             credentials,
@@ -89,6 +92,7 @@ def serve(
 
 def _serve(
     settings: RunSettings,
+    home: Path,
     folder: RunFolder,
     address: str,
     credentials: Credentials | None,
@@ -98,18 +102,19 @@ def _serve(
     on_start: Callable[[Stop], None],
 ) -> ServerResult:
     remark, clock = remarks_of("server", on_event), AwakeClock(time.monotonic)
-    with exclusive_lock(folder.state, f"server of run {settings.name!r}"):
+    kept, holder = alignment_folder(home, settings), f"server of run {settings.name!r}"
+    with exclusive_lock(folder.state, holder), exclusive_lock(kept, "server with this alignment"):
         folder.begin()
         disk = FolderDisk(folder.state)
         definition = RunDefinition(settings, run_hash(settings), memory_size())
         state = RunState.open(definition, disk)
-        bulletin = BulletinStore.open(settings.parties, settings.align, disk, pointing=settings.pointing_party)
+        rows = RunAlignment(settings, disk, Generations.of(settings, FolderDisk(kept)))
         if state.finished:
             remark(f"run {settings.name!r} was finished before; a new name begins another")
         elif state.rows:
             remark(f"going on with a run of {state.rows} rows")
         permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, clock)
+        alignment = AlignmentPhase(rows, settings.parties, definition.run_hash, clock)
         session = ServerSession(state, alignment, settings, clock)
         server = GrpcServer(session, settings, plain=credentials is None, on_event=on_event)
 
@@ -119,7 +124,7 @@ def _serve(
                 write_file(port_file, f"{port}\n".encode(), mode=0o644)
 
         _listen(server.run(address, credentials, ready), address, on_start)
-    return ServerResult(state, bulletin, session.status.traffic)
+    return ServerResult(state, rows, session.status.traffic)
 
 
 def _listen(work: Coroutine[Any, Any, None], address: str, on_start: Callable[[Stop], None]) -> None:

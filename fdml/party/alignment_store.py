@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
-from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
-from fdml.party.consent import forget_consent
+from fdml.protocol.alignment_messages import HASH_BYTES, RowsOffer
+from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.facts import damaged
 
 _NAME = "alignment"
+_OFFER = "rows-offer"
 
 
 class AlignmentStore:
@@ -61,11 +62,19 @@ class AlignmentStore:
             )
         return shared
 
-    def clear(self) -> None:
-        """Start over, with new secrets."""
-        self._disk.remove(_NAME)
-        Secrets.forget(self._disk)
-        forget_consent(self._disk)
+    def save_offer(self, state: bytes, offer: RowsOffer) -> None:
+        """Store what is offered to the run, and the state of the ids; durable on return."""
+        self._disk.replace(_OFFER, state + encode_alignment(offer))
+
+    def offered(self) -> tuple[bytes, RowsOffer] | None:
+        """What was offered to the run, and the state of the ids then."""
+        raw = self._disk.read(_OFFER)
+        if raw is None:
+            return None
+        offer = decode_alignment(raw[HASH_BYTES:])
+        if not isinstance(offer, RowsOffer):
+            raise StateCorrupt(f"the stored {_OFFER} is none; restore it, or give the run a new name")
+        return raw[:HASH_BYTES], offer
 
 
 def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, cast
 
+from fdml.align.kept import Generation
 from fdml.errors import FdmlError
 from fdml.events import Listener
 from fdml.party.alignment import SharedRows
@@ -20,13 +21,16 @@ from fdml.party.effects import (
     Receive,
     SaveAlignment,
     SaveCheckpoint,
+    SaveGeneration,
     SaveResult,
+    SaveRowsOffer,
     Send,
     WriteBundle,
     WriteStatement,
 )
 from fdml.party.session import PartySession
 from fdml.privacy.statement import Statement
+from fdml.protocol.alignment_messages import RowsOffer
 
 T = TypeVar("T")
 
@@ -34,8 +38,16 @@ T = TypeVar("T")
 class PartyStore(Protocol):
     """Where a party keeps what must last. Everything is durable on return."""
 
+    def save_rows_offer(self, state: bytes, offer: RowsOffer) -> None:
+        """Keep what this party offers to the run, and the state of its ids, for later starts."""
+        ...
+
+    def save_generation(self, generation: Generation) -> None:
+        """Keep a generation of the alignment for all runs."""
+        ...
+
     def save_alignment(self, shared: SharedRows) -> None:
-        """Keep the alignment for later starts."""
+        """Keep the run's rows for later starts."""
         ...
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -165,6 +177,10 @@ class SessionDriver(Generic[T]):
             case SaveCheckpoint(checkpoint):
                 unacknowledged = tuple(self._channel.unacknowledged())
                 self._store.save_checkpoint(replace(checkpoint, unacknowledged=unacknowledged))
+            case SaveRowsOffer(state, offer):
+                self._store.save_rows_offer(state, offer)
+            case SaveGeneration(generation):
+                self._store.save_generation(generation)
             case SaveAlignment(shared):
                 bytes_sent, bytes_received = self._channel.traffic
                 report = replace(shared.report, bytes_sent=bytes_sent, bytes_received=bytes_received)

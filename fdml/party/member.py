@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fdml.align.consent import Decide
 from fdml.align.group_key import GroupKey
+from fdml.align.kept import KeptAlignment
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
@@ -30,6 +31,7 @@ from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.protocol.agreed_training import agreed_training
+from fdml.protocol.alignment_messages import RowsOffer
 from fdml.protocol.identity import Credentials
 from fdml.protocol.schedule import schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
@@ -63,6 +65,10 @@ class AlignmentKeys:
     """Answers how many rows are shared, before anyone is told which."""
     credentials: Credentials | None = None
     group_key_file: Path | None = None
+    kept: KeptAlignment = field(default_factory=KeptAlignment)
+    """What this party keeps of earlier alignments."""
+    offered: tuple[bytes, RowsOffer] | None = None
+    """What an earlier start of this run has offered, and the state of the ids then."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -387,30 +387,44 @@ class BlindedIds(_message.Message):
     def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
 
 class SharedRowIndex(_message.Message):
-    __slots__ = ("train", "held_out", "digest", "counts")
+    __slots__ = ("train", "held_out", "digest", "counts", "left", "left_test")
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     HELD_OUT_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_TEST_FIELD_NUMBER: _ClassVar[int]
     train: bytes
     held_out: bytes
     digest: bytes
     counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    left: bytes
+    left_test: bytes
+    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ..., left: _Optional[bytes] = ..., left_test: _Optional[bytes] = ...) -> None: ...
 
 class RowSummary(_message.Message):
-    __slots__ = ("rows", "test_rows", "shared", "shared_test", "matched")
+    __slots__ = ("rows", "test_rows", "shared", "shared_test", "matched", "number", "new_rows", "new_shared", "left", "brought")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TEST_ROWS_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
     SHARED_TEST_FIELD_NUMBER: _ClassVar[int]
     MATCHED_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NEW_ROWS_FIELD_NUMBER: _ClassVar[int]
+    NEW_SHARED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    BROUGHT_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
     test_rows: _containers.RepeatedScalarFieldContainer[int]
     shared: int
     shared_test: int
     matched: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ..., matched: _Optional[_Iterable[int]] = ...) -> None: ...
+    number: int
+    new_rows: _containers.RepeatedScalarFieldContainer[int]
+    new_shared: int
+    left: int
+    brought: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ..., matched: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., new_rows: _Optional[_Iterable[int]] = ..., new_shared: _Optional[int] = ..., left: _Optional[int] = ..., brought: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RowPointers(_message.Message):
     __slots__ = ("train", "held_out", "digest", "sealed")
@@ -434,8 +448,38 @@ class Consent(_message.Message):
     line: int
     def __init__(self, given: bool = ..., reason: _Optional[str] = ..., line: _Optional[int] = ...) -> None: ...
 
+class RowsOffer(_message.Message):
+    __slots__ = ("tag", "chain", "number", "whole")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    tag: bytes
+    chain: _containers.RepeatedScalarFieldContainer[bytes]
+    number: int
+    whole: bool
+    def __init__(self, tag: _Optional[bytes] = ..., chain: _Optional[_Iterable[bytes]] = ..., number: _Optional[int] = ..., whole: bool = ...) -> None: ...
+
+class RowsPlan(_message.Message):
+    __slots__ = ("generation", "base", "number")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    generation: bytes
+    base: bytes
+    number: int
+    def __init__(self, generation: _Optional[bytes] = ..., base: _Optional[bytes] = ..., number: _Optional[int] = ...) -> None: ...
+
+class RemovedRows(_message.Message):
+    __slots__ = ("train", "test")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    test: bytes
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
+
 class AlignmentMessage(_message.Message):
-    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers")
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers", "rows_offer", "rows_plan", "removed_rows")
     KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
     KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
     KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
@@ -445,6 +489,9 @@ class AlignmentMessage(_message.Message):
     ROW_SUMMARY_FIELD_NUMBER: _ClassVar[int]
     CONSENT_FIELD_NUMBER: _ClassVar[int]
     ROW_POINTERS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_OFFER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PLAN_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_ROWS_FIELD_NUMBER: _ClassVar[int]
     key_offer: KeyOffer
     key_grant: KeyGrant
     key_check: KeyCheck
@@ -454,7 +501,10 @@ class AlignmentMessage(_message.Message):
     row_summary: RowSummary
     consent: Consent
     row_pointers: RowPointers
-    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ...) -> None: ...
+    rows_offer: RowsOffer
+    rows_plan: RowsPlan
+    removed_rows: RemovedRows
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ..., rows_offer: _Optional[_Union[RowsOffer, _Mapping]] = ..., rows_plan: _Optional[_Union[RowsPlan, _Mapping]] = ..., removed_rows: _Optional[_Union[RemovedRows, _Mapping]] = ...) -> None: ...
 
 class Proposal(_message.Message):
     __slots__ = ("protocol", "settings", "certificate", "signature")

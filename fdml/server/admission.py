@@ -6,6 +6,7 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.messages import Hello
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.run_state import RunState
+from fdml.settings import RunSettings
 
 
 def check_position(party: str, hello: Hello, state: RunState) -> None:
@@ -29,7 +30,7 @@ def check_position(party: str, hello: Hello, state: RunState) -> None:
         )
 
 
-def check_rows(party: str, hello: Hello, alignment: AlignmentPhase, holdout: float) -> None:
+def check_rows(party: str, hello: Hello, alignment: AlignmentPhase, settings: RunSettings) -> None:
     """Refuse a party whose rows are not those that this server has found, or not so many.
 
     The first party to join decides for all how many rows the run has, so its word is not enough.
@@ -41,7 +42,7 @@ def check_rows(party: str, hello: Hello, alignment: AlignmentPhase, holdout: flo
             f"was started over; give the run a new name at every side",
             Refusal.MISMATCH,
         )
-    agreed = alignment.split(holdout)
+    agreed = alignment.split(settings.evaluation.holdout, settings.training.seed)
     if agreed is not None and (hello.rows, hello.held_out) != (agreed.train, agreed.test):
         raise MessageRefused(
             f"party {party!r} has {hello.rows} rows and {hello.held_out} held out; the server has found {agreed.train} "

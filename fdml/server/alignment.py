@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_calls import FetchAnswer, FetchCall, PostCall
 from fdml.protocol.alignment_messages import RowCounts
-from fdml.server.bulletin import BulletinStore
 from fdml.server.membership import check_same_run
 from fdml.server.presence import Presence
+from fdml.server.run_alignment import Board
 
 
 class AlignmentPhase:
@@ -17,7 +17,7 @@ class AlignmentPhase:
 
     def __init__(
         self,
-        store: BulletinStore,
+        store: Board,
         parties: Sequence[str],
         run_hash: bytes,
         clock: Callable[[], float],
@@ -39,9 +39,9 @@ class AlignmentPhase:
             self._digest = self._store.digest
         return self._digest
 
-    def split(self, holdout: float) -> RowCounts | None:
+    def split(self, holdout: float, seed: int) -> RowCounts | None:
         """How many rows the run trains on and holds out; None where the server has not found them itself."""
-        return self._store.split(holdout)
+        return self._store.split(holdout, seed)
 
     def largest_post(self, party: str) -> int:
         """Bytes of the largest message that a party may post now."""

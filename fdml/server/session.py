@@ -328,7 +328,7 @@ class ServerSession:
                 raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
             check_same_run(stream.party, message.protocol, message.run_hash, self._run_hash)
             check_position(stream.party, message, self.state)
-            check_rows(stream.party, message, self.alignment, self._settings.evaluation.holdout)
+            check_rows(stream.party, message, self.alignment, self._settings)
             return
         if stream.hello.incarnation < self.state.incarnation(stream.party):
             raise _replaced(stream.party)

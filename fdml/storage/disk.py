@@ -94,3 +94,31 @@ class FolderDisk:
         handle = self._appending.pop(name, None)
         if handle is not None:
             os.close(handle)
+
+
+class DiskPart:
+    """Those files of a disk whose names begin alike."""
+
+    def __init__(self, disk: Disk, prefix: str) -> None:
+        self._disk = disk
+        self._prefix = prefix
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file, or None if there is none."""
+        return self._disk.read(self._prefix + name)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a whole file."""
+        self._disk.replace(self._prefix + name, content)
+
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:
+        """Write at a file's end."""
+        self._disk.append(self._prefix + name, content, synced=synced)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file to its first `size` bytes."""
+        self._disk.truncate(self._prefix + name, size)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._disk.remove(self._prefix + name)

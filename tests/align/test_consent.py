@@ -6,7 +6,7 @@ import pytest
 
 from fdml.align.consent import consent_to_all, exchange_consent, objection, summary_text
 from fdml.align.conversation import converse
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.errors import AlignmentError, MessageRefused
 from fdml.protocol.alignment_messages import Consent, Post, RowCounts, RowSummary, SharedRowIndex, Tokens
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment

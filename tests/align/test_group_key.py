@@ -125,7 +125,7 @@ def rsa_credentials():
 
 
 SHOP = offer_by("shop", CREDENTIALS["shop"])
-OTHER_RUN = RUN.model_copy(update={"task": "regression"})
+OTHER_RUN = RUN.model_copy(update={"align": "ecdh"})
 FORGED = {
     "an unsigned offer": (offer_by("shop", None), "no certificate of the federation's authority"),
     "no certificate at all": (replace(SHOP, certificate=b"none"), "no certificate of the federation's authority"),
@@ -137,7 +137,7 @@ FORGED = {
     "a swapped public key": (swapped(SHOP), "wrong signature"),
     "a signature that is none": (replace(SHOP, signature=b"x" * 70), "wrong signature"),
     "a signature for another party": (offer_by("clinic", CREDENTIALS["shop"]), "wrong signature"),
-    "a signature for another run.toml": (offer_by("shop", CREDENTIALS["shop"], OTHER_RUN), "wrong signature"),
+    "a signature for another alignment": (offer_by("shop", CREDENTIALS["shop"], OTHER_RUN), "wrong signature"),
     "a key of another kind": (replace(SHOP, certificate=rsa_credentials().certificate), "wrong signature"),
 }
 

@@ -17,7 +17,7 @@ from cryptography import x509
 
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
-from fdml.protocol.alignment_messages import Consent, RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, RowCounts, RowsOffer, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.fixed_point import encode
@@ -26,7 +26,8 @@ from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.protocol.wire import decode_from_server, encode_from_party
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings, run_hash
@@ -100,9 +101,10 @@ def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **t
 
     async def live() -> None:
         try:
-            bulletin = BulletinStore.open(
-                settings.parties, settings.align, FolderDisk(folder / "state"), pointing=settings.pointing_party
-            )
+            disk = FolderDisk(folder / "state")
+            bulletin = RunAlignment(settings, disk, Generations.of(settings, disk))
+            for party in settings.parties:
+                bulletin.post(party, "", "", encode_alignment(RowsOffer(b"t" * 16)))
             for party in settings.parties:
                 bulletin.post(party, "", "", encode_alignment(Tokens(by_position=rows)))
             for party in settings.parties:

@@ -147,7 +147,7 @@ def test_the_server_serves_where_an_event_loop_runs(home):
         )
     )
     thread.join(60)
-    assert found[0].bulletin.rows == {"ann": 120, "bob": 120}
+    assert found[0].alignment.rows == {"ann": 120, "bob": 120}
 
 
 def address_in(port_file):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fdml.align.consent import consent_to_all
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.rows import DenseRows, take
@@ -23,7 +23,8 @@ from fdml.privacy.noise import NoiseKey
 from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.messages import FromServer
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import EvaluationSettings, GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
@@ -230,9 +231,8 @@ class Side:
 def server_of(run):
     settings = run.settings
     digest, clock = run_hash(settings), Clock()
-    alignment = AlignmentPhase(
-        BulletinStore(settings.parties, settings.align, MemoryDisk()), settings.parties, digest, clock
-    )
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, MemoryDisk()))
+    alignment = AlignmentPhase(rows, settings.parties, digest, clock)
     state = RunState(RunDefinition(settings, digest))
     session = ServerSession(state, alignment, settings, clock)
     return InProcessServer(session, digest, settings.training.peer_timeout_seconds)

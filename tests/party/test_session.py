@@ -74,8 +74,9 @@ def test_a_party_first_finds_its_rows_and_stores_them_once_the_server_has_all_it
     order = order_of(held[BROWSER].effects)
     end = order.index("send Hello")
     assert order[0] == "emit Remark"
-    assert set(order[1 : end - 3]) == {"send Post", "send Fetch", "receive"}
-    assert order[end - 3 : end] == ["Flush", "SaveAlignment", "emit Aligned"]
+    assert order[1] == "SaveRowsOffer"
+    assert set(order[2 : end - 5]) == {"send Post", "send Fetch", "receive"}
+    assert order[end - 5 : end] == ["Flush", "SaveGeneration", "Flush", "SaveAlignment", "emit Aligned"]
 
 
 def test_the_label_party_says_hello_gives_the_labels_trains_scores_and_finishes_in_this_order(held):

@@ -8,8 +8,11 @@ import socket
 import threading
 import time
 
+from fdml.protocol.alignment_messages import RowsOffer
+from fdml.protocol.alignment_wire import encode_alignment
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import run_hash
@@ -20,16 +23,20 @@ from fdml.transport.grpc_server import GrpcServer
 SECONDS = 20.0
 """After this time a test has failed."""
 
+OFFER = RowsOffer(b"t" * 16)
+"""What every party has offered to the run; nothing is kept."""
 
-def new_session(settings, *, disk=None, digest=None):
-    """A session with a real clock; without a disk nothing lasts."""
+
+def new_session(settings, *, disk=None, digest=None, offered=True):
+    """A session with a real clock; without a disk nothing lasts. The parties have `offered` their rows, or not yet."""
     own = run_hash(settings)
     definition = RunDefinition(settings, own)
     state = RunState(definition) if disk is None else RunState.open(definition, disk)
-    bulletin = BulletinStore.open(
-        settings.parties, settings.align, MemoryDisk() if disk is None else disk, pointing=settings.pointing_party
-    )
-    alignment = AlignmentPhase(bulletin, settings.parties, own, time.monotonic, digest=digest)
+    home = MemoryDisk() if disk is None else disk
+    rows = RunAlignment(settings, home, Generations.of(settings, home))
+    for party in settings.parties if offered else ():
+        rows.post(party, "", "", encode_alignment(OFFER))
+    alignment = AlignmentPhase(rows, settings.parties, own, time.monotonic, digest=digest)
     return ServerSession(state, alignment, settings, time.monotonic)
 
 

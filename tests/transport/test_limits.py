@@ -15,7 +15,7 @@ from benchmarks.proxy import Proxy
 from fdml.errors import ExchangeError, MessageRefused, Refusal
 from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_calls import FetchCall, PostCall, encode_fetch, encode_post
-from fdml.protocol.alignment_messages import Consent, KeyOffer, Post, RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, Post, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.identity import host_name
 from fdml.protocol.limits import CALL, PIECE
@@ -29,16 +29,17 @@ from fdml.transport.grpc_endpoint import ALIVE, FETCH, JOIN, PARTY_HEADER, POST,
 from fdml.transport.pieces import pieces
 from tests.server.sessions import DIGEST, hello, labels, push, settings_of
 from tests.transport.raw_stream import RawStream, raw_channel, scripted_server
-from tests.transport.served import SECONDS, ServedSession, new_session, until
+from tests.transport.served import OFFER, SECONDS, ServedSession, new_session, until
 from tests.transport.test_grpc_channel import channel_to, receive
 
 AUTHORITY = Authority("shop")
 BOB = ((PARTY_HEADER, b"bob".hex()),)
 
 
-def serve(*, settings=None, disk=None, credentials=None, digest=DIGEST):
+def serve(*, settings=None, disk=None, credentials=None, digest=DIGEST, offered=True):
     settings = settings or settings_of()
-    return ServedSession(new_session(settings, digest=digest, disk=disk), settings, credentials=credentials)
+    session = new_session(settings, digest=digest, disk=disk, offered=offered)
+    return ServedSession(session, settings, credentials=credentials)
 
 
 @pytest.fixture
@@ -291,17 +292,18 @@ class FullAtFirst(MemoryDisk):
 
 def test_an_alignment_message_that_the_disk_does_not_take_is_sent_again():
     """Chaos 7: the party was told that there was no server."""
-    with serve(disk=FullAtFirst(2), digest=None) as server, channel_to(server.port, "ann") as ann:
-        ann.send(Post(KeyOffer(b"p" * 32)))
+    full = serve(disk=FullAtFirst(2), digest=None, offered=False)
+    with full as server, channel_to(server.port, "ann") as ann:
+        ann.send(Post(OFFER))
         ann.wait(lambda: ann.all_stored, "for {}")
         assert server.session.status.refused == {"not_stored": 2}
 
 
 def test_a_disk_that_stays_full_is_told_to_the_party_as_it_is():
     """Chaos 7."""
-    full = serve(disk=FullAtFirst(10**9), digest=None)
+    full = serve(disk=FullAtFirst(10**9), digest=None, offered=False)
     with full as server, channel_to(server.port, "ann", peer_timeout=0.5) as ann:
-        ann.send(Post(KeyOffer(b"p" * 32)))
+        ann.send(Post(OFFER))
         with pytest.raises(MessageRefused, match=r"cannot use its disk \(No space left on device\); make") as refused:
             ann.wait(lambda: ann.all_stored, "for {}")
         assert refused.value.refusal is Refusal.NOT_STORED
