@@ -7,7 +7,6 @@ A run's settings are agreed by all parties. A `party.toml` as a whole is read by
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -347,18 +346,3 @@ def training_hash(settings: RunSettings) -> bytes:
 def run_hash(settings: RunSettings) -> bytes:
     """What all sides must agree on: the settings themselves, not how the file is written."""
     return hashlib.blake2b(settings.model_dump_json().encode(), digest_size=32).digest()
-
-
-def federation_hash(settings: RunSettings) -> bytes:
-    """Of who works together: the federation's name, its parties and their keys."""
-    who = [settings.federation, settings.parties, settings.members]
-    return hashlib.blake2b(json.dumps(who).encode(), digest_size=32, person=b"fdml federation").digest()
-
-
-def alignment_hash(settings: RunSettings) -> bytes:
-    """Of what an alignment belongs to: who matches rows, and how. All runs with the same share their alignment."""
-    how: list[Any] = [settings.align]
-    if settings.pointing_party is not None:
-        how += [settings.label_party, settings.keys, settings.unmatched]
-    content = federation_hash(settings) + json.dumps(how).encode()
-    return hashlib.blake2b(content, digest_size=32, person=b"fdml alignment").digest()

@@ -15,9 +15,10 @@ from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.offers import check_offer, pair_secret, transcript
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import KeyCheck, KeyGrant, KeyOffer
 from fdml.protocol.identity import Credentials
-from fdml.settings import RunSettings, alignment_hash, run_hash
+from fdml.settings import RunSettings, run_hash
 
 _BYTES = 32
 _NONCE_BYTES = 12

@@ -11,38 +11,39 @@ import numpy as np
 import pyarrow as pa
 
 from fdml.align.group_key import Agreement, GroupKey
-from fdml.align.key_lists import FoundRows, KeyList, Places
+from fdml.align.key_lists import FoundRows, KeyList, RowIndex
 from fdml.align.party_ids import PartyIds
 from fdml.align.tokens import hash_ids, id_tokens, text_digest
+from fdml.protocol.alignment_identity import federation_hash
 from fdml.protocol.alignment_messages import GENERATION_BYTES, TOKEN_BYTES, KeyOffer, Keys, RowsOffer
 from fdml.protocol.alignment_wire import MOST_GENERATIONS
-from fdml.settings import RunSettings, federation_hash
+from fdml.settings import RunSettings
 
 SETS = (0, 1)
 """Of a pair: training rows, and test rows, of which there are none without test files."""
-NO_PLACES: Places = np.zeros(0, np.int64)
+NO_PLACES: RowIndex = np.zeros(0, np.int64)
 NO_KEYS: Keys = np.zeros((0, TOKEN_BYTES), np.uint8)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Found:
+class MatchedRows:
     """What one generation of an alignment has found. Pairs are of training and of test rows."""
 
     digest: bytes
     """The same at all parties."""
-    places: tuple[Places, Places]
+    places: tuple[RowIndex, RowIndex]
     """Of the rows found, in an order that is the same at all parties: their places in all that this party has posted;
     where it was matched as a whole, row numbers among its ids, -1 for none."""
     counts: Mapping[str, int]
     """How many training rows each party has."""
     posted: tuple[Keys, Keys] = (NO_KEYS, NO_KEYS)
     """The keys of this party's new ids; in another form where others must not be able to make them."""
-    gone: tuple[Places, Places] = (NO_PLACES, NO_PLACES)
-    """Places of ids that this party no longer has."""
-    at: tuple[Places, Places]
+    gone: tuple[RowIndex, RowIndex] = (NO_PLACES, NO_PLACES)
+    """RowIndex of ids that this party no longer has."""
+    at: tuple[RowIndex, RowIndex]
     """By row that this generation or one before it has found, the number of this party's id; -1 for none, or where the
     row has left."""
-    left: tuple[Places, Places] = (NO_PLACES, NO_PLACES)
+    left: tuple[RowIndex, RowIndex] = (NO_PLACES, NO_PLACES)
     """Numbers of rows, among all that were ever found, that are no longer shared."""
     has_test_files: bool = False
     line: int = 0
@@ -61,7 +62,7 @@ class Generation:
     number: int
     key: GroupKey
     offers: Mapping[str, KeyOffer]
-    found: Found
+    found: MatchedRows
     tag: bytes
     """What stood for this party's ids."""
     state: bytes
@@ -81,11 +82,11 @@ class Change:
 
     tag: bytes
     state: bytes
-    new: tuple[Places, Places]
+    new: tuple[RowIndex, RowIndex]
     """Numbers of new ids."""
-    gone: tuple[Places, Places]
-    """Places of ids that have gone."""
-    ids: tuple[Places, Places]
+    gone: tuple[RowIndex, RowIndex]
+    """RowIndex of ids that have gone."""
+    ids: tuple[RowIndex, RowIndex]
     """By place, the number of its id; -1 where it has gone."""
 
     @property
@@ -131,12 +132,12 @@ class KeptAlignment:
         return found[0], found[1]
 
     @cached_property
-    def places(self) -> tuple[Places, Places]:
+    def places(self) -> tuple[RowIndex, RowIndex]:
         """The place of every row that was found."""
         both = [np.concatenate([NO_PLACES, *(each.found.places[at] for each in reversed(self.chain))]) for at in SETS]
         return both[0], both[1]
 
-    def ids_of(self, change: Change) -> tuple[Places, Places]:
+    def ids_of(self, change: Change) -> tuple[RowIndex, RowIndex]:
         """By row that was found, the number of this party's id; -1 where it has left."""
         newest = self.newest
         if newest is not None and (newest.found.whole or newest.state == change.state):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fdml.protocol.alignment_messages import Keys
 from fdml.protocol.key_sets import ascending, words
 
-Places = NDArray[np.int64]
+RowIndex = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class KeyList:
         """How many have not gone."""
         return int((~self.gone).sum())
 
-    def after(self, gone: Places, new: Keys) -> KeyList:
+    def after(self, gone: RowIndex, new: Keys) -> KeyList:
         """The list after some have gone and new ones have come."""
         going = self.gone.copy()
         going[gone] = True
@@ -39,7 +39,7 @@ class KeyList:
             np.concatenate([going, np.zeros(len(new), bool)]),
         )
 
-    def find(self, keys: Keys) -> Places:
+    def find(self, keys: Keys) -> RowIndex:
         """The place of each of these different keys among those that have not gone; -1 where it is not there."""
         here = np.flatnonzero(~self.gone)
         places = np.full(len(keys), -1, np.int64)
@@ -53,7 +53,7 @@ class KeyList:
         places[order[same + 1] - len(here)] = here[order[same]]
         return places
 
-    def may_go(self, places: Places) -> bool:
+    def may_go(self, places: RowIndex) -> bool:
         """Whether these are places of keys that have not gone."""
         return bool((places < len(self.keys)).all() and not self.gone[places].any())
 
@@ -79,12 +79,12 @@ class FoundRows:
         """How many have not left."""
         return int((~self.left).sum())
 
-    def after(self, left: Places, new: int) -> FoundRows:
+    def after(self, left: RowIndex, new: int) -> FoundRows:
         """The rows after some have left and new ones were found."""
         leaving = self.left.copy()
         leaving[left] = True
         return FoundRows((*self.sizes, new), np.concatenate([leaving, np.zeros(new, bool)]))
 
-    def may_leave(self, rows: Places) -> bool:
+    def may_leave(self, rows: RowIndex) -> bool:
         """Whether these are different rows that have not left."""
         return bool((rows < len(self.left)).all() and not self.left[rows].any() and len(np.unique(rows)) == len(rows))

@@ -13,8 +13,8 @@ from fdml.align.consent import Decide, LineClass, exchange_consent, fast_line
 from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.ecdh import blind, pass_round, points_of
 from fdml.align.group_key import GroupKey
-from fdml.align.kept import NO_KEYS, NO_PLACES, SETS, Change, Found, KeptAlignment, LocalKeys, context_of
-from fdml.align.key_lists import KeyList, Places
+from fdml.align.kept import NO_KEYS, NO_PLACES, SETS, Change, KeptAlignment, LocalKeys, MatchedRows, context_of
+from fdml.align.key_lists import KeyList, RowIndex
 from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.tokens import id_tokens, sort_keys
@@ -69,7 +69,7 @@ class Aligner:
     """Which generation of the alignment this is."""
 
 
-def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> Conversation[Found]:
+def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> Conversation[MatchedRows]:
     """Find this party's shared rows, in an order that is the same at all parties.
 
     Where an alignment is kept, only the keys of new ids travel, and the places of those that have gone.
@@ -95,7 +95,7 @@ def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> 
     index = yield from fetch(SharedRowIndex, SERVER)
     _check_index(index, summary, kept, lists, has_tests=has_tests, verifies=run.align == "tokens")
     places, left = (index.train, index.held_out), (index.left, index.left_test)
-    return Found(
+    return MatchedRows(
         digest=index.digest,
         places=places,
         counts=counts,
@@ -139,8 +139,12 @@ def _check_index(
 
 
 def _ids_of_rows(
-    kept: KeptAlignment, change: Change, numbers: list[Places], new: tuple[Places, Places], left: tuple[Places, Places]
-) -> tuple[Places, Places]:
+    kept: KeptAlignment,
+    change: Change,
+    numbers: list[RowIndex],
+    new: tuple[RowIndex, RowIndex],
+    left: tuple[RowIndex, RowIndex],
+) -> tuple[RowIndex, RowIndex]:
     """By row ever found, the number of this party's id; `numbers` are the ids of the new keys in their order."""
     found = []
     for at in SETS:
@@ -150,7 +154,7 @@ def _ids_of_rows(
     return found[0], found[1]
 
 
-def _keys_of(side: Aligner, ids: PartyIds, new: tuple[Places, Places]) -> tuple[list[Keys], list[Places]]:
+def _keys_of(side: Aligner, ids: PartyIds, new: tuple[RowIndex, RowIndex]) -> tuple[list[Keys], list[RowIndex]]:
     """The keys of new ids as they are posted, in ascending order, and the id that each is of."""
     keys, numbers = [], []
     for texts, chosen in zip((ids.train, ids.test), new, strict=True):
@@ -164,13 +168,13 @@ def _keys_of(side: Aligner, ids: PartyIds, new: tuple[Places, Places]) -> tuple[
     return keys, numbers
 
 
-def _sorted_keys(side: Aligner, texts: pa.LargeStringArray) -> tuple[Keys, Places]:
+def _sorted_keys(side: Aligner, texts: pa.LargeStringArray) -> tuple[Keys, RowIndex]:
     if side.run.align == "tokens":
         return sort_keys(id_tokens(texts, side.key, context_of(side.run)), side.party)
     return sort_keys(blind(points_of(texts, side.key), side.secrets.scalar, side.party), side.party)
 
 
-def _local_keys(side: Aligner, ids: PartyIds, numbers: list[Places]) -> list[Keys]:
+def _local_keys(side: Aligner, ids: PartyIds, numbers: list[RowIndex]) -> list[Keys]:
     """The keys by which this party finds its ids again, in the order of posting."""
     keys = LocalKeys(side.run, side.key)
     both = zip((ids.train, ids.test), numbers, strict=True)
@@ -184,7 +188,7 @@ def _post_keys(side: Aligner, train: Keys, test: Keys | None) -> Conversation[No
         yield from pass_round(side.run.parties, side.party, BlindedIds(train, test), side.secrets.scalar)
 
 
-def _align_by_position(side: Aligner, rows: RowCounts) -> Conversation[Found]:
+def _align_by_position(side: Aligner, rows: RowCounts) -> Conversation[MatchedRows]:
     yield from post(Tokens(by_position=rows))
     summary = yield from fetch(RowSummary, SERVER)
     _check_summary(summary, rows, side.run, side.party)
@@ -193,7 +197,7 @@ def _align_by_position(side: Aligner, rows: RowCounts) -> Conversation[Found]:
     tests = None if rows.test is None else np.arange(rows.test, dtype=np.int64)
     posted = Posted(np.arange(rows.train, dtype=np.int64), tests, rows)
     check_places(index, posted, (summary.rows, summary.shared, summary.shared_test))
-    return Found(
+    return MatchedRows(
         digest=index.digest,
         places=(index.train, index.held_out),
         at=(index.train, index.held_out),

@@ -13,11 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fdml.errors import AlignmentError, SettingsError
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.certificates import identities, utc_now, why_refused
 from fdml.protocol.identity import Credentials, Identity
-from fdml.settings import RunSettings, alignment_hash
+from fdml.settings import RunSettings
 
 _PURPOSE = b"fdml key offer 1"
 _BYTES = 32

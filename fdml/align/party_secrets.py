@@ -11,11 +11,12 @@ from typing import Any
 from cryptography import x509
 
 from fdml.align.offers import make_offer
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.identity import Credentials
-from fdml.settings import RunSettings, alignment_hash
+from fdml.settings import RunSettings
 from fdml.storage.disk import Disk
 from fdml.storage.two_slots import TwoSlots
 

@@ -19,7 +19,7 @@ from fdml.align.consent import exchange_consent
 from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.ecdh import blind, pass_on, points_of
 from fdml.align.group_key import Agreement, GroupKey, pair_keys
-from fdml.align.kept import Found, context_of
+from fdml.align.kept import MatchedRows, context_of
 from fdml.align.matching import CAUSES, Aligner, Posted, check_places, no_fit
 from fdml.align.party_ids import LeadingKeys, PartyIds
 from fdml.align.tokens import id_tokens, sort_keys
@@ -43,7 +43,7 @@ RowIndex = NDArray[np.int64]
 _NO_ROWS: RowIndex = np.zeros(0, np.int64)
 
 
-def align_by_keys(side: Aligner, ids: PartyIds, agreement: Agreement) -> Conversation[Found]:
+def align_by_keys(side: Aligner, ids: PartyIds, agreement: Agreement) -> Conversation[MatchedRows]:
     """Find which rows all have and, at other parties than the label party, to which row each of them points."""
     run, party = side.run, side.party
     pairs = pair_keys(run, party, side.secrets, agreement, _PURPOSE.encode(), side.generation)
@@ -139,7 +139,7 @@ class _Lead:
         return of_train[self.train], matched[self.test]
 
 
-def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversation[Found]:
+def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversation[MatchedRows]:
     run, counts = side.run, ids.counts
     yield from post(Tokens(by_position=counts))
     leads = {}
@@ -177,8 +177,10 @@ def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversa
     return _found((train, tests), digest, side.counts(summary), test is not None, slowest)
 
 
-def _found(rows: tuple[RowIndex, RowIndex], digest: bytes, counts: dict[str, int], tests: bool, line: int) -> Found:
-    return Found(digest=digest, places=rows, at=rows, counts=counts, has_test_files=tests, line=line, whole=True)
+def _found(
+    rows: tuple[RowIndex, RowIndex], digest: bytes, counts: dict[str, int], tests: bool, line: int
+) -> MatchedRows:
+    return MatchedRows(digest=digest, places=rows, at=rows, counts=counts, has_test_files=tests, line=line, whole=True)
 
 
 def _post_keys(side: _Side, keys: LeadingKeys, other: str) -> Conversation[_Lead]:
@@ -253,7 +255,7 @@ def _digest(key: GroupKey, parts: list[bytes]) -> bytes:
 # Another party
 
 
-def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[Found]:
+def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[MatchedRows]:
     run, label_party = side.run, side.run.label_party
     posted = yield from _post_ids(side, ids)
     if run.align == "ecdh":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fdml.settings import RunSettings, alignment_hash
+from fdml.protocol.alignment_identity import alignment_hash
+from fdml.settings import RunSettings
 
 ALIGNMENTS = "alignments"
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdml.align.group_key import GroupKey
-from fdml.align.kept import SETS, Found, Generation, KeptAlignment
+from fdml.align.kept import SETS, Generation, KeptAlignment, MatchedRows
 from fdml.errors import StateCorrupt
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
@@ -94,7 +94,7 @@ def _packed(generation: Generation) -> bytes:
 def _unpacked(arrays: Any) -> Generation:
     facts = json.loads(str(arrays["facts"]))
     pairs = {name: (arrays[f"{name}/0"], arrays[f"{name}/1"]) for name in _PAIRS}
-    found = Found(
+    found = MatchedRows(
         digest=bytes.fromhex(facts["digest"]),
         counts=facts["counts"],
         has_test_files=facts["has_test_files"],

@@ -59,7 +59,7 @@ class RowsPlan:
 class RemovedRows:
     """Which of the keys that a party has posted in earlier generations stand for ids that it no longer has.
 
-    Places in all that it has posted, ascending; for the server. `test` is empty without test files.
+    RowIndex in all that it has posted, ascending; for the server. `test` is empty without test files.
     """
 
     train: NDArray[np.int64]

@@ -9,7 +9,7 @@ from fdml.protocol.alignment_calls import FetchAnswer, FetchCall, PostCall
 from fdml.protocol.alignment_messages import RowCounts
 from fdml.server.membership import check_same_run
 from fdml.server.presence import Presence
-from fdml.server.run_alignment import Board
+from fdml.server.run_alignment import BulletinBoard
 
 
 class AlignmentPhase:
@@ -17,7 +17,7 @@ class AlignmentPhase:
 
     def __init__(
         self,
-        store: Board,
+        store: BulletinBoard,
         parties: Sequence[str],
         run_hash: bytes,
         clock: Callable[[], float],

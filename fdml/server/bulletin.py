@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from fdml.align.key_lists import FoundRows, Places
+from fdml.align.key_lists import FoundRows, RowIndex
 from fdml.align.split import split_counts
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol.alignment_messages import (
@@ -40,12 +40,11 @@ from fdml.server.message_files import START_OVER, MessageFiles, content_hash
 from fdml.settings_choices import Align
 from fdml.storage.disk import Disk
 
-_NO_PLACES: Places = np.zeros(0, np.int64)
+_NO_PLACES: RowIndex = np.zeros(0, np.int64)
 
 
 class BulletinStore:
-    """All messages of one generation of an alignment. Make it with `BulletinStore.open`, which goes on from what the
-    disk holds."""
+    """All messages of one generation. Make it with `BulletinStore.open`, which goes on from what the disk holds."""
 
     def __init__(
         self,
@@ -246,8 +245,7 @@ class BulletinStore:
 
     def _match_new(self, own: Sequence[RowCounts]) -> tuple[dict[Slot, SharedRowIndex], RowSummary]:
         """Match what has come with all that was there before."""
-        before = self._before
-        gone, new = self._changes()
+        before, (gone, new) = self._before, self._changes()
         answers, summary = match_additions(
             [each.posted(gone[at], new[at]) for at, each in enumerate(before.matched_sets())],
             own,
@@ -265,13 +263,13 @@ class BulletinStore:
 
     def matched_sets(self) -> tuple[MatchedSets, MatchedSets]:
         """All keys and rows of this generation and those before it."""
-        boards, board = [], self
-        while board.base is not None:
-            boards.append(board)
-            board = board.base
+        chain, first = [], self
+        while first.base is not None:
+            chain.append(first)
+            first = first.base
         size, parties = TOKEN_BYTES if self._mode == "tokens" else POINT_BYTES, len(self._slots.parties)
         sets = [MatchedSets.none(parties, size), MatchedSets.none(parties, size)]
-        for each in [board, *reversed(boards)]:
+        for each in [first, *reversed(chain)]:
             gone, new = each._changes()
             answers = [each._answer(slot) for slot in each._slots.answers]
             left = answers[0].left, answers[0].left_test
@@ -279,15 +277,12 @@ class BulletinStore:
             sets = [sets[at].posted(gone[at], new[at]).matched(places[at], left[at]) for at in (0, 1)]
         return sets[0], sets[1]
 
-    def _changes(self) -> tuple[list[list[Places]], list[list[Keys]]]:
+    def _changes(self) -> tuple[list[list[RowIndex]], list[list[Keys]]]:
         """Of training and of test rows, by party: places of rows that have gone, and new keys."""
         sets = [self._ids(each) for each in self._slots.sets]
         gone = [self._removed(party) for party in self._slots.parties]
-        none = np.zeros((0, sets[0].train.shape[1]), np.uint8)
-        return (
-            [[each.train for each in gone], [each.test for each in gone]],
-            [[each.train for each in sets], [none if each.test is None else each.test for each in sets]],
-        )
+        tests = [each.train[:0] if each.test is None else each.test for each in sets]
+        return [[each.train for each in gone], [each.test for each in gone]], [[each.train for each in sets], tests]
 
     def _removed(self, party: str) -> RemovedRows:
         raw = self._read(Slot(RemovedRows, party)) if self.base is not None else None
@@ -295,9 +290,8 @@ class BulletinStore:
         return message if isinstance(message, RemovedRows) else RemovedRows(_NO_PLACES, _NO_PLACES)
 
     def _posted_before(self, party: str) -> KeyLists:
-        at = self._slots.parties.index(party)
-        train, test = self._before.matched_sets()
-        return train.lists[at], test.lists[at]
+        train, test = (each.lists[self._slots.parties.index(party)] for each in self._before.matched_sets())
+        return train, test
 
     def _check_new(self, slot: Slot, message: AlignmentMessage) -> None:
         """The server must not be shown a key twice: it could not tell which of the two is meant."""

@@ -7,21 +7,22 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from fdml.errors import StateCorrupt
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import RowsOffer, RowsPlan
 from fdml.protocol.alignment_wire import MOST_GENERATIONS
 from fdml.protocol.key_sets import generation_id
 from fdml.protocol.limits import CEILING
 from fdml.server.bulletin import BulletinStore
 from fdml.server.message_files import MessageFiles
-from fdml.settings import RunSettings, alignment_hash
+from fdml.settings import RunSettings
 from fdml.settings_choices import Align
 from fdml.storage.disk import Disk, DiskPart
 
 
 class Generations:
-    """Bulletin boards by the id of their generation. Runs in several threads may use it; each holds `lock` meanwhile.
+    """Bulletins by the id of their generation. Runs in several threads may use it; each holds `lock` meanwhile.
 
-    No board is ever removed: the next generation adds to it, and a run that began with it may start again.
+    Nothing is ever removed: the next generation adds to what was there, and a run that began with one may start again.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Generations:
         self._largest = largest
         self._pointing = pointing
         self._files = MessageFiles(disk, binding)
-        self._boards: dict[bytes, BulletinStore] = {}
+        self._bulletins: dict[bytes, BulletinStore] = {}
 
     @classmethod
     def of(cls, settings: RunSettings, disk: Disk) -> Generations:
@@ -64,9 +65,9 @@ class Generations:
         number = 1 + max(offer.number for offer in offers.values()) if known is None else known[1]
         return RowsPlan(generation, base, number)
 
-    def board(self, plan: RowsPlan) -> BulletinStore:
-        """The board of a generation; one that is not there yet is made."""
-        if plan.generation not in self._boards and self._facts(plan.generation) is None:
+    def bulletin(self, plan: RowsPlan) -> BulletinStore:
+        """The messages of a generation; one that is not there yet is made."""
+        if plan.generation not in self._bulletins and self._facts(plan.generation) is None:
             facts = {"base": plan.base.hex(), "number": plan.number}
             self._files.write(_facts_name(plan.generation), json.dumps(facts).encode())
         return self._open(plan.generation)
@@ -82,9 +83,9 @@ class Generations:
         ]
 
     def _open(self, generation: bytes) -> BulletinStore:
-        """A board with all that it adds to."""
+        """The messages of a generation, with all that it adds to."""
         way = [generation]
-        while way[-1] not in self._boards:
+        while way[-1] not in self._bulletins:
             facts = self._facts(way[-1])
             if facts is None:
                 raise StateCorrupt(
@@ -95,18 +96,18 @@ class Generations:
                 break
             way.append(facts[0])
         for each in reversed(way):
-            if each not in self._boards:
+            if each not in self._bulletins:
                 base, number = self._facts(each) or (b"", 1)
-                self._boards[each] = BulletinStore.open(
+                self._bulletins[each] = BulletinStore.open(
                     self._parties,
                     self._mode,
                     DiskPart(self._disk, f"{each.hex()}-"),
                     self._largest,
                     pointing=self._pointing,
-                    base=self._boards[base] if base else None,
+                    base=self._bulletins[base] if base else None,
                     number=number,
                 )
-        return self._boards[generation]
+        return self._bulletins[generation]
 
     def _facts(self, generation: bytes) -> tuple[bytes, int] | None:
         """Base and number of a generation; None if it was never begun here."""

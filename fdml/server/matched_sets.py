@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdml.align.key_lists import FoundRows, KeyList, Places
+from fdml.align.key_lists import FoundRows, KeyList, RowIndex
 from fdml.protocol.alignment_messages import Keys, RowCounts, RowSummary, SharedRowIndex
 from fdml.protocol.key_sets import chained_digest, shared_digest
 from fdml.server.intersect import shared_keys
@@ -19,7 +19,7 @@ class MatchedSets:
 
     lists: tuple[KeyList, ...]
     """By party, all keys that it has posted."""
-    places: tuple[Places, ...]
+    places: tuple[RowIndex, ...]
     """By party, where in its list the key of each row is that was ever found."""
     rows: FoundRows
 
@@ -29,12 +29,12 @@ class MatchedSets:
         no_keys, no_places = np.zeros((0, key_bytes), np.uint8), np.zeros(0, np.int64)
         return cls((KeyList.of(no_keys),) * parties, (no_places,) * parties, FoundRows((), np.zeros(0, bool)))
 
-    def posted(self, gone: Sequence[Places], new: Sequence[Keys]) -> MatchedSets:
+    def posted(self, gone: Sequence[RowIndex], new: Sequence[Keys]) -> MatchedSets:
         """After all parties have posted what has gone and what is new; no row is matched yet."""
         lists = tuple(known.after(gone[at], new[at]) for at, known in enumerate(self.lists))
         return MatchedSets(lists, self.places, self.rows)
 
-    def matched(self, places: Sequence[Places], left: Places) -> MatchedSets:
+    def matched(self, places: Sequence[RowIndex], left: RowIndex) -> MatchedSets:
         """With the rows that a generation has found, and without those that have left."""
         both = zip(self.places, places, strict=True)
         return MatchedSets(
@@ -43,7 +43,7 @@ class MatchedSets:
             self.rows.after(left, len(places[0])),
         )
 
-    def match(self) -> tuple[list[Places], Keys, Places]:
+    def match(self) -> tuple[list[RowIndex], Keys, RowIndex]:
         """By party the places of rows that are shared now and were not before, their keys, and rows that have left."""
         present = [np.flatnonzero(~each.gone) for each in self.lists]
         found, keys = shared_keys([known.keys[here] for known, here in zip(self.lists, present, strict=True)])

@@ -18,7 +18,7 @@ _LARGEST_OFFER = 32 * 1024
 """Bytes; one of as many generations as there can be is shorter."""
 
 
-class Board(Protocol):
+class BulletinBoard(Protocol):
     """Where parties leave the messages of an alignment."""
 
     def post(self, sender: str, to: str, about: str, raw: bytes) -> None:
@@ -64,13 +64,13 @@ class RunAlignment:
             if isinstance(message, RowsOffer):
                 self._offers[party] = message
         self._plan: RowsPlan | None = None
-        self._board: BulletinStore | None = None
+        self._bulletin: BulletinStore | None = None
         self._make_plan()
 
     @property
-    def board(self) -> BulletinStore | None:
+    def bulletin(self) -> BulletinStore | None:
         """The generation that the run uses; None until all parties have offered."""
-        return self._board
+        return self._bulletin
 
     def post(self, sender: str, to: str, about: str, raw: bytes) -> None:
         """Store a message, durable on return; a refused message changes nothing and raises `MessageRefused`."""
@@ -86,39 +86,39 @@ class RunAlignment:
         with self._generations.lock:
             if KINDS.get(kind) is RowsPlan and sender == SERVER:
                 return None if self._plan is None else encode_alignment(self._plan)
-            return None if self._board is None else self._board.fetch(reader, kind, sender, about)
+            return None if self._bulletin is None else self._bulletin.fetch(reader, kind, sender, about)
 
     def waits_for(self, reader: str, kind: str, sender: str, about: str = "") -> list[str]:
         """Whose work is missing for what the reader waits for, in the order of the run; empty once it is there."""
         with self._generations.lock:
-            if self._board is None:
+            if self._bulletin is None:
                 return [party for party in self._parties if party not in self._offers]
-            return self._board.waits_for(reader, kind, sender, about)
+            return self._bulletin.waits_for(reader, kind, sender, about)
 
     def split(self, holdout: float, seed: int) -> RowCounts | None:
         """How many rows the run trains on and holds out; None until the shared rows are found."""
         with self._generations.lock:
-            return None if self._board is None else self._board.split(holdout, seed)
+            return None if self._bulletin is None else self._bulletin.split(holdout, seed)
 
     def largest_post(self, sender: str) -> int:
         """Bytes of the largest message that a party may post now."""
-        return _LARGEST_OFFER if self._board is None else max(_LARGEST_OFFER, self._board.largest_post(sender))
+        return _LARGEST_OFFER if self._bulletin is None else max(_LARGEST_OFFER, self._bulletin.largest_post(sender))
 
     @property
     def digest(self) -> bytes | None:
         """The hash of the shared rows, which every party that joins must have; None until all sets have come."""
         with self._generations.lock:
-            return None if self._board is None else self._board.digest
+            return None if self._bulletin is None else self._bulletin.digest
 
     @property
     def rows(self) -> dict[str, int]:
         """How many training rows each party has, as far as that is known."""
-        return {} if self._board is None else self._board.rows
+        return {} if self._bulletin is None else self._bulletin.rows
 
     @property
     def shared(self) -> RowCounts | None:
         """How many training and test rows all parties share; None until that is known."""
-        return None if self._board is None else self._board.shared
+        return None if self._bulletin is None else self._bulletin.shared
 
     def _take(self, sender: str, offer: RowsOffer, raw: bytes) -> None:
         if sender not in self._parties:
@@ -145,13 +145,13 @@ class RunAlignment:
             if not isinstance(plan, RowsPlan):
                 plan = self._generations.plan(self._offers)
                 self._files.write(_PLAN, encode_alignment(plan))
-            self._board = self._generations.board(plan)
+            self._bulletin = self._generations.bulletin(plan)
             self._plan = plan
 
     def _reached(self, party: str) -> BulletinStore:
-        if self._board is None:
+        if self._bulletin is None:
             raise MessageRefused(f"party {party!r} is ahead: not all parties have offered their rows", Refusal.GAP)
-        return self._board
+        return self._bulletin
 
     def _name(self, party: str) -> str:
         return _name_of(self._parties.index(party))

@@ -9,7 +9,7 @@ import numpy as np
 from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import agree
-from fdml.align.kept import Found, KeptAlignment, change_of
+from fdml.align.kept import KeptAlignment, MatchedRows, change_of
 from fdml.align.key_lists import FoundRows
 from fdml.align.matching import Aligner, align, few_shared
 from fdml.align.party_secrets import Secrets
@@ -80,7 +80,7 @@ class Aligned:
     digest: bytes
     counts: dict
     shared: int
-    found: Found
+    found: MatchedRows
     warning: str
 
     @property

@@ -17,8 +17,9 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.data.ids import IdCounts, Ids
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal
 from fdml.privacy.disclosures import DISCLOSURES
+from fdml.protocol.alignment_identity import federation_hash
 from fdml.protocol.alignment_messages import Consent, Fetch, RowCounts, RowSummary, SharedRowIndex
-from fdml.settings import RunSettings, federation_hash
+from fdml.settings import RunSettings
 from tests.align.bulletins import PartyCalls, align_all, align_alone, check_every_kill, open_store
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 

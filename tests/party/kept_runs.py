@@ -135,7 +135,7 @@ class Federation:
     def _side(self, settings, party, data, server, decide, key_file):
         kept = self.kept.setdefault(party, MemoryDisk())
         disk, store = self.run_disk(settings.name, party), KeptStore(kept)
-        home = Home(disk, run_hash=run_hash(settings), data="files", kept=store)
+        home = PartyStore(disk, run_hash=run_hash(settings), data="files", kept=store)
         member = Member(
             run=settings,
             name=party,
@@ -174,7 +174,7 @@ def _decision(decide, party):
     return decide.get(party, consent_to_all) if isinstance(decide, dict) else decide
 
 
-class Home(DiskStore):
+class PartyStore(DiskStore):
     """A party's store; nothing is trained here, so nothing else is written."""
 
     def write_statement(self, statement):
