@@ -10,7 +10,7 @@ import typer
 from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, write_json
 from fdml.errors import SettingsError
-from fdml.federation.forget import end_of_life, side_of
+from fdml.federation.forget import end_of_alignments, end_of_life, side_of
 from fdml.federation.run_folder import run_names
 
 
@@ -20,17 +20,23 @@ def forget(
     ],
     run: Annotated[str | None, typer.Option(help="The name of the run.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All runs that have begun here.")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="The kept alignments and their keys; the next run aligns anew.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Give up a run that has not finished.")] = False,
     json: JsonOption = None,
 ) -> None:
     """Remove secrets, tokens and logs of a finished run at this side. Bundle, statement and ledger stay.
 
+    The alignment is kept for further runs, with its group key and at the server its tokens, until --alignments removes
+    it; that alone, or together with --run or --all.
+
     Afterwards nobody can take masks off, look for ids or replay what this side stored. Run it at every side.
     """
     check_writable(json)
     names = run_names(side_of(path)) if every else [run] if run is not None else []
-    if not names or (every and run is not None):
+    if (not names and not alignments) or (every and run is not None):
         known = ", ".join(run_names(side_of(path))) or "none"
         raise SettingsError(f"say which run with --run NAME, or --all; the runs that have begun here: {known}")
     ended = [end_of_life(path, name) for name in names]
@@ -39,13 +45,23 @@ def forget(
         echo(where if found.removes else f"{found.side}: nothing is left to remove in {found.run.state}")
         for line in found.removes:
             echo(f"- {line}")
-    removes = any(found.removes for found in ended)
+    kept = end_of_alignments(path) if alignments else None
+    if kept is not None:
+        echo(f"these go from {kept.home}:" if kept.removes else f"no alignment is kept in {kept.home}")
+        for line in kept.removes:
+            echo(f"- {line}")
+    removes = any(found.removes for found in ended) or (kept is not None and bool(kept.removes))
     if removes and not yes:
         typer.confirm("Remove them for good?", abort=True)
     for found in ended:
         found.carry_out(unfinished=unfinished or not found.removes)
-    echo("removed; what stays:" if removes else "what stays:")
-    for line in ended[0].stays:
+    if kept is not None:
+        end_of_alignments(path).carry_out(unfinished=unfinished)
+    stays = [line for line in (ended[0].stays if ended else ()) if kept is None or "--alignments" not in line]
+    echo("removed; what stays:" if removes and stays else "removed" if removes else "what stays:")
+    for line in stays:
         echo(f"- {line}")
     runs = {name: list(found.removes) for name, found in zip(names, ended, strict=True)}
-    write_json(json, {"side": ended[0].side, "removed": runs, "stays": list(ended[0].stays)})
+    gone = list(kept.removes) if kept is not None else []
+    side = {"side": ended[0].side} if ended else {}
+    write_json(json, {**side, "removed": runs, "removed_alignments": gone, "stays": stays})

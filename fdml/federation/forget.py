@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fdml.errors import SettingsError
+from fdml.federation.alignment_folders import ALIGNMENTS
 from fdml.federation.party_folder import PartyFolder
-from fdml.federation.run_folder import RunFolder, begun_run
+from fdml.federation.run_folder import RunFolder, begun_run, run_names
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import run_hash
 from fdml.settings_federation import read_federation
@@ -23,15 +24,17 @@ _PARTY_STAYS = (
     "the bundle (model/)",
     "the statement (privacy.md, privacy.json), history.json and run.json",
     "the ledger and the secret that labels are randomised with",
+    "the kept alignment with its group key, for further runs (alignments/; --alignments removes it)",
     "party.toml, keys/, the data, and a group_key file of your own",
 )
-_SERVER_STAYS = ("federation.toml, run.toml and run.json", "server/keys/")
+_SERVER_STAYS = (
+    "federation.toml, run.toml and run.json",
+    "tokens or blinded points of the kept alignment, for further runs (server/alignments/; --alignments removes them)",
+    "server/keys/",
+)
 _MEANINGS = {
-    "align-secrets": "key-agreement key, group key and blinding secret",
     "alignment": "which rows are shared, and the group key",
     "blocks": "features in the run's order",
-    "bulletin": "tokens or blinded points, sealed offers and labels",
-    "consent": "which counts this party has agreed to",
     "checkpoint": "parameters and unanswered predictions",
     "encoder.json": "categories and means of columns",
     "incarnation": "the count of starts",
@@ -39,8 +42,13 @@ _MEANINGS = {
     "noise-key": "the noise key",
     "releases": "what left under noise",
     "result": "that the run has finished",
+    "rows-offer": "which generations of the alignment were offered to the run",
+    "rows-plan": "which generation of the alignment the run uses",
     "snapshot": "predictions of every row, and metrics",
 }
+
+
+_KEPT = "key-agreement key, group key, blinding secret, which rows are shared, and which counts were agreed to"
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,47 @@ class EndOfLife:
                 else:
                     os.unlink(path)
             sync(self.run.state)
+
+
+@dataclass(frozen=True)
+class EndOfAlignments:
+    """The kept alignments of one side: what is removed if they are forgotten."""
+
+    home: Path
+    unfinished: tuple[str, ...]
+    """Runs of this side that have not finished."""
+    folders: tuple[Path, ...]
+
+    @property
+    def removes(self) -> tuple[str, ...]:
+        """What goes."""
+        what = "tokens or blinded points, sealed offers" if self.home.name == "server" else _KEPT
+        return tuple(f"{ALIGNMENTS}/{folder.name}: {what}" for folder in self.folders)
+
+    @explained_failures()
+    def carry_out(self, *, unfinished: bool = False) -> None:
+        """Remove them; the next run aligns anew, with new keys."""
+        if self.folders and self.unfinished and not unfinished:
+            raise SettingsError(
+                f"run {self.unfinished[0]!r} has not finished and may need the kept alignment; finish it, or give it "
+                f"up with --unfinished"
+            )
+        for folder in self.folders:
+            with exclusive_lock(folder, "process with this alignment"):
+                for path in _content(folder):
+                    os.unlink(path)
+                sync(folder)
+            shutil.rmtree(folder)
+
+
+@explained_failures()
+def end_of_alignments(path: Path) -> EndOfAlignments:
+    """What there is of kept alignments at the side of a party.toml, or of a federation.toml for the server."""
+    home = side_of(path)
+    runs = [end_of_life(path, name) for name in run_names(home)]
+    unfinished = tuple(run.run.path.name for run in runs if not run.finished)
+    folders = sorted((home / ALIGNMENTS).iterdir()) if (home / ALIGNMENTS).is_dir() else []
+    return EndOfAlignments(home, unfinished, tuple(folder for folder in folders if _content(folder)))
 
 
 @explained_failures()
@@ -116,6 +165,6 @@ def _listed(folder: Path) -> tuple[str, ...]:
 
 
 def _kind(name: str) -> str:
-    """Two slots are one thing, and so are all messages of the bulletin board."""
+    """Two slots are one thing, and so are the offers of all parties."""
     known = [kind for kind in _MEANINGS if name == kind or name.startswith((f"{kind}.", f"{kind}-"))]
     return max(known, key=len, default=name)

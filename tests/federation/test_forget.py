@@ -3,7 +3,7 @@
 import pytest
 
 from fdml.errors import SettingsError
-from fdml.federation.forget import end_of_life
+from fdml.federation.forget import end_of_alignments, end_of_life
 from fdml.federation.join import join
 from fdml.federation.party_folder import MODEL, PartyFolder
 from fdml.federation.serve import serve
@@ -37,10 +37,10 @@ def left_in(folder):
 
 
 def secrets_of(home):
-    """The group key, and what the server stored of ids."""
-    shared = PartyFolder(home / "ann" / "party.toml").shared_rows()
-    text = shared.key.secret.hex()
-    return [shared.key.secret, text.encode(), text.encode("utf-32-le")]
+    """The group key, and that of the run, as files may hold them."""
+    folder = PartyFolder(home / "ann" / "party.toml")
+    keys = [folder.shared_rows().key.secret, folder.kept.load().newest.key.secret]
+    return [form for key in keys for form in (key, key.hex().encode(), key.hex().encode("utf-32-le"))]
 
 
 def all_bytes(folder):
@@ -51,12 +51,14 @@ def test_finding_20_nothing_secret_is_left_at_any_side_and_what_is_of_use_stays(
     keys = secrets_of(finished)
     assert any(key in all_bytes(finished) for key in keys)
     for path in ("ann/party.toml", "bob/party.toml", "federation.toml"):
-        text = succeed("forget", finished / path, "--run", "first", "--yes")
+        text = succeed("forget", finished / path, "--run", "first", "--alignments", "--yes")
         assert "removed; what stays:" in text
+        assert "--alignments" not in text
     assert not any(key in all_bytes(finished) for key in keys)
     for party in BOTH:
         assert left_in(finished / party / RUN / "state") == ["lock"]
-        assert left_in(finished / party) == ["data.csv", "ledger", "party.toml", "runs"]
+        assert left_in(finished / party) == ["alignments", "data.csv", "ledger", "party.toml", "runs"]
+        assert left_in(finished / party / "alignments") == []
         assert left_in(finished / party / RUN) == sorted(
             ["forgotten", MODEL, "privacy.json", "privacy.md", "run.json", "state"]
             + ["history.json"] * (party == "ann")
@@ -69,10 +71,36 @@ def test_what_goes_is_listed_by_what_it_is(finished):
     found = end_of_life(finished / "ann" / "party.toml", "first")
     assert found.finished
     assert "alignment: which rows are shared, and the group key" in found.removes
-    assert "align-secrets: key-agreement key, group key and blinding secret" in found.removes
+    assert any("group key" in line and "--alignments removes it" in line for line in found.stays)
     server = end_of_life(finished / "federation.toml", "first")
     assert any(line.startswith("journal: ") for line in server.removes)
-    assert any(line.startswith("bulletin: ") for line in server.removes), server.removes
+    assert "rows-plan: which generation of the alignment the run uses" in server.removes
+    assert any(line.startswith("tokens or blinded points") for line in server.stays)
+    (kept,) = end_of_alignments(finished / "ann" / "party.toml").removes
+    assert "group key, blinding secret" in kept
+    (kept,) = end_of_alignments(finished / "federation.toml").removes
+    assert "tokens or blinded points" in kept
+
+
+def test_a_run_that_is_forgotten_leaves_the_alignment_for_the_next_and_alignments_go_when_asked(finished):
+    path = finished / "ann" / "party.toml"
+    assert "--alignments removes it" in succeed("forget", path, "--run", "first", "--yes")
+    assert PartyFolder(path, finished / "run.toml").kept.load().newest is not None
+    assert "group key" in succeed("forget", path, "--alignments", "--yes")
+    assert PartyFolder(path, finished / "run.toml").kept.load().newest is None
+    assert "no alignment is kept" in succeed("forget", path, "--alignments", "--yes")
+
+
+def test_an_alignment_that_a_run_may_need_stays(finished):
+    other = finished / "other.toml"
+    other.write_text((finished / "run.toml").read_text().replace('"first"', '"second"'))
+    folder = PartyFolder(finished / "ann" / "party.toml", other)
+    folder.run_folder.begin()
+    said = fail(SettingsError, "forget", finished / "ann" / "party.toml", "--alignments", "--yes")
+    assert "run 'second' has not finished and may need the kept alignment" in said
+    assert folder.kept.load().newest is not None
+    succeed("forget", finished / "ann" / "party.toml", "--alignments", "--yes", "--unfinished")
+    assert folder.kept.load().newest is None
 
 
 def test_a_folder_in_use_is_left_alone(finished):

@@ -1,0 +1,24 @@
+"""What an alignment belongs to: all runs of a federation that match rows in the same way share theirs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from fdml.settings import RunSettings
+
+
+def federation_hash(settings: RunSettings) -> bytes:
+    """Of who works together: the federation's name, its parties and their keys."""
+    who = [settings.federation, settings.parties, settings.members]
+    return hashlib.blake2b(json.dumps(who).encode(), digest_size=32, person=b"fdml federation").digest()
+
+
+def alignment_hash(settings: RunSettings) -> bytes:
+    """Of what an alignment belongs to: who matches rows, and how. All runs with the same share their alignment."""
+    how: list[Any] = [settings.align]
+    if settings.pointing_party is not None:
+        how += [settings.label_party, settings.keys, settings.unmatched]
+    content = federation_hash(settings) + json.dumps(how).encode()
+    return hashlib.blake2b(content, digest_size=32, person=b"fdml alignment").digest()
