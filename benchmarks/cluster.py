@@ -192,7 +192,7 @@ def run_side(home: Path, name: str, address: str) -> None:
     """Be the server of a run or one of its parties, to the end."""
     traffic: Mapping[str, tuple[int, int]] = {}
     if name == "server":
-        traffic = serve(home / "federation.toml", listen=address, on_event=ignore_events).traffic
+        traffic = serve(home / "federation.toml", home / "run.toml", listen=address, on_event=ignore_events).traffic
     else:
         tune_party_process()
         join(home / name / "party.toml", server=address, on_event=ignore_events)

@@ -167,7 +167,7 @@ def _write(home: Path) -> None:
 def _run_side_noted(home: Path, name: str, address: str) -> None:
     """Be the server, or a party that writes down when it has done its steps."""
     if name == "server":
-        serve(home / "federation.toml", listen=address, on_event=ignore_events)
+        serve(home / "federation.toml", home / "run.toml", listen=address, on_event=ignore_events)
         return
     with (home / name / "steps").open("a", buffering=1) as file:
 

@@ -110,7 +110,7 @@ class RunTrace:
 def _run_side_timed(home: Path, name: str, address: str) -> None:
     """Be the server, or a party that writes down when each of its epochs ended; party.toml says how to reach it."""
     if name == "server":
-        serve(home / "federation.toml", listen=address, on_event=ignore_events)
+        serve(home / "federation.toml", home / "run.toml", listen=address, on_event=ignore_events)
         return
 
     def note(event: Event) -> None:

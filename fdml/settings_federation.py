@@ -57,6 +57,11 @@ class FederationSettings(Settings):
                 )
         return self
 
+    @classmethod
+    def of_run(cls, run: RunSettings) -> Self:
+        """Who takes part in a run; its rights are not among the settings of a run, so all may start runs."""
+        return cls(name=run.federation, server=run.server, parties=run.parties, members=run.members)
+
     @property
     def starters(self) -> tuple[str, ...]:
         """The parties that may start runs."""

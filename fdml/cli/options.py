@@ -27,3 +27,4 @@ JsonOption = Annotated[Path | None, typer.Option(help="Write the figures to this
 LogOption = Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]
 SeedsOption = Annotated[int, typer.Option(min=1, help="Number of seeds to take the mean of.")]
+PartyOption = Annotated[Path, typer.Option(help="This party's party.toml.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import LogOption, PlainOption, RunOption
+from fdml.cli.options import LogOption, PlainOption
 from fdml.cli.output import check_writable, command, echo, logged, resumable, stderr, write_json
 from fdml.federation import serve as runs
 from fdml.federation.machine_limits import raise_open_files
@@ -16,7 +16,7 @@ from fdml.monitor.terminal import RunTerminal, print_line
 
 def serve(
     federation: Annotated[Path, typer.Argument(help="The federation.toml that all parties agreed on.")],
-    run: RunOption = None,
+    run: Annotated[Path | None, typer.Option(help="Serve the run of this run.toml alone, and end with it.")] = None,
     plain: PlainOption = False,
     listen: Annotated[
         str | None,
@@ -25,16 +25,20 @@ def serve(
     port_file: Annotated[Path | None, typer.Option(help="Write the port to this file once the server listens.")] = None,
     log: LogOption = None,
     json: Annotated[
-        Path | None, typer.Option(help="Write the alignment and the evaluated epochs to this file.")
+        Path | None, typer.Option(help="With --run: write the alignment and the evaluated epochs to this file.")
     ] = None,
 ) -> None:
     """Run the server: it sums predictions and lets nobody run too far ahead.
 
-    After a crash the same command goes on where the server stopped.
+    With --run it serves that run and ends with it. Without, it stays up and hosts all runs that parties start, one
+    after the other or at once. After a crash the same command goes on where the server stopped.
     """
     check_writable(port_file, log, json)
     raise_open_files()
     with resumable(command("serve", federation, run)), logged(RunTerminal(stderr), log) as listener:
+        if run is None:
+            runs.serve_federation(federation, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+            return
         result = runs.serve(federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener)
     state, rows = result.state, result.alignment
     if state.history:

@@ -117,13 +117,13 @@ def serve(
     port_file: str | Path | None = None,
     on_event: Listener | None = None,
     progress: bool = True,
-) -> ServerResult:
-    """Be the server of a run until all its parties have finished.
+) -> ServerResult | None:
+    """Be the server of a run until all its parties have finished; without `run` of all runs, until it is interrupted.
 
     Parameters
     ----------
     federation : the federation.toml that all sides agree on; the server's folder is `server` beside it.
-    run : the run.toml that all sides agree on, if not the one beside federation.toml.
+    run : the run.toml that all sides agree on. Without it the server hosts all runs that parties start.
     plain : without TLS, on this machine alone.
     listen : an address other than the one by which the parties reach the server; port 0 takes a free one.
     port_file : a file that the port is written to once the server listens.
@@ -136,10 +136,15 @@ def serve(
     display: Listener = RunTerminal(Console(stderr=True)) if progress else ignore_events
     options: dict[str, Any] = {"plain": plain, "listen": listen, "on_event": _both(display, on_event)}
     stored, chosen = (None if path is None else Path(path) for path in (port_file, run))
+
+    def work(on_start: Callable[[Stop], None]) -> ServerResult | None:
+        if chosen is not None:
+            return servers.serve(Path(federation), chosen, port_file=stored, on_start=on_start, **options)
+        servers.serve_federation(Path(federation), port_file=stored, on_start=on_start, **options)
+        return None
+
     with _resumable("fdml.serve"):
-        return _in_a_thread(
-            lambda on_start: servers.serve(Path(federation), chosen, port_file=stored, on_start=on_start, **options)
-        )
+        return _in_a_thread(work)
 
 
 @_without_fresh

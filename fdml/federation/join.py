@@ -10,9 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from fdml.data.origins import Origin
-from fdml.errors import AlignmentError
+from fdml.errors import AlignmentError, SettingsError
 from fdml.events import Listener
+from fdml.federation.accepting import await_acceptance
+from fdml.federation.decision_log import Decision, latest
 from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
+from fdml.federation.party_home import decision_log
+from fdml.federation.run_folder import SETTINGS, settings_in
 from fdml.monitor.history import HistoryFile
 from fdml.monitor.listeners import all_of, remarks_of
 from fdml.party.alignment import SharedRows
@@ -23,7 +27,8 @@ from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
 from fdml.party.settings import PartySettings
 from fdml.protocol.agreed_training import agreed_training
-from fdml.settings import evaluation_schedule
+from fdml.protocol.signed_proposals import make_proposal
+from fdml.settings import RunSettings, evaluation_schedule, run_hash
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
@@ -54,7 +59,7 @@ def join(
     place of what party.toml says. In a process of its own, `machine_limits.tune_party_process`
     makes it faster.
     """
-    folder = PartyFolder(path, run, origins=origins, settings=settings)
+    folder = PartyFolder(path, _begun(run), origins=origins, settings=settings)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
         folder.run_folder.begin()
@@ -64,6 +69,8 @@ def join(
         history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
         listener = all_of(history, on_event)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
+        if saved.result is None:
+            _accept(folder, endpoint, on_event, wait)
         with _channel(folder, endpoint, listener, wait) as channel:
             result = run_session(session, channel, folder, listener)
         lacking = _lacking(folder, history) if saved.result is None else ""
@@ -85,11 +92,12 @@ def align(
     on_event: Listener,
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
-    folder = PartyFolder(path, run)
+    folder = PartyFolder(path, _begun(run))
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
         folder.run_folder.begin()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
+        _accept(folder, endpoint, on_event, wait)
         with _channel(folder, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)
         shared = folder.shared_rows()
@@ -97,6 +105,27 @@ def align(
             raise AlignmentError("the alignment was not stored; run the same command again")
         folder.files.rows(shared)
     return shared
+
+
+def _begun(run: Path | None) -> Path | RunSettings | None:
+    """A run.json is that of a run that was accepted before: its folder has all settings."""
+    return settings_in(run.parent) if run is not None and run.name == SETTINGS else run
+
+
+def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> None:
+    """Write down that this party takes part, tell the server, and wait until all parties do."""
+    run, party, log = folder.run, folder.settings.party, decision_log(folder.path, endpoint.credentials)
+    known = latest(log.read()).get((run.name, run_hash(run).hex()))
+    if known is None or known.choice == "waits":
+        log.append(Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join"))
+    elif known.choice != "accepted":
+        raise SettingsError(
+            f"party {party!r} has {known.choice} run {run.name!r} ({known.rule or known.reason}); give the run a new "
+            f"name"
+        )
+    proposal = make_proposal(run, party, endpoint.credentials)
+    longest = math.inf if wait is None else wait
+    await_acceptance(endpoint, proposal, run.parties, on_event, longest=longest)
 
 
 def _lacking(folder: PartyFolder, history: HistoryFile) -> str:

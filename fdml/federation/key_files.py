@@ -21,6 +21,7 @@ from fdml.federation.revocations import RevocationFile
 from fdml.protocol.certificates import identities, utc_now, why_refused
 from fdml.protocol.identity import Credentials, Identity
 from fdml.settings import RunSettings
+from fdml.settings_federation import FederationSettings
 from fdml.storage.atomic import PUBLIC, write_file
 
 KEY = "key.pem"
@@ -97,9 +98,12 @@ def read_credentials(folder: Path, on_event: Listener = lambda _: None, name: st
 
 
 def own_credentials(
-    folder: Path, identity: Identity, run: RunSettings, on_event: Listener = lambda _: None
+    folder: Path, identity: Identity, run: RunSettings | FederationSettings, on_event: Listener = lambda _: None
 ) -> Credentials:
-    """Read the credentials of one side, or say why the other side would not take them."""
+    """Read the credentials of one side, or say why the other side would not take them.
+
+    `run` is the federation, or any run of it: either says which keys the members have.
+    """
     found = read_credentials(folder, on_event, identity.name)
     path, certificate = folder / CERTIFICATE, x509.load_pem_x509_certificate(found.certificate)
     named = identities(certificate)
@@ -109,7 +113,7 @@ def own_credentials(
             f"the certificate {str(path)!r} names {names}, not {identity.uri}; put back the "
             f"name of the federation or party in the settings, or the certificate that was made for it"
         )
-    check_has_members(run.federation, run.members)
+    check_has_members(identity.federation, run.members)
     why = why_refused(certificate, identity.name, members=run.members, revoked=found.revoked(), now=utc_now())
     if why is not None:
         raise SettingsError(

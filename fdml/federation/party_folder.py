@@ -86,7 +86,7 @@ class PartyFolder(DiskStore):
         identity = Identity(self.run.federation, "party", self.settings.party)
         credentials = None if plain else own_credentials(self.path / "keys", identity, self.run, on_event)
         server_key = self.run.members.get(SERVER, "")
-        return Endpoint(target, self.run.federation, self.settings.party, credentials, server_key)
+        return Endpoint(target, self.run.federation, self.settings.party, credentials, server_key, self.run.name)
 
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start, if the group_key file is still the one it was made with."""

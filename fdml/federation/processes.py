@@ -95,6 +95,16 @@ class ChildProcess:
         begin, self.forwarded = self.forwarded, text.rfind("\n") + 1
         return text[begin : self.forwarded].splitlines()
 
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self.process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        if self.is_running:
+            self.process.send_signal(number)
+
     def failure(self) -> str:
         """Why it failed, in its own words."""
         code = self.process.returncode

@@ -33,7 +33,7 @@ class RunFolder:
             )
         self.path = home / RUNS / run.name
         self.settings = run
-        began = _settings_in(self.path)
+        began = settings_in(self.path)
         if began is not None and began != run:
             found = difference_text(differences(run, began), "here", f"when run {run.name!r} began")
             raise SettingsError(f"{found}; give it a new name")
@@ -71,14 +71,15 @@ def run_names(home: Path) -> list[str]:
 
 def begun_run(home: Path, name: str) -> RunSettings:
     """The settings that a run of a side began with."""
-    found = _settings_in(home / RUNS / name) if name in run_names(home) else None
+    found = settings_in(home / RUNS / name) if name in run_names(home) else None
     if found is None:
         known = ", ".join(run_names(home)) or "none"
         raise SettingsError(f"there is no run {name!r} in {str(home / RUNS)!r}; the runs there: {known}")
     return found
 
 
-def _settings_in(folder: Path) -> RunSettings | None:
+def settings_in(folder: Path) -> RunSettings | None:
+    """The settings with which the run of this folder began; None if none has."""
     try:
         raw = (folder / SETTINGS).read_bytes()
     except FileNotFoundError:

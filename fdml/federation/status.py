@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fdml.align.group_key import GroupKey
@@ -17,10 +17,12 @@ from fdml.party.alignment_store import stored_group_key
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import Metrics
+from fdml.protocol.run_messages import RunQuery
 from fdml.settings_federation import FederationSettings, read_federation
 from fdml.settings_file import read_table
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
+from fdml.transport.grpc_runs import RunsClient
 from fdml.transport.grpc_status import ask_status
 
 
@@ -54,18 +56,29 @@ def status(path: Path, name: str | None = None, *, plain: bool, server: str | No
     target = server_address(federation.server, asker.server, server)
     if plain:
         check_loopback(target)
-        found = ask_status(Endpoint(target, federation.name, asker.name, None))
+        endpoint = Endpoint(target, federation.name, asker.name, None)
     else:
         check_has_members(federation.name, federation.members)
         credentials = read_credentials(asker.folder / "keys")
-        found = ask_status(Endpoint(target, federation.name, asker.name, credentials, federation.members[SERVER]))
-    if name is not None and found.run != name:
-        raise SettingsError(f"the server at {target} hosts run {found.run!r}, not {name!r}; leave --run out, or wait")
+        endpoint = Endpoint(target, federation.name, asker.name, credentials, federation.members[SERVER])
+    found = ask_status(replace(endpoint, run=name or _run_under_way(endpoint)))
     if found.run not in run_names(asker.folder):
         return ReadStatus(found, _opened(found, None))
     run = RunFolder(asker.folder, begun_run(asker.folder, found.run))
     key = stored_group_key(FolderDisk(run.state)) if asker.name != SERVER else None
     return ReadStatus(found, _opened(found, key), METRIC_OF[run.settings.task])
+
+
+def _run_under_way(endpoint: Endpoint) -> str:
+    """The run that is meant where none is named: the only one that is not over, or else the last one."""
+    with RunsClient(endpoint) as client:
+        runs = client.runs(RunQuery()).runs
+    if not runs:
+        raise SettingsError(f"the server at {endpoint.target} has no run yet; `fdml run RUN.toml` starts one")
+    still_open = [each.name for each in runs if each.is_open]
+    if len(still_open) > 1:
+        raise SettingsError(f"the server has {len(still_open)} runs: name one with --run: {', '.join(still_open)}")
+    return still_open[0] if still_open else runs[-1].name
 
 
 def _asker(path: Path, *, plain: bool) -> tuple[FederationSettings, _Asker]:

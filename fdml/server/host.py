@@ -40,6 +40,19 @@ class RunStore(Protocol):
         ...
 
 
+class _NoRuns:
+    """Of a server that has one run, whose own folder knows all about it."""
+
+    def load(self) -> Sequence[HostedRun]:
+        return ()
+
+    def save(self, run: HostedRun) -> None:
+        pass
+
+
+NO_RUNS: RunStore = _NoRuns()
+
+
 class RunHost:
     """The runs of one federation. With `only` the server's operator has started that run, and there is no other."""
 
@@ -58,7 +71,7 @@ class RunHost:
         self._clock = clock
         self._authority = authority
         self._only = only
-        self._runs = {run.name: run for run in store.load()} if only is None else {}
+        self._runs = {run.name: run for run in store.load()}
         self._version = int(clock() * 1e6)
         self._watched: dict[str, float] = {}
         """When a party that stands by last asked."""
@@ -94,6 +107,10 @@ class RunHost:
                 Refusal.GAP,
             )
         return found
+
+    def why_over(self, name: str) -> str:
+        """Why a run that has ended is not open."""
+        return _over(self.run(name))
 
     def propose(self, party: str, proposal: Proposal) -> RunFacts:
         """Start a run, or join one that is there with the same settings; either way the party accepts it."""
@@ -174,8 +191,7 @@ class RunHost:
         return self._save(known.decided(PartyDecision(party, "accepted", time=self._clock())))
 
     def _save(self, run: HostedRun) -> RunFacts:
-        if self._only is None:
-            self._store.save(run)
+        self._store.save(run)
         self._runs[run.name] = run
         self._version += 1
         return run.facts

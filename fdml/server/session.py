@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
-from fdml.protocol.identity import parse_identity
 from fdml.protocol.limits import HELLO, agreed_with, largest_block, largest_message
 from fdml.protocol.messages import (
     Ack,
@@ -26,12 +25,13 @@ from fdml.protocol.messages import (
     SealedMetrics,
     Waiting,
 )
-from fdml.protocol.quoting import quoted, shown
+from fdml.protocol.quoting import quoted
 from fdml.protocol.wire import decode_from_party
 from fdml.server.admission import check_position, check_rows
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.checks import UNFORESEEN, unforeseen
 from fdml.server.membership import check_same_run
+from fdml.server.refusals import Refusals
 from fdml.server.run_state import RunState
 from fdml.server.status import StatusTracker
 from fdml.settings import AgreedTraining, RunSettings, run_hash
@@ -40,12 +40,6 @@ _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
 _WITH_EVENT = (Hello, SealedMetrics, Finished)
 """Messages that listeners of the server learn of."""
-_MOST_REPORTED = 100
-"""Different refusals that become events; all are counted."""
-_LONGEST_REPORT = 400
-"""Letters of a refusal that becomes an event: most are the server's own."""
-_MOST_NAMED = 3
-"""Names of one certificate that a refusal shows."""
 
 
 @dataclass(eq=False)
@@ -114,24 +108,10 @@ class ServerSession:
         self._unacknowledged: dict[Stream, None] = {}
         self._departed: set[str] = set()
         self._heard_at = clock()
-        self._reported: set[str] = set()
+        self._refusals = Refusals(self.status.refused)
         self._agreed_for: tuple[tuple[int, int], AgreedTraining] | None = None
 
     # Streams
-
-    def party_of(self, uris: Sequence[str], *roles: str) -> str:
-        """The name in a certificate with these URIs, or `MessageRefused`."""
-        identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
-        ours = self._settings.federation
-        if identity is None or identity.federation != ours or identity.role not in ("party", *roles):
-            names = ", ".join(quoted(uri) for uri in uris[:_MOST_NAMED]) or "nobody"
-            raise MessageRefused(
-                f"the certificate names {names}; this is federation {ours!r}, and only a party of it may join",
-                Refusal.UNAUTHENTICATED,
-            )
-        if identity.role == "party":
-            self.check_party(identity.name)
-        return identity.name
 
     def check_party(self, name: str) -> None:
         """Raise unless the run has a party of this name."""
@@ -247,12 +227,7 @@ class ServerSession:
 
     def refusal_events(self, refused: MessageRefused, party: str = "") -> list[Effect]:
         """Count a refusal; the same text becomes an event once."""
-        self.status.refused[refused.refusal.name.lower()] += 1
-        text = shown(str(refused), _LONGEST_REPORT)
-        if text in self._reported or len(self._reported) >= _MOST_REPORTED:
-            return []
-        self._reported.add(text)
-        return [Emit(events.Refused(party, refused.refusal.name.lower(), text))]
+        return [Emit(event) for event in self._refusals.note(refused, party)]
 
     def refuse(self, stream: Stream, refused: MessageRefused) -> list[Effect]:
         """End a stream: nothing that comes by it is acted on any more."""

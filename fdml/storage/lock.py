@@ -44,6 +44,20 @@ def shared_turns(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds the folder's lock now."""
+    if not (folder / LOCK).exists():
+        return False
+    handle = _open(folder)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def _open(folder: Path) -> int:
     make_private_folder(folder)
     with naming(folder / LOCK):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cryptography import x509
@@ -11,7 +12,6 @@ from fdml.events import Listener
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials
-from fdml.settings import RunSettings
 from fdml.transport.certificate_watch import CertificateWatch
 
 
@@ -21,12 +21,12 @@ class CallerCertificates:
     Without credentials of the server lines are plain, and nobody shows any.
     """
 
-    def __init__(self, credentials: Credentials | None, settings: RunSettings, on_event: Listener) -> None:
+    def __init__(self, credentials: Credentials | None, members: Mapping[str, str], on_event: Listener) -> None:
         self.own = b"" if credentials is None else credentials.certificate
         """The server's own certificate, PEM."""
         self._watch: CertificateWatch | None = None
         if credentials is not None:
-            self._watch = CertificateWatch(credentials, settings.members, remarks_of(SERVER, on_event))
+            self._watch = CertificateWatch(credentials, members, remarks_of(SERVER, on_event))
 
     def check(self, name: str, certificate: x509.Certificate | None) -> None:
         """Raise unless the certificate is good now and has the key that federation.toml has."""

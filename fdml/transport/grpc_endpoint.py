@@ -19,8 +19,13 @@ POST = "/fdml.Exchange/Post"
 FETCH = "/fdml.Exchange/Fetch"
 ALIVE = "/fdml.Exchange/Alive"
 CERTIFICATE = "/fdml.Exchange/Certificate"
+PROPOSE = "/fdml.Exchange/Propose"
+DECIDE = "/fdml.Exchange/Decide"
+RUNS = "/fdml.Exchange/Runs"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
+RUN_HEADER = "fdml-run"
+"""Names the run that a call belongs to, as a server hosts many."""
 
 _UNANSWERED_MS = 4000
 """A line on which nothing sent is acknowledged for this long is given up: well within a cut of 10 s."""
@@ -57,6 +62,8 @@ class Endpoint:
     credentials: Credentials | None
     server_key: str = ""
     """The fingerprint of the server's key, by federation.toml; without it any server of the authority will do."""
+    run: str = ""
+    """The run that is spoken of; empty for calls that belong to none."""
 
 
 def is_loopback(target: str) -> bool:
@@ -175,4 +182,5 @@ def _plainly(address: Endpoint, error: grpc.RpcError) -> str:
 
 def call_metadata(address: Endpoint) -> tuple[tuple[str, str], ...]:
     """What every call carries along."""
-    return ((PARTY_HEADER, address.party.encode().hex()),)
+    names = {PARTY_HEADER: address.party, **({RUN_HEADER: address.run} if address.run else {})}
+    return tuple((header, name.encode().hex()) for header, name in names.items())

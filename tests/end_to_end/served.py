@@ -33,8 +33,8 @@ from fdml.server.session import ServerSession
 from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings, run_hash
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
-from fdml.transport.grpc_server import GrpcServer
 from fdml.transport.grpc_status import ask_status
+from tests.transport.served import server_of
 
 ROWS, HELD_OUT, BLOCK = 60, 10, 20
 ALL_ROWS = RowCounts(ROWS + HELD_OUT)
@@ -111,7 +111,7 @@ def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **t
                 bulletin.post(party, "", "", encode_alignment(Consent(True)))
             alignment = AlignmentPhase(bulletin, settings.parties, run_hash(settings), time.monotonic)
             session = ServerSession(state, alignment, settings, time.monotonic)
-            server = GrpcServer(session, settings, plain=plain, on_event=ignore_events)
+            server = server_of(session, settings, plain=plain, on_event=ignore_events)
             await server.run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()

@@ -135,7 +135,7 @@ def test_ctrl_c_ends_a_simulation_with_all_its_processes(stopped):
 
 def test_the_same_simulation_goes_on_and_ends_as_if_it_had_not_been_stopped(stopped):
     found = stopped["stop_simulate"].result()
-    assert "going on with a run of 320 rows" in found["again"]
+    assert "going on with run 'first' of 320 rows" in found["again"]
     for model in stopped["leave_alone"].result().values():
         assert model in found["again"]
     assert [row["epoch"] for row in found["figures"]["history"]] == list(range(1, EPOCHS + 1))

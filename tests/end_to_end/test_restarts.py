@@ -47,7 +47,7 @@ def test_a_killed_server_goes_on_with_the_same_command(cluster, calm):
     cluster.serve()
     cluster.finish()
     assert cluster.model_hashes() == calm
-    assert "going on with a run of 320 rows" in cluster["server"].text
+    assert "going on with run 'first' of 320 rows" in cluster["server"].text
 
 
 @pytest.mark.parametrize("party", ["ann", "bob"])

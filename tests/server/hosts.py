@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fdml.protocol.run_messages import RunDecision
 from fdml.protocol.signed_proposals import make_proposal
-from fdml.server.host import RunHost
+from fdml.server.host import NO_RUNS, RunHost
 from fdml.server.hosted_run import HostedRun
 from fdml.settings import TrainingSettings, run_hash
 from fdml.settings_federation import FederationSettings, RightsSettings
@@ -44,7 +44,7 @@ class Hosted:
 
     def __init__(self, federation=FEDERATION, only=None, **options):
         self.federation = federation
-        self.store = StoredRuns()
+        self.store = StoredRuns() if only is None else NO_RUNS
         self.now = Now()
         self._only = only
         self._options = options

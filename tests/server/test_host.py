@@ -266,7 +266,6 @@ def test_a_run_of_the_operator_needs_no_decisions():
     hosted = Hosted(only=run_of())
     assert hosted.host.open_run("bob", "first").state == "running"
     assert hosted.propose("bob").state == "running"
-    assert hosted.store.files == {}
 
 
 def test_beside_a_run_of_the_operator_there_is_no_other():

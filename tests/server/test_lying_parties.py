@@ -144,13 +144,12 @@ def test_a_long_refusal_is_cut_before_it_is_remembered_and_emitted():
 @pytest.mark.parametrize(
     "refuse",
     [
-        lambda session: session.party_of(["x" * 10_000, "y" * 10_000, "z", "z", "z"]),
         lambda session: session.check_party("x" * 10_000),
         lambda session: session.alignment.fetch("bob", FetchCall("k" * 10_000, "ann", "", b"")),
         lambda session: session.alignment.fetch("bob", FetchCall("key_offer", "s" * 10_000, "", b"")),
         lambda session: session.alignment.post("bob", PostCall("t" * 10_000, "", encode_alignment(Tokens()), b"")),
     ],
-    ids=["certificate", "name", "kind", "sender", "to"],
+    ids=["name", "kind", "sender", "to"],
 )
 def test_no_refusal_quotes_more_than_eighty_letters_of_a_peer(refuse):
     with pytest.raises(MessageRefused) as refused:

@@ -7,7 +7,6 @@ from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.fixed_point import decode
-from fdml.protocol.identity import Identity
 from fdml.protocol.limits import CEILING, HELLO, largest_message
 from fdml.protocol.messages import (
     Ack,
@@ -465,36 +464,6 @@ def test_labels_right_after_hello_may_be_larger_than_a_hello():
     effects = server.send(ann, many, labels)
     assert closed(effects) == []
     assert server.session.state.rows == HELLO
-
-
-# Who someone is.
-
-
-def uri(name, role="party", run="shop"):
-    return Identity(run, role, name).uri
-
-
-def test_a_party_is_whom_its_certificate_names():
-    session = Server().session
-    assert session.party_of([uri("bob")]) == "bob"
-    assert session.party_of(["https://example.org", uri("ann")]) == "ann"
-    assert session.party_of([uri("any", role="server")], "server") == "any"
-
-
-@pytest.mark.parametrize(
-    ("uris", "refusal", "text"),
-    [
-        ([], Refusal.UNAUTHENTICATED, "the certificate names nobody; this is federation 'shop'"),
-        (["https://example.org"], Refusal.UNAUTHENTICATED, "names 'https://example.org'"),
-        ([uri("bob", run="other")], Refusal.UNAUTHENTICATED, "fdml://other/party/bob"),
-        ([uri("bob", role="server")], Refusal.UNAUTHENTICATED, "only a party of it may join"),
-        ([uri("zed")], Refusal.NOT_PERMITTED, "'zed' is not a party of this run: ann, bob"),
-    ],
-)
-def test_a_certificate_that_names_no_party_of_the_run_is_refused(uris, refusal, text):
-    with pytest.raises(MessageRefused, match=text) as refused:
-        Server().session.party_of(uris)
-    assert refused.value.refusal is refusal
 
 
 # Waits and silence.

@@ -12,10 +12,12 @@ from fdml.protocol.alignment_messages import RowsOffer
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.generations import Generations
+from fdml.server.host import NO_RUNS, RunHost
 from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import run_hash
+from fdml.settings_federation import FederationSettings
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.grpc_server import GrpcServer
@@ -38,6 +40,21 @@ def new_session(settings, *, disk=None, digest=None, offered=True):
         rows.post(party, "", "", encode_alignment(OFFER))
     alignment = AlignmentPhase(rows, settings.parties, own, time.monotonic, digest=digest)
     return ServerSession(state, alignment, settings, time.monotonic)
+
+
+class Opened:
+    """An open session whose files, if it has any, are closed by `close`."""
+
+    def __init__(self, session, close=lambda: None):
+        self.session = session
+        self.close = close
+
+
+def server_of(session, settings, *, plain, on_event):
+    """The server of this one session."""
+    federation = FederationSettings.of_run(settings)
+    host = RunHost(federation, NO_RUNS, time.time, only=settings)
+    return GrpcServer(host, lambda _: Opened(session), federation, plain=plain, on_event=on_event, only=settings.name)
 
 
 class ServedSession:
@@ -74,7 +91,7 @@ class ServedSession:
 
     async def _run(self, port):
         plain = self._credentials is None
-        server = GrpcServer(self.session, self.settings, plain=plain, on_event=self.events.append)
+        self.server = server = server_of(self.session, self.settings, plain=plain, on_event=self.events.append)
         try:
             await server.run(f"127.0.0.1:{port}", self._credentials, self._listening)
         finally:

@@ -119,7 +119,7 @@ def test_a_server_that_never_answers_is_given_up_and_said_so(monkeypatch):
 def test_a_refusal_is_raised_at_every_later_use():
     with served() as server, channel_to(server.port, "zed") as channel:
         channel.send(hello())
-        with pytest.raises(MessageRefused, match="'zed' is not a party of this run") as refused:
+        with pytest.raises(MessageRefused, match="'zed' is not a party of this federation") as refused:
             receive(channel, Welcome)
         assert refused.value.refusal is Refusal.NOT_PERMITTED
         with pytest.raises(MessageRefused, match="'zed' is not a party"):

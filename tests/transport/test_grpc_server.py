@@ -11,7 +11,7 @@ from fdml.protocol.limits import PIECE
 from fdml.protocol.messages import Ack, Finished, Labels, Total, Waiting, Welcome
 from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.storage.memory import MemoryDisk
-from fdml.transport import grpc_server
+from fdml.transport import run_lines
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, PARTY_HEADER, POST, STATUS_OF
 from tests.server.sessions import DIGEST, STEPS, hello, labels, push, settings_of
 from tests.transport.raw_stream import RawStream, raw_channel
@@ -64,11 +64,11 @@ NOBODY = {
 
 @pytest.mark.parametrize("who", NOBODY)
 def test_whoever_fails_the_handshake_never_reaches_the_session(secure, who):
-    before = dict(secure.session.status.refused)
+    before = dict(secure.server.refused)
     with RawStream(secure.port, "bob", credentials=NOBODY[who]) as stream:
         status, _ = stream.send(hello()).end()
     assert status is grpc.StatusCode.UNAVAILABLE
-    assert secure.session.status.refused == before
+    assert secure.server.refused == before
 
 
 SOMEBODY = {
@@ -102,7 +102,7 @@ def test_a_plain_line_without_a_party_s_name_is_refused(plain, header):
     with RawStream(plain.port, header=header) as stream:
         status, _ = stream.send(hello()).end()
     assert status is grpc.StatusCode.PERMISSION_DENIED
-    assert plain.session.status.refused == {"not_permitted": 1}
+    assert plain.server.refused == {"not_permitted": 1}
 
 
 @pytest.mark.parametrize("method", [POST, FETCH, ALIVE])
@@ -210,7 +210,7 @@ def test_the_server_ends_when_all_have_finished_and_closed_their_streams(plain):
 
 
 def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(run_lines, "_LINGER_SECONDS", 0.2)
     with serve() as server:
         with RawStream(server.port, "ann") as ann, RawStream(server.port, "bob") as bob:
             train(ann, bob)
@@ -222,7 +222,7 @@ def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(mon
 
 
 def test_a_run_of_which_nothing_is_heard_ends_with_an_error(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(run_lines, "_TICK_SECONDS", 0.02)
     text = r"no message from any party for .* ann, bob have not finished"
     with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, RawStream(server.port, "ann") as ann:
         ann.send(hello(settings_of(peer_timeout_seconds=0.02)), labels())

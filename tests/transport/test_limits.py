@@ -24,7 +24,7 @@ from fdml.protocol.waited_for import WaitedFor
 from fdml.protocol.wire import encode_from_server
 from fdml.settings import run_hash
 from fdml.storage.memory import MemoryDisk
-from fdml.transport import grpc_server
+from fdml.transport import grpc_server, run_lines
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, JOIN, PARTY_HEADER, POST, STATUS
 from fdml.transport.pieces import pieces
 from tests.server.sessions import DIGEST, hello, labels, push, settings_of
@@ -149,7 +149,7 @@ def test_labels_and_blocks_longer_than_a_piece_travel_whole():
 
 
 def test_a_party_s_older_lines_end_when_it_has_too_many(plain, monkeypatch):
-    monkeypatch.setattr(grpc_server, "_MOST_LINES", 3)
+    monkeypatch.setattr(run_lines, "_MOST_LINES", 3)
     streams = [RawStream(plain.port, "bob") for _ in range(6)]
     try:
         until(lambda: sum(stream.is_open for stream in streams) == 3, "the end of three lines")
