@@ -93,6 +93,7 @@ class GrpcServer:
 
         Raises `PeerTimeout` if nobody has sent anything for too long, and what the disk raises.
         """
+        before = asyncio.all_tasks()
         server = grpc.aio.server(
             options=[
                 *keepalive_options(self._settings.training.peer_timeout_seconds),
@@ -130,7 +131,7 @@ class GrpcServer:
             for line in self._lines.values():
                 line.outgoing.put_nowait(None)
             await server.stop(grace=_FLUSH_SECONDS)
-            await _let_tasks_end()
+            await _let_tasks_end(before)
 
     # Streams
 
@@ -335,10 +336,9 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
     return int(server.add_secure_port(address, ours))
 
 
-async def _let_tasks_end() -> None:
-    """Let gRPC's own tasks end by themselves; cancelled, they would print where they were."""
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    if rest:
+async def _let_tasks_end(before: set[asyncio.Task[Any]]) -> None:
+    """Let gRPC's own tasks end: cancelled, they would print where they were. Those of before wait for the server."""
+    if rest := asyncio.all_tasks() - before:
         await asyncio.wait(rest, timeout=_FLUSH_SECONDS)
 
 
