@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Compiled files are kept, whatever the shell says: else every worker and process of the tests compiles them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test quick check bench proto wheel resolve lock clean
 
 demo: .venv/run.done
@@ -15,7 +18,7 @@ test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/end_to_end
 
 quick: .venv/dev.done
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --hypothesis-profile quick
 
 check: .venv/dev.done
 	$(BIN)/ruff check

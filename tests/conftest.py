@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,12 @@ from fdml.party.plan import Plan
 from fdml.settings import ModelSettings, TrainingSettings
 
 settings.register_profile("fdml", deadline=None, max_examples=50)  # a busy machine is no failure
+settings.register_profile("quick", settings.get_profile("fdml"), max_examples=15)  # of `make quick`
 settings.load_profile("fdml")
+
+_MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30
+if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # where syncing a file costs nothing
 
 Dealer = Callable[[Sequence[Sequence[int]]], JointDataset]
 
@@ -65,5 +73,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
             return path if "end_to_end" in path or "packaging" in path else nodeid
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            """Forget what is done: else every report makes it count all tests so far."""
+            super().mark_test_complete(node, item_index, duration)
+            assigned = self.assigned_work[node]
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(assigned[scope].values()):
+                del assigned[scope]
 
     return ByFile(config, log)

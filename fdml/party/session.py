@@ -226,6 +226,8 @@ class PartySession:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
                     yield from held_out.end_epoch(self._seconds)
             yield from self._save(worker, guard, held_out.evaluation, facts)
+        if worker.ended_early:  # in both slots: from an older state it might hear of the end after a total more
+            yield from self._save(worker, guard, held_out.evaluation, facts)
 
     def _answer(self, step: int) -> Work[Total | Gradient | Stopped]:
         """The answer to a pushed step, or that the run ends before it."""

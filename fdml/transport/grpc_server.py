@@ -84,6 +84,7 @@ class GrpcServer:
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve; `ready` is called with the port once it listens. A server of one run raises what has ended that."""
+        before = asyncio.all_tasks()
         server = grpc.aio.server(
             options=[
                 *keepalive_options(_PING_SECONDS),
@@ -115,7 +116,7 @@ class GrpcServer:
                 task.cancel()
             await self._runs.close()
             await server.stop(grace=_FLUSH_SECONDS)
-            await _let_tasks_end()
+            await _let_tasks_end(before)
 
     def _closed_runs(self) -> OpenRuns:
         standing = self._only is None
@@ -306,10 +307,9 @@ def _listen(server: Any, address: str, credentials: Credentials | None) -> int:
     return int(server.add_secure_port(address, ours))
 
 
-async def _let_tasks_end() -> None:
-    """Let gRPC's own tasks end by themselves; cancelled, they would print where they were."""
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    if rest:
+async def _let_tasks_end(before: set[asyncio.Task[Any]]) -> None:
+    """Let gRPC's own tasks end: cancelled, they would print where they were. Those of before wait for the server."""
+    if rest := asyncio.all_tasks() - before:
         await asyncio.wait(rest, timeout=_FLUSH_SECONDS)
 
 

@@ -503,6 +503,21 @@ def test_the_end_of_a_run_is_saved_before_it_is_acted_on():
     assert last < order.index("emit Stopped") < order.index("WriteBundle")
 
 
+@pytest.mark.parametrize("damaged", ["checkpoint.0", "checkpoint.1"])
+@pytest.mark.parametrize("party", [STORE, BROWSER])
+def test_both_checkpoints_know_the_end_of_a_run_that_ends_early(party, damaged):
+    """Simulator, seed 581: from an older state a party learned one total more before it heard of the end again."""
+    side = hold(SmallRun(guards={BROWSER: spending(1)}))[party]
+    newest = saved_on(side.store.after_checkpoint[-1]).checkpoint
+    disk = side.store.after_checkpoint[-1].copy()
+    disk.files[damaged] = b"damaged"
+    left = saved_on(disk).checkpoint
+    assert left.step == newest.step == 1
+    assert {name: each.tobytes() for name, each in left.worker.items()} == {
+        name: each.tobytes() for name, each in newest.worker.items()
+    }
+
+
 def test_a_budget_that_ends_training_early_is_remarked_before_it_begins():
     remarks = hold(SmallRun(guards={BROWSER: spending(1)}))[BROWSER].remarks()
     assert any("allows 1 of 2 releases of each row: training will end early" in text for text in remarks)

@@ -68,7 +68,7 @@ class ServedSession:
         self.ended = threading.Event()
         self._credentials = credentials
         self._ready = threading.Event()
-        self._future = asyncio.run_coroutine_threadsafe(self._run(port), _loop())
+        self._future = asyncio.run_coroutine_threadsafe(self._run(port), server_loop())
 
     def __enter__(self):
         assert self._ready.wait(SECONDS)
@@ -103,7 +103,7 @@ class ServedSession:
 
 
 @functools.cache
-def _loop():
+def server_loop():
     """One loop for all servers of this process, as gRPC wants it."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="served", daemon=True).start()

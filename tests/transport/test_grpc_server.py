@@ -1,5 +1,8 @@
 """The server on a real socket: who gets in, what ends a stream, and when the server itself ends."""
 
+import asyncio
+import contextlib
+
 import grpc
 import pytest
 
@@ -15,7 +18,7 @@ from fdml.transport import run_lines
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, PARTY_HEADER, POST, STATUS_OF
 from tests.server.sessions import DIGEST, STEPS, hello, labels, push, settings_of
 from tests.transport.raw_stream import RawStream, raw_channel
-from tests.transport.served import SECONDS, ServedSession, new_session, until
+from tests.transport.served import SECONDS, ServedSession, new_session, server_loop, until
 
 AUTHORITY, STRANGER = Authority("shop"), Authority("shop")
 BOB = AUTHORITY.issue("party", "bob")
@@ -251,3 +254,17 @@ def test_a_server_that_cannot_store_what_it_should_acknowledge_ends():
         ann.send(push(0))
         with pytest.raises(OSError, match="No space left on device"):
             server.result()
+
+
+def test_a_server_that_ends_does_not_wait_for_who_waits_for_it(monkeypatch):
+    """Else every run would end a second later, the task that runs the server being one of those it waits for."""
+    monkeypatch.setattr(grpc_server, "_FLUSH_SECONDS", 10 * SECONDS)
+    settings = settings_of()
+    server = grpc_server.GrpcServer(new_session(settings), settings, plain=True, on_event=lambda _: None)
+
+    async def waiting():
+        work = asyncio.ensure_future(server.run("127.0.0.1:0", None, lambda _: work.cancel()))
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+    asyncio.run_coroutine_threadsafe(waiting(), server_loop()).result(SECONDS)
