@@ -129,7 +129,7 @@ OTHER_RUN = RUN.model_copy(update={"align": "ecdh"})
 FORGED = {
     "an unsigned offer": (offer_by("shop", None), "no certificate of the federation's authority"),
     "no certificate at all": (replace(SHOP, certificate=b"none"), "no certificate of the federation's authority"),
-    "a certificate of another authority": (offer_by("shop", self_signed("shop")), "no certificate of the run's"),
+    "a certificate of another authority": (offer_by("shop", self_signed("shop")), "no certificate of the federation's"),
     "one that has run out": (offer_by("shop", AUTHORITY.issue("party", "shop", days=-1)), "ran out on"),
     "that of another party": (offer_by("shop", CREDENTIALS["clinic"]), "does not name party 'shop'"),
     "that of the server": (offer_by("shop", AUTHORITY.issue("server", "shop")), "does not name party 'shop'"),

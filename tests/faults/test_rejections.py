@@ -280,6 +280,6 @@ def test_nobody_can_write_into_anothers_column():
 
 
 def test_every_reason_there_is_occurs_but_those_of_the_line():
-    """Certificates and sizes are the line's to check."""
-    of_the_line = {Refusal.UNAUTHENTICATED, Refusal.TOO_LARGE, Refusal.NOT_STORED}
+    """Certificates, sizes and which run is meant are the line's to check."""
+    of_the_line = {Refusal.UNAUTHENTICATED, Refusal.TOO_LARGE, Refusal.NOT_STORED, Refusal.NO_RUN}
     assert {bad.refusal for bad in TABLE.values()} == set(Refusal) - of_the_line

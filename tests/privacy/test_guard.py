@@ -572,7 +572,8 @@ def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
 
 def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_known():
     """Whoever adds a line here says what it lets out, and which guard it has passed."""
-    assert makers_of("Send") == {"party/session.py", "party/aligning.py", "party/evaluating.py"}
+    assert makers_of("Send") == {"party/session.py", "party/aligning.py", "party/evaluating.py", "party/baseline.py"}
+    assert arguments_of("Send", "party/baseline.py") == {"still_here"}
     assert arguments_of("Send", "party/evaluating.py") == {"sealed"}
     assert arguments_of("send", "party/evaluating.py") == {
         "[self.guard.held_out(epoch, self.worker.predict_held_out())]",
@@ -625,10 +626,20 @@ def test_no_file_changes_a_message_that_carries_predictions():
         ("party/labelling.py", "labels"),
         ("party/plan.py", "rows"),
         ("party/plan.py", "self"),
+        ("party/aligning.py", "brought"),
+        ("party/aligning.py", "keys.secrets.offer"),
+        ("party/baseline.py", "found"),
+        ("party/evaluation.py", "found"),
+        ("party/kept_store.py", "generation"),
+        ("party/ledger.py", "planned"),
+        ("party/planned_spending.py", "book"),
+        ("party/planned_spending.py", "each"),
+        ("party/session.py", "evaluation.progress"),
         ("privacy/accounts.py", "before"),
         ("privacy/accounts.py", "book"),
         ("transport/grpc_known_server.py", "ours"),
         ("transport/grpc_known_server.py", "self._endpoint"),
+        ("transport/grpc_server.py", "found"),
     }
 
 

@@ -14,11 +14,11 @@ from fdml.protocol.limits import PIECE
 from fdml.protocol.messages import Ack, Finished, Labels, Total, Waiting, Welcome
 from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.storage.memory import MemoryDisk
-from fdml.transport import run_lines
+from fdml.transport import grpc_server, run_lines
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, PARTY_HEADER, POST, STATUS_OF
 from tests.server.sessions import DIGEST, STEPS, hello, labels, push, settings_of
 from tests.transport.raw_stream import RawStream, raw_channel
-from tests.transport.served import SECONDS, ServedSession, new_session, server_loop, until
+from tests.transport.served import SECONDS, ServedSession, new_session, server_loop, server_of, until
 
 AUTHORITY, STRANGER = Authority("shop"), Authority("shop")
 BOB = AUTHORITY.issue("party", "bob")
@@ -260,7 +260,7 @@ def test_a_server_that_ends_does_not_wait_for_who_waits_for_it(monkeypatch):
     """Else every run would end a second later, the task that runs the server being one of those it waits for."""
     monkeypatch.setattr(grpc_server, "_FLUSH_SECONDS", 10 * SECONDS)
     settings = settings_of()
-    server = grpc_server.GrpcServer(new_session(settings), settings, plain=True, on_event=lambda _: None)
+    server = server_of(new_session(settings), settings, plain=True, on_event=lambda _: None)
 
     async def waiting():
         work = asyncio.ensure_future(server.run("127.0.0.1:0", None, lambda _: work.cancel()))
