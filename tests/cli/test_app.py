@@ -93,3 +93,12 @@ def test_a_renamed_command_names_the_new_one(name, new):
     result = subprocess.run([sys.executable, "-m", "fdml", name], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert result.stderr == f"fdml: the command {name!r} is now called `{new}`\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "join", "align", "simulate"])
+def test_starting_over_is_gone_and_the_way_out_is_named(command, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fdml", command, "x.toml", "--fresh"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("nothing is overwritten: give the run a new name in run.toml\n")
