@@ -69,7 +69,7 @@ def join(
         history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
         listener = all_of(history, on_event)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
-        if saved.result is None:
+        if saved.checkpoint is None and saved.result is None:  # a run under way was accepted by all
             _accept(folder, endpoint, on_event, wait)
         with _channel(folder, endpoint, listener, wait) as channel:
             result = run_session(session, channel, folder, listener)

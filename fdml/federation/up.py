@@ -26,6 +26,7 @@ from fdml.federation.run_folder import RUNS, SETTINGS, STATE, RunFolder, begun_r
 from fdml.federation.standing import STANDING
 from fdml.monitor.listeners import remarks_of
 from fdml.party.checkpoint import CheckpointStore
+from fdml.party.settings import read_party
 from fdml.protocol.run_messages import LONGEST_WAIT, RunFacts, RunList, RunQuery
 from fdml.storage.disk import FolderDisk
 from fdml.storage.failures import explained_failures
@@ -75,6 +76,7 @@ class Supervisor:
         self._stopped: set[str] = set()
         self._finished: set[str] = set()
         """Runs that are over at the server, and of which this party has its model."""
+        self._last_at_once = home.settings.policy.at_once
         self._reported: dict[str, str] = {}
 
     def run(self, is_over: Callable[[], bool]) -> None:
@@ -121,15 +123,28 @@ class Supervisor:
 
     def _consider(self, found: RunList) -> None:
         still_open = {each.name for each in found.runs if each.is_open}
-        wanted = set()
+        turns, unfinished = [], []
         for facts in found.runs:
             try:
-                if (facts.is_open and self._takes_part(facts, still_open)) or self._is_unfinished(facts):
-                    wanted.add(facts.name)
+                if facts.is_open and self._takes_part(facts, still_open):
+                    turns.append(facts.name)
+                elif self._is_unfinished(facts):
+                    unfinished.append(facts.name)
             except FdmlError as error:
                 self._report(facts.name, f"run {facts.name!r}: {error}")
-        self._wanted = wanted
+        at_once = self._at_once()
+        for name in turns[at_once:]:  # all parties have the same order, so the first run is in everyone's turn
+            self._report(f"turn of {name}", f"run {name!r} waits for its turn; policy.at_once is {at_once}")
+        self._wanted = {*turns[:at_once], *unfinished}
         self._stopped = {each.name for each in found.runs if each.state in ("refused", "stopped")}
+
+    def _at_once(self) -> int:
+        """As party.toml says now, or said when it could last be read."""
+        try:
+            self._last_at_once = read_party(self._home.file).policy.at_once
+        except FdmlError as error:
+            self._report("party.toml", str(error))
+        return self._last_at_once
 
     def _takes_part(self, facts: RunFacts, still_open: set[str]) -> bool:
         """Decide on a run, tell the server if it does not know, and say whether its process is wanted."""

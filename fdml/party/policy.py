@@ -48,6 +48,8 @@ class PolicySettings(Settings):
     """The most releases of a row in all runs of the ledger together; `guard.total_epsilon` is the same in epsilon."""
     max_rows: PositiveInt | None = None
     """The most rows that a run may train on."""
+    at_once: PositiveInt = 2
+    """How many runs this party works on at once; others wait for their turn, in the order of their start."""
     hours: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """When runs may begin, in this machine's time: "08:00-18:00", "mon-fri 22:00-06:00"."""
 

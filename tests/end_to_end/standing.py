@@ -90,7 +90,7 @@ class StandingCluster(Cluster):
         until(lambda: not any(map(is_held, folders)), "the end of all processes", SECONDS)
 
     def model(self, party: str, name: str) -> dict[str, bytes]:
-        """The files of a bundle, but for its card, which has the time."""
+        """Parameters and encoder of a bundle; its card has the time."""
         return _files(self.home / party / "runs" / name / "model")
 
     def models(self, name: str) -> dict[str, dict[str, bytes]]:
@@ -151,4 +151,4 @@ def one_shot_models(home: Path, rows: int, run_toml: str, name: str) -> dict[str
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "card.json"}
+    return {name: (folder / name).read_bytes() for name in ("parameters.npz", "encoder.json")}
