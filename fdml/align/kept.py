@@ -14,7 +14,6 @@ from fdml.align.group_key import Agreement, GroupKey
 from fdml.align.key_lists import FoundRows, KeyList, RowIndex
 from fdml.align.party_ids import PartyIds
 from fdml.align.tokens import hash_ids, id_tokens, text_digest
-from fdml.protocol.alignment_identity import federation_hash
 from fdml.protocol.alignment_messages import GENERATION_BYTES, TOKEN_BYTES, KeyOffer, Keys, RowsOffer
 from fdml.protocol.alignment_wire import MOST_GENERATIONS
 from fdml.settings import RunSettings
@@ -165,8 +164,12 @@ class LocalKeys:
 
 
 def context_of(run: RunSettings) -> str:
-    """What tokens are made for: one federation, so that those of two cannot be linked."""
-    return federation_hash(run).hex()
+    """What tokens are made for: one federation, so that those of two cannot be linked.
+
+    It is the name, not the members' keys: with the same group key a federation has the same order of rows after one of
+    its members has a new key.
+    """
+    return run.federation
 
 
 def change_of(run: RunSettings, kept: KeptAlignment, ids: PartyIds, secret: bytes, *, places: bool = False) -> Change:

@@ -17,7 +17,6 @@ from fdml.align.split import shuffled_rows, split_rows
 from fdml.data.ids import IdCounts, Ids
 from fdml.errors import AlignmentError, MessageRefused, PeerTimeout, Refusal
 from fdml.privacy.disclosures import DISCLOSURES
-from fdml.protocol.alignment_identity import federation_hash
 from fdml.protocol.alignment_messages import Consent, Fetch, RowCounts, RowSummary, SharedRowIndex
 from fdml.settings import RunSettings
 from tests.align.bulletins import PartyCalls, align_all, align_alone, check_every_kill, open_store
@@ -85,7 +84,7 @@ def test_test_files_are_joined_on_their_own(mode):
 def test_training_rows_are_split_and_shuffled_as_everywhere_else():
     run = run_of("tokens")
     found, key = align_all(run, ids_of(TEXTS))["bank"]
-    token = key.derive(f"tokens of {federation_hash(run).hex()}")
+    token = key.derive(f"tokens of {run.federation}")
     ordered = sorted(SHARED, key=lambda each: hashlib.blake2b(each.encode(), digest_size=16, key=token).digest())
     keep, out = split_rows(5, 0.4, run.training.seed)
     order = keep[shuffled_rows(len(keep), run.training.seed)]

@@ -145,7 +145,7 @@ def test_state_lost_at_one_side_is_refused_with_what_to_do(tmp_path):
         cluster.await_step(cluster.statuses()["bob"].served + 20)
         cluster["bob"].kill()
         cluster.lose_state("bob")
-        cluster.join("bob").expect(1, "it alone was started over", "a new name")
+        cluster.join("bob").expect(1, "its state was lost", "a new name")
         cluster["server"].kill()
         cluster.lose_state("server")
         cluster.serve()
