@@ -113,6 +113,8 @@ class HistoryFile:
         """Store an evaluation; it is durable on return."""
         if isinstance(event, Stopped):
             self._ended_early = True
+        if not isinstance(event, (Evaluated, EpochChosen)):
+            return  # as two of every step are
         with self._lock:
             match event:
                 case Evaluated():

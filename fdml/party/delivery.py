@@ -48,6 +48,8 @@ class Delivery:
         self._width = 1
         """How many values of a row travel; known from the labels on."""
         self._training = None if run is None else agreed_with(run, hello)
+        self.largest_message = self._largest_message()
+        """Bytes of the largest message that the server may send now."""
         self._steps = _MANY if self._training is None else schedule_of(hello.rows, self._training).steps
         self._asked = -1
         """The last step that this party has pushed, in this start or an earlier one."""
@@ -85,9 +87,7 @@ class Delivery:
             case Labels():
                 self._note_labels(message)
 
-    @property
-    def largest_message(self) -> int:
-        """Bytes of the largest message that the server may send now."""
+    def _largest_message(self) -> int:
         if self._run is None or self._training is None:
             return CEILING
         return largest_answer(self._training, self._hello, self._width, len(self._run.parties))
@@ -160,6 +160,7 @@ class Delivery:
     def _note_labels(self, labels: Labels) -> None:
         if self._run is not None:
             self._width = prediction_width(self._run.task, labels.classes)
+            self.largest_message = self._largest_message()
 
     def _check_steps(self, step: int, what: str, most: int) -> None:
         if step > most:

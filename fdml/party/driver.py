@@ -145,8 +145,11 @@ class SessionDriver(Generic[T]):
             self._carry_out()
         except FdmlError as error:
             self.fail(error)
-        else:
-            self._go_on(self._effects.__next__)
+            return
+        try:
+            self._effect = next(self._effects)
+        except StopIteration as end:
+            self._end(end.value)
 
     @property
     def is_waiting(self) -> bool:
@@ -161,7 +164,10 @@ class SessionDriver(Generic[T]):
         try:
             self._effect = resume()
         except StopIteration as end:
-            self._effect, self._result, self.has_ended = None, end.value, True
+            self._end(end.value)
+
+    def _end(self, result: T) -> None:
+        self._effect, self._result, self.has_ended = None, result, True
 
     def _carry_out(self) -> None:
         match self._effect:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from fdml import events
 from fdml.align.group_key import GroupKey
@@ -40,8 +41,8 @@ class HeldOutRows:
     def _is_label_party(self) -> bool:
         return self.worker.party == self.run.label_party
 
-    @property
-    def _decides(self) -> bool:
+    @cached_property
+    def decides(self) -> bool:
         """Whether this party decides when to stop."""
         return self._is_label_party and self.run.evaluation.stop_after is not None
 
@@ -63,12 +64,10 @@ class HeldOutRows:
                 yield from self._score(waiting)
 
     def stop_if_nothing_gained(self) -> Work[None]:
-        """Before the next step: the label party scores the epochs that are due, and stops if they say so.
+        """Before the next step, at the party that `decides`: score the epochs that are due, and stop if they say so.
 
         An epoch that was scored before it is due does not count yet.
         """
-        if not self._decides:
-            return
         due = self.worker.schedule.epochs_scored(self.worker.step, self.run.training.lookahead)
         yield from self._score_all(due)
         final_at = self.evaluation.best_so_far.final_at
@@ -81,7 +80,7 @@ class HeldOutRows:
             yield from self._score_all(max(self.evaluation.pending))
         if self.run.evaluation.stop_after is None:
             return
-        if self._decides:
+        if self.decides:
             epoch = self.evaluation.best_so_far.epoch
             yield from self.send([seal_epoch(self.key, epoch)])
         else:

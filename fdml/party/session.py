@@ -216,7 +216,8 @@ class PartySession:
             if isinstance(answer, Stopped):
                 worker.stop_at(answer.step)
             else:
-                yield from held_out.stop_if_nothing_gained()
+                if held_out.decides:
+                    yield from held_out.stop_if_nothing_gained()
                 yield from self._send(worker.learn(answer))
                 self._seconds = self._clock() - began
                 yield Emit(events.StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))

@@ -11,7 +11,7 @@ neighbours are no more alike than others, as alignment has shuffled all rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -43,7 +43,8 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The whole training as numbered steps. Make it with `schedule_of`."""
+    """The whole training as numbered steps. Make it with `schedule_of`. What follows from its fields is kept: every
+    step asks for it many times."""
 
     rows: int
     batch_size: int
@@ -56,22 +57,22 @@ class Schedule:
     passes_per_exchange: tuple[int, ...] = ()
     """Passes of each step, where they are not all `passes`; there is then one block."""
 
-    @property
+    @cached_property
     def block_rows(self) -> int:
         """Rows of a block; the last block may have fewer."""
         return self.batch_size * self.batches_per_block
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """How many blocks, and so how many steps an epoch has."""
         return -(-self.rows // self.block_rows)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """How many steps the whole training has."""
         return self.blocks * self.epochs
 
-    @property
+    @cached_property
     def updates(self) -> int:
         """How many batches the whole training has, every pass counted."""
         if self.passes_per_exchange:

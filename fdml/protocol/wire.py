@@ -112,12 +112,12 @@ def encode_from_server(message: FromServer) -> bytes:
     return envelope.SerializeToString()
 
 
-def decode_from_party(raw: bytes, most: int | None = None) -> FromParty:
+def decode_from_party(raw: bytes, most: Callable[[], int] | None = None) -> FromParty:
     """What a party sent, or `MessageRefused`; of differences no more than `most` are unpacked."""
     kind, content = parsed(pb.FromParty(), raw)
-    if kind == "push" and most is not None and content.count > most:
+    if kind == "push" and content.count and most is not None and content.count > most():
         raise MessageRefused(
-            f"received {content.count} differences; the largest block of this run has {most}", Refusal.TOO_LARGE
+            f"received {content.count} differences; the largest block of this run has {most()}", Refusal.TOO_LARGE
         )
     return _FROM_PARTY[kind](content)  # type: ignore[no-any-return]
 

@@ -54,8 +54,8 @@ def check_masked(what: str, release: Release, *, blind: bool) -> None:
         )
 
 
-def check_range(what: str, values: Codes, most: int) -> None:
-    """Refuse predictions whose codes are past what may travel; `what` begins the sentence."""
+def check_range(what: str, values: Codes, most: int) -> float:
+    """Refuse predictions whose codes are past what may travel; gives the largest. `what` begins the sentence."""
     largest = largest_size(values)
     if largest > most:
         raise MessageRefused(
@@ -63,6 +63,7 @@ def check_range(what: str, values: Codes, most: int) -> None:
             f"{size_of(most, values.dtype):g} may travel, lower learning_rate",
             Refusal.INVALID,
         )
+    return largest
 
 
 def check_stops(sender: str, settings: RunSettings) -> None:

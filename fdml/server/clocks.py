@@ -29,7 +29,7 @@ class Clocks:
     def may_serve(self, party: int) -> bool:
         """Whether the party has pushed its next step and is not too far ahead for its total."""
         step = self.served[party] + 1
-        return step <= self.pushed[party] and step - self.slowest <= self._allowed(step)
+        return step <= self.pushed[party] and step - min(self.pushed) <= self._allowed(step)
 
     def blockers(self, party: int) -> list[int]:
         """Whose push the party's next total waits for; itself if it has not pushed that step."""

@@ -28,8 +28,9 @@ def check_bits(what: str, release: Release, few: FewBits | None, *, is_first: bo
         )
 
 
-def check_difference(what: str, release: Release, few: FewBits, before: Codes, most: int) -> None:
-    """Refuse differences that are too large, or that lead past what may travel; `what` begins the sentence."""
+def check_difference(what: str, release: Release, few: FewBits, before: Codes, most: int) -> float:
+    """Refuse differences that are too large, or that lead past what may travel; gives the largest code that they lead
+    to. `what` begins the sentence."""
     largest = int(np.abs(release.values.astype(np.int32)).max(initial=0))
     if largest > few.limit or release.scale > few.largest_scale:
         raise MessageRefused(
@@ -45,3 +46,4 @@ def check_difference(what: str, release: Release, few: FewBits, before: Codes, m
             f"may travel, lower learning_rate",
             Refusal.INVALID,
         )
+    return furthest

@@ -134,12 +134,12 @@ class RunState:
         """Whether a message that is in order changes nothing that has to last: such a message is not logged."""
         coordinator, held_out = self.coordinator, self._held_out
         match message:
+            case Push(step):
+                return coordinator is not None and step <= coordinator.pushed(sender)
             case Hello(incarnation=incarnation):
                 return self.incarnation(sender) == incarnation
             case Labels():
                 return self._labels is not None
-            case Push(step):
-                return coordinator is not None and step <= coordinator.pushed(sender)
             case Gradient(step):
                 return coordinator is not None and step <= coordinator.last_gradient
             case Stop():
@@ -218,12 +218,12 @@ class RunState:
 
     def _apply(self, sender: str, message: FromParty) -> list[Reply]:
         match message:
+            case Push() | Gradient() | Stop() | Checkpointed():
+                return self._train(sender, message)
             case Hello():
                 return self._hello(sender, message)
             case Labels():
                 return self._take_labels(sender, message)
-            case Push() | Gradient() | Stop() | Checkpointed():
-                return self._train(sender, message)
             case HeldOutPredictions():
                 total = self._training(sender)[1].take(sender, message)
                 return [] if total is None else [Reply(self._definition.settings.label_party, total)]

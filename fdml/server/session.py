@@ -38,6 +38,8 @@ from fdml.settings import AgreedTraining, RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
+_URGENT = (Hello, Labels, Finished)
+"""Messages that are stored and acknowledged at once."""
 _WITH_EVENT = (Hello, SealedMetrics, Finished)
 """Messages that listeners of the server learn of."""
 
@@ -179,15 +181,15 @@ class ServerSession:
                 continue
             if isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
-            answers += self._addressed(replies)
-            if isinstance(message, Push) and self.state.coordinator is not None:
-                found = self.status.sizes.note(stream.party, message, self.state.coordinator.schedule)
-                effects += [Emit(event) for event in found]
-            if isinstance(message, _WITH_EVENT):
+            if replies:
+                answers += self._addressed(replies)
+            if isinstance(message, Push):
+                effects += [Emit(event) for event in self.status.note_push(stream.party, message.step)]
+            elif isinstance(message, _WITH_EVENT):
                 effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
             self._unacknowledged[stream] = None
-            urgent |= isinstance(message, Hello | Labels | Finished)
+            urgent |= isinstance(message, _URGENT)
             urgent |= stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED
         if answers:
             effects += self._answers(answers)
@@ -277,7 +279,7 @@ class ServerSession:
             return raw
         self.check_size(stream, len(raw))
         known = stream.hello
-        most = None if known is None else largest_block(self._agreed(known), known, self.state.width)
+        most = None if known is None else lambda: largest_block(self._agreed(known), known, self.state.width)
         try:
             message = decode_from_party(raw, most)
         except UNFORESEEN as error:

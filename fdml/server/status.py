@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
+from fdml.events import Event
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.part_sizes import PartSizes
@@ -65,6 +66,13 @@ class StatusTracker:
     def traffic(self) -> dict[str, tuple[int, int]]:
         """Bytes that came from each party and that went to it."""
         return {party: (self.bytes_in[party], self.bytes_out[party]) for party in self._settings.parties}
+
+    def note_push(self, party: str, step: int) -> list[Event]:
+        """A push was taken: what there is to tell of its largest prediction."""
+        training = self._state.coordinator
+        if training is None:
+            return []
+        return self.sizes.note(party, step, training.largest.get(party), training.schedule)
 
     def note_waits(self, connected: Container[str]) -> None:
         """Start and end the timers of those who wait now."""

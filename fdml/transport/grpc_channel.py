@@ -114,8 +114,11 @@ class GrpcChannel:
         with self._changed:
             if self._aligned:
                 return self._aligned.popleft()
-            self._changed.notify_all()  # there is room for another
-            return None if self._delivery is None else self._delivery.poll()
+            if self._delivery is None:
+                return None
+            if not self._delivery.has_room:
+                self._changed.notify_all()  # there will be, for one that waits
+            return self._delivery.poll()
 
     def unacknowledged(self) -> list[FromParty]:
         """Messages that the server may not have yet and that a restarted party would not make again."""
@@ -262,7 +265,8 @@ class GrpcChannel:
                 delivery.receive(received)
                 self._worked |= delivery.welcomed
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: delivery.has_room or self._closed)
+                while not (delivery.has_room or self._closed):
+                    self._changed.wait()
             self._waits.waits_for(delivery.waits_for)
 
     def _note(self, error: grpc.RpcError, hello: float) -> None:

@@ -121,6 +121,32 @@ def test_what_is_counted_already_is_not_written_again():
     assert disk.writes == before
 
 
+def test_without_noise_all_that_a_run_plans_is_counted_with_its_first_release():
+    """The first costs everything already, and so no later one has to wait for the disk."""
+    disk = MemoryDisk()
+    account = life(disk, mechanism=NO_NOISE)
+    account.check_plan(Counts(releases=9, held_out=3))
+    account.count(exact=0)
+    assert counts_on(disk) == Counts(), "nothing has left"
+    account.count(releases=1)
+    assert counts_on(disk) == Counts(releases=9), "nothing of held-out rows has left"
+    before = disk.writes
+    for releases in range(2, 10):
+        account.count(releases=releases)
+    assert disk.writes == before
+    account.count(releases=10, held_out=1)
+    assert counts_on(disk) == Counts(releases=10, held_out=3)
+
+
+@pytest.mark.parametrize(("mechanism", "gradients"), [(GAUSSIAN, None), (NO_NOISE, GRADIENTS)])
+def test_with_noise_every_release_is_counted_as_it_leaves(mechanism, gradients):
+    disk = MemoryDisk()
+    account = life(disk, mechanism=mechanism, gradients=gradients)
+    account.check_plan(Counts(releases=9, held_out=3, uses=4))
+    account.count(releases=1, held_out=1)
+    assert counts_on(disk) == Counts(releases=1, held_out=1)
+
+
 def test_a_count_that_was_not_stored_raises_before_anything_leaves():
     disk = MemoryDisk(writes_left=1)
     account = life(disk)

@@ -165,9 +165,9 @@ def test_differences_that_are_not_what_they_say_are_refused(change, words):
 
 def test_no_more_differences_are_unpacked_than_the_largest_block_has():
     raw = encode_from_party(Push(3, Release(np.zeros(8, np.int16), 0, 0.0, 2, 0)))
-    assert len(decode_from_party(raw, 8).release.values) == 8
+    assert len(decode_from_party(raw, lambda: 8).release.values) == 8
     with pytest.raises(MessageRefused, match="8 differences; the largest block of this run has 7") as refused:
-        decode_from_party(raw, 7)
+        decode_from_party(raw, lambda: 7)
     assert refused.value.refusal is Refusal.TOO_LARGE
 
 
