@@ -674,3 +674,9 @@ def test_the_order_of_class_weights_does_not_matter():
     )
     both = [RunSettings(parties=["a"], label_party="a", **each) for each in (one, other)]
     assert run_hash(both[0]) == run_hash(both[1])
+
+
+def test_settings_with_exchanges_can_be_read_again_from_what_was_set():
+    """Runs travel and are stored so: what is written out counts as set."""
+    training = TrainingSettings(exchanges=2, epochs=12)
+    assert TrainingSettings.model_validate_json(training.model_dump_json(exclude_unset=True)) == training

@@ -97,7 +97,8 @@ def align(
     with folder.lock():
         folder.run_folder.begin()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
-        _accept(folder, endpoint, on_event, wait)
+        if folder.shared_rows() is None:  # else nobody has to be asked for anything
+            _accept(folder, endpoint, on_event, wait)
         with _channel(folder, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)
         shared = folder.shared_rows()

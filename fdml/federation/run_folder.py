@@ -51,7 +51,9 @@ class RunFolder:
             )
         if not (self.path / SETTINGS).exists():
             make_private_folder(self.path)
-            write_file(self.path / SETTINGS, f"{self.settings.model_dump_json(indent=1)}\n".encode())
+            write_file(
+                self.path / SETTINGS, f"{self.settings.model_dump_json(indent=1, exclude_unset=True)}\n".encode()
+            )
 
     @property
     def is_forgotten(self) -> bool:

@@ -21,7 +21,7 @@ _PURPOSE = b"fdml proposal 1\0"
 
 def make_proposal(run: RunSettings, party: str, credentials: Credentials | None) -> Proposal:
     """A run with all its settings, signed by the party that proposes it; unsigned on plain lines."""
-    settings = run.model_dump_json().encode()
+    settings = run.model_dump_json(exclude_unset=True).encode()  # what is written out counts as set
     if credentials is None:
         return Proposal(settings)
     key = serialization.load_pem_private_key(credentials.key, None)

@@ -76,7 +76,7 @@ class RunHost:
         self._watched: dict[str, float] = {}
         """When a party that stands by last asked."""
         if only is not None:
-            proposal = Proposal(only.model_dump_json().encode())
+            proposal = Proposal(only.model_dump_json(exclude_unset=True).encode())
             self._runs[only.name] = HostedRun(proposal, SERVER, clock(), {})
 
     @property

@@ -126,9 +126,9 @@ def test_alignment_that_is_killed_anywhere_goes_on_with_the_same_commands(tmp_pa
     with ExitStack() as stack:
         runs = [stack.enter_context(firms(tmp_path / str(messages))) for messages in (1, 5, 9)]
         for cluster, messages in zip(runs, (1, 5, 9), strict=True):
-            state = cluster.home / "server" / RUN / "state"
+            kept = cluster.home / "server" / "alignments"
             cluster.start()
-            until(lambda state=state, n=messages: len(list(state.glob("bulletin-*"))) >= n, f"{messages} messages")
+            until(lambda kept=kept, n=messages: len(list(kept.glob("*/*-bulletin-*"))) >= n, f"{messages} messages")
             cluster[victim].kill()
             if victim == "server":
                 cluster.serve()

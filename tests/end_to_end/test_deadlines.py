@@ -2,6 +2,7 @@
 and a name. Before that a party waits as long as it takes, or as --wait says."""
 
 import contextlib
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -133,7 +134,7 @@ def test_without_a_server_the_address_is_named(runs):
     said, address = runs["no_server"].result()
     for party in ("ann", "bob"):
         assert f"{party}: waiting, 10 s up to now: no server at {address} yet: connection refused" in said[party]
-        assert f"no server at {address} for 12 s" in said[party]
+        assert re.search(rf"no server at {re.escape(address)} for 1[2-9]\.?\d* s", said[party])
         assert "fdml serve" in said[party]
 
 

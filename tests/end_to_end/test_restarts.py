@@ -160,7 +160,7 @@ def test_a_party_that_means_another_run_is_told_so(cluster):
     cluster.join("ann")
     until(lambda: cluster.statuses()["ann"].connected, "ann has joined")
     cluster.join("bob", "--run", str(other)).expect(
-        1, "party 'bob' has a run.toml with hash", "give both the same file"
+        1, "training.seed is 9 at party 'bob', 7 when run 'first' began", "give the run a new name, or put it back"
     )
     assert cluster["ann"].code is None
     assert cluster.status().refused == {"mismatch": 1}
