@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from fdml.errors import MessageRefused, Refusal, SettingsError
 from fdml.federation.decision_log import Choice, Decision, DecisionLog, latest
 from fdml.federation.party_home import PartyHome
-from fdml.federation.run_folder import RunFolder, begun_run, run_names
+from fdml.federation.run_folder import RUNS, SETTINGS, STATE, RunFolder, begun_run, run_names
+from fdml.party.alignment_store import aligned_row_count
 from fdml.party.planned_spending import planned_run, spending_of
 from fdml.party.policy import PolicyAnswer, ProposedRun, answer_of
 from fdml.party.settings import read_party
+from fdml.privacy.accounts import RunAccount
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.run_messages import RunDecision, RunFacts
 from fdml.protocol.signed_proposals import check_proposal, proposed_settings
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import GuardSettings, RunSettings, run_hash
 from fdml.settings_difference import difference_text, differences
+from fdml.storage.disk import FolderDisk
 
 _CHOICES: dict[str, Choice] = {"accept": "accepted", "ask": "waits", "refuse": "refused"}
 
@@ -80,18 +85,20 @@ class Decider:
         except SettingsError as error:
             return PolicyAnswer("refuse", "name", str(error))
         try:
-            planned = planned_run(run, own.guard, None)
-            accepted = [planned_run(each, own.guard, None) for each in self._accepted(still_open) if each != run]
+            planned = self._planned(run, own.guard)
+            accepted = [self._planned(each, own.guard) for each in self._accepted(still_open) if each != run]
         except SettingsError as error:
             return PolicyAnswer("refuse", "guard", str(error))
-        proposed = ProposedRun(
-            run, starter, own.model.kind, spending_of(planned, own.guard, self._home.book(), accepted)
-        )
+        spending = spending_of(planned, own.guard, self._home.book(), accepted)
+        proposed = ProposedRun(run, starter, own.model.kind, spending, known_rows(self._home.folder, run))
         return answer_of(own.policy, proposed, self._now(), own.guard.total_epsilon)
 
     def record(self, run: RunSettings, starter: str, choice: Choice, rule: str = "", reason: str = "") -> Decision:
         """Write down what a person has decided. A run that is accepted gets its folder here."""
         return self._write(Decision(run.name, run_hash(run).hex(), starter, choice, "person", rule, reason), run)
+
+    def _planned(self, run: RunSettings, guard: GuardSettings) -> RunAccount:
+        return planned_run(run, guard, known_rows(self._home.folder, run))
 
     def _accepted(self, still_open: Collection[str]) -> list[RunSettings]:
         """The runs that this party has accepted and that are not over."""
@@ -113,6 +120,17 @@ class Decider:
             RunFolder(self._home.folder, run).begin()
         self.log.append(decision)
         return decision
+
+
+def known_rows(home: Path, run: RunSettings) -> int | None:
+    """How many rows a run would train on, by the last run here with the same way of matching; None if none is known."""
+    began = sorted(run_names(home), key=lambda name: (home / RUNS / name / SETTINGS).stat().st_mtime, reverse=True)
+    for name in began:
+        other, disk = begun_run(home, name), home / RUNS / name / STATE
+        same = alignment_hash(other) == alignment_hash(run) and other.evaluation.holdout == run.evaluation.holdout
+        if same and disk.is_dir() and (rows := aligned_row_count(FolderDisk(disk))) is not None:
+            return rows
+    return None
 
 
 def told(decision: Decision) -> RunDecision:

@@ -108,6 +108,12 @@ def stored_group_key(disk: Disk) -> GroupKey | None:
     return None if raw is None else GroupKey(bytes.fromhex(json.loads(str(unpack_arrays(raw)["facts"]))["key"]))
 
 
+def aligned_row_count(disk: Disk) -> int | None:
+    """How many rows a party's run trains on; None before it has aligned."""
+    raw = disk.read(_NAME)
+    return None if raw is None else len(_read(raw)[1].train)
+
+
 def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
     """Rows of a party's training file that its run trained on, in the run's order."""
     raw = disk.read(_NAME)
