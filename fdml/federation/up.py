@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fdml.errors import FdmlError, MessageRefused
@@ -53,22 +54,24 @@ def up(
     is_over: Callable[[], bool] = lambda: False,
 ) -> None:
     """Stand by as the party of this party.toml until it is interrupted, or `is_over()` holds."""
-    home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
+    read = partial(PartyHome.read, path, plain=plain, server=server, on_event=on_event)
+    home = read()
     options = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
     with exclusive_lock(home.folder / STANDING, f"`fdml up` of party {home.name!r}"):
         home.log.read()  # a log that does not hold is told now
-        Supervisor(home, options, on_event).run(is_over)
+        Supervisor(read, options, on_event).run(is_over)
 
 
 class Supervisor:
     """Brings the list of runs, the party's decisions and its processes together."""
 
-    def __init__(self, home: PartyHome, options: list[str], on_event: Listener) -> None:
-        self._home = home
+    def __init__(self, read: Callable[[], PartyHome], options: list[str], on_event: Listener) -> None:
+        """`read` gives the party's settings and keys as they are now; `options` are those of `fdml join`."""
+        self._read = read
+        self._home = home = read()
         self._options = options
         self._on_event = on_event
         self._remark = remarks_of(home.name, on_event)
-        self._decider = Decider(home)
         self._children = RunChildren(self._start, self._is_in_use, time.monotonic, self._remark)
         self._lists: queue.SimpleQueue[RunList] = queue.SimpleQueue()
         self._over = threading.Event()
@@ -109,6 +112,14 @@ class Supervisor:
                 version = 0
                 self._over.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+                self._read_again()
+
+    def _read_again(self) -> None:
+        """There may be a new certificate, or another address of the server."""
+        try:
+            self._home = self._read()
+        except FdmlError as error:
+            self._report("party.toml", str(error))
 
     def _look(self) -> None:
         try:
@@ -148,7 +159,7 @@ class Supervisor:
 
     def _takes_part(self, facts: RunFacts, still_open: set[str]) -> bool:
         """Decide on a run, tell the server if it does not know, and say whether its process is wanted."""
-        decision = self._decider.decide(facts, still_open)
+        decision = Decider(self._home).decide(facts, still_open)
         self._report(facts.name, _text_of(decision))
         known = facts.decision_of(self._home.name)
         if known is None or known.choice != decision.choice:

@@ -20,7 +20,7 @@ from tests.end_to_end.cluster import Cluster, Started, until
 
 PARTIES = ("ann", "bob", "cid")
 POLICY = '[policy]\naccept = "policy"\n'
-SECONDS = 240.0
+SECONDS = 600.0
 """Until everything must have ended: machines of tests are slow, and each process imports everything."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from tests.end_to_end.cluster import until
-from tests.end_to_end.standing import PARTIES, POLICY, one_shot_models, standing
+from tests.end_to_end.standing import PARTIES, POLICY, SECONDS, one_shot_models, standing
 
 pytestmark = pytest.mark.slow
 
@@ -129,7 +129,7 @@ def test_one_shot_parties_join_a_standing_server(tmp_path):
         for party in PARTIES:
             cluster.join(party)
         for party in PARTIES:
-            cluster[party].expect(0, seconds=240.0)
+            cluster[party].expect(0, seconds=SECONDS)
         until(lambda: cluster.states() == {"first": "finished"}, "the end of the run")
         cluster["server"].send(signal.SIGTERM)
         cluster["server"].expect(130, "goes on from here")
