@@ -108,6 +108,10 @@ class Cluster:
         if process.pid is not None and process.is_alive():
             os.kill(process.pid, number)
 
+    def await_end(self, name: str) -> None:
+        """Wait for the end of a process."""
+        self._members[name].join(self._left())
+
     @property
     def is_running(self) -> bool:
         """Whether any process has not ended; one that failed is an error."""
@@ -145,7 +149,7 @@ class Cluster:
         own, resident = 0.0, 0.0
         while any(process.is_alive() for process in self._members.values()):
             self._left()
-            found = [_memory(process.pid) for process in self._members.values()]
+            found = [memory_of(process.pid) for process in self._members.values()]
             own = max(own, sum(each.own for each in found))
             resident = max(resident, sum(each.resident for each in found))
             time.sleep(_LOOK_SECONDS)
@@ -166,7 +170,7 @@ class Cluster:
         return left
 
 
-def _memory(pid: int | None) -> Together:
+def memory_of(pid: int | None) -> Together:
     """Of one process, its share of what it has in common with others; nothing once it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]

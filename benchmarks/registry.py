@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "kill": Benchmark("benchmarks.kill", ("first", "seeds")),
     "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
     "load": Benchmark("benchmarks.load", ("rounds",)),
+    "standing": Benchmark("benchmarks.standing", ("rounds",)),
     "noise": Benchmark("benchmarks.noise", ("seeds", "plot")),
     "neighbours": Benchmark("benchmarks.neighbours", ("seeds",)),
     "regret": Benchmark("benchmarks.regret", ("seeds", "plot")),
