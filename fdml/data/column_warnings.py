@@ -130,8 +130,8 @@ class _TextLook:
         for name, pattern in SHAPES.items():
             matched = pc.match_substring_regex(values, pattern).to_numpy(zero_copy_only=False)
             self.shaped[name] += int(counts[matched].sum())
-        spaces = pc.count_substring_regex(values, r"\S\s+\S").to_numpy(zero_copy_only=False)
-        self.words += int(((spaces + 1) * counts).sum())
+        words = pc.count_substring_regex(values, r"\S+").to_numpy(zero_copy_only=False)
+        self.words += int((words * counts).sum())
         if self.few is not None:
             self.few.update(values.to_pylist()[: _FEW_CATEGORIES + 1])
             self.few = self.few if len(self.few) <= _FEW_CATEGORIES else None
@@ -180,7 +180,9 @@ class _TextLook:
 
 def _are_dates(values: NDArray[np.float64]) -> bool:
     """Whether all numbers read as year, month and day."""
+    if values.min() < 10_000 * _YEARS[0] or values.max() >= 10_000 * (_YEARS[1] + 1):
+        return False
     whole = values.astype(np.int64)
-    year, month, day = whole // 10_000, whole // 100 % 100, whole % 100
-    fits = (year >= _YEARS[0]) & (year <= _YEARS[1]) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    month, day = whole // 100 % 100, whole % 100
+    fits = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     return bool(fits.all())

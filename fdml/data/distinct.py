@@ -63,7 +63,7 @@ def _bits(values: Any) -> NDArray[np.uint64]:
         found = np.unique(whole.to_numpy(zero_copy_only=False).astype(np.int64 if signed else np.uint64))
         return found.view(np.uint64)
     real = numbers(values)
-    return np.unique(real[~np.isnan(real)]).view(np.uint64)
+    return np.unique(real[~np.isnan(real)] + 0.0).view(np.uint64)  # -0.0 becomes 0.0
 
 
 def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -80,8 +80,13 @@ class IdLook:
             if each["values"] in self._patterns or len(self._patterns) < _MOST_PATTERNS:
                 self._patterns[each["values"]] += each["counts"]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no batch was seen, so that there is nothing to tell."""
+        return not self._batches
+
     def profile(self) -> IdProfile:
-        """What was seen of all batches."""
+        """What was seen of all batches, at least one."""
         table = pa.Table.from_batches(self._batches)
         columns = {name: table.column(name) for name in self.columns}
         lenient = self.settings.model_copy(update={"duplicates": "first", "missing": "drop"})
@@ -149,7 +154,8 @@ def _with_space(column: Any) -> int:
     values = plain(column)
     if not is_text(values.type):
         return 0
-    return pc.sum(pc.match_substring_regex(values.cast(pa.large_string()), r"^\s|\s$")).as_py() or 0
+    texts = values.cast(pa.large_string())
+    return pc.sum(pc.not_equal(texts, pc.utf8_trim_whitespace(texts))).as_py() or 0
 
 
 def _kind(kind: Any) -> str:

@@ -25,7 +25,7 @@ from fdml.data.encoders import AnyEncoder
 from fdml.data.encoding import Encoder
 from fdml.data.error_context import errors_about, no_such
 from fdml.data.feature_kinds import MissingIndicator
-from fdml.data.fitting import Fit, fit_for
+from fdml.data.fitting import Fit, KnownFit, fit_for
 from fdml.data.id_profile import IdLook, IdProfile
 from fdml.data.origins import Origin
 from fdml.data.rows import PointedRows
@@ -153,12 +153,12 @@ class _Pass:
             roles = self._roles(names)
         if table is not None and roles is not None:
             self._tried(lambda: self._read(table, roles))
-        if not self._rows and not self._faults:
+        if roles is not None and not self._rows and not self._faults:
             self._faults.append("it has no rows; give a file with at least one")
         features = {name: self._features(name) for name in (() if roles is None else roles.features)}
         encoder = Encoder(tuple(feature for each in features.values() for feature in each))
         labels = self._labels(roles)
-        ids = None if self._ids is None else self._tried(self._ids.profile)
+        ids = None if self._ids is None or self._ids.is_empty else self._tried(self._ids.profile)
         return DataProfile(
             self._origin.name,
             self._rows,
@@ -241,15 +241,16 @@ class _Pass:
             if name not in self._fits:
                 self._fits[name] = fit_for(name, column, self._settings)
             self._fits[name].add(column, first)
+            if isinstance(self._fits[name], KnownFit):  # it learns nothing, so it has not looked
+                _try_features(self._fits[name].features(), column, first)
         except DataError as error:
             self._column_faults[name] = str(error)
 
     def _encode(self, name: str, column: Any, first: int) -> None:
         """See that test rows can be encoded as the training rows were."""
         encoder = None if self._known is None else self._known.encoder
-        for feature in encoder.features if isinstance(encoder, Encoder) else ():
-            if feature.column == name:
-                feature.entries(column, first)
+        features = encoder.features if isinstance(encoder, Encoder) else ()
+        _try_features([feature for feature in features if feature.column == name], column, first)
 
     def _add_ids(self, batch: Any) -> None:
         if self._ids is None:
@@ -308,6 +309,12 @@ class _Pass:
             (*look.warnings(categorical=categorical), *_notes(own, settings)) if is_feature else (),
             () if fault is None else (fault,),
         )
+
+
+def _try_features(features: Sequence[Feature], column: Any, first: int) -> None:
+    """Raise where a batch of a column cannot be encoded."""
+    for feature in features:
+        feature.entries(column, first)
 
 
 def _notes(features: Sequence[Feature], settings: DataSettings) -> list[str]:

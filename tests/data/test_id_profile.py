@@ -1,5 +1,7 @@
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fdml.data.id_profile import IdLook, phone_lines
 from fdml.errors import DataError
@@ -82,3 +84,82 @@ def test_the_lines_for_the_phone_hold_no_id():
 def test_many_patterns_are_counted_not_listed():
     found = profile_of(["a" * length for length in range(1, 30)])
     assert "and 24 more" in phone_lines(found)[1]
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2003", "\t", " "])
+def test_white_space_of_every_kind_that_is_taken_off_is_counted(space):
+    found = profile_of([f"{space}7", f"8{space}", f"{space}9{space}", "1"])
+    assert (found.trimmed, found.longest) == (3, 1)
+    assert found.warnings[-1] == "3 ids have white space around them, which is taken off"
+
+
+def test_white_space_inside_an_id_is_none_around_it():
+    found = profile_of(["a 1", "b 2"])
+    assert found.trimmed == 0
+    assert found.patterns[0].text == "1 letter, 1 space, 1 digit"
+
+
+def test_a_look_without_a_batch_has_nothing_to_tell():
+    look = IdLook(("id",), IdSettings())
+    assert look.is_empty
+    look.add(pa.record_batch({"id": ["a"]}))
+    assert not look.is_empty
+
+
+def test_rows_that_all_lack_an_id_have_no_length_and_no_pattern():
+    found = profile_of(pa.array([None, None], pa.string()))
+    assert (found.shortest, found.longest, found.patterns) == (0, 0, ())
+    assert phone_lines(found)[1] == "patterns: none"
+    assert len(found.faults) == 1
+
+
+def test_an_id_that_lacks_one_of_its_columns_is_missing():
+    found = profile_of(["a", "a", None], pa.array([1, None, 1]))
+    assert (found.counts.rows, found.counts.missing, found.counts.repeated) == (3, 2, 0)
+    assert found.stored_as == "text, whole numbers"
+
+
+@pytest.mark.parametrize(
+    ("column", "stored"),
+    [
+        (pa.array([1.0, 2.0]), "double"),
+        (pa.array(["a", "b"]).dictionary_encode(), "text"),
+        (pa.array([1, 2], pa.uint8()), "whole numbers"),
+        (pa.array([0, 1], pa.date32()), "date32[day]"),
+    ],
+)
+def test_the_type_that_ids_are_stored_as_is_told(column, stored):
+    assert profile_of(column).stored_as == stored
+
+
+def test_numbers_written_alike_everywhere_are_not_warned_of():
+    found = profile_of(pa.array([7, 80, 900]), settings=IdSettings(numbers="all"))
+    assert not any("leading zeros" in text for text in found.warnings)
+    assert (found.shortest, found.longest) == (1, 3)
+
+
+def test_a_zero_alone_does_not_begin_with_one():
+    assert profile_of(["0", "00", "0a", "10"]).leading_zeros == 1
+
+
+def test_letters_of_every_script_are_letters():
+    found = profile_of(["\u00e9\u00df", "\u4e2d\u6587"])
+    assert [(each.text, each.rows) for each in found.patterns] == [("2 letters", 2)]
+
+
+def test_an_id_of_many_runs_is_told_by_their_number():
+    assert profile_of(["a1" * 6]).patterns[0].text == "12 characters in 12 runs"
+
+
+@given(st.lists(st.none() | st.text("aB0 -", max_size=5), min_size=1, max_size=12), st.integers(1, 5))
+def test_a_profile_is_the_same_however_the_rows_are_cut(ids, batch):
+    column = pa.array(ids, pa.string())
+    cut, whole = profile_of(column, batch=batch), profile_of(column, batch=100)
+    assert (cut.counts, cut.shortest, cut.longest, cut.trimmed) == (
+        whole.counts,
+        whole.shortest,
+        whole.longest,
+        whole.trimmed,
+    )
+    assert {each.text: each.rows for each in cut.patterns} == {each.text: each.rows for each in whole.patterns}
+    assert sum(each.rows for each in cut.patterns) == cut.counts.rows - cut.counts.missing

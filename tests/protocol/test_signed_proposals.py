@@ -1,11 +1,16 @@
 """Proposals: who is said to have started a run has signed all its settings."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fdml.errors import MessageRefused, Refusal
+from fdml.errors import MessageRefused, Refusal, SettingsError
 from fdml.federation.certificates import Authority
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.run_messages import Proposal
@@ -83,3 +88,29 @@ def test_settings_that_are_none_are_refused(raw):
     with pytest.raises(MessageRefused, match="the proposed settings cannot be used") as refused:
         proposed_settings(Proposal(raw))
     assert refused.value.refusal is Refusal.INVALID
+
+
+def test_a_key_that_cannot_sign_is_named_before_anything_is_sent():
+    raw = ed25519.Ed25519PrivateKey.generate()
+    pem = raw.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    with pytest.raises(SettingsError, match="the key of party 'ann' is no EC key; `fdml keys request` makes one"):
+        make_proposal(RUN, "ann", replace(ANN, key=pem))
+
+
+@pytest.mark.parametrize("certificate", [b"", b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n", b"\0"])
+def test_bytes_that_are_no_certificate_are_refused(certificate):
+    with pytest.raises(MessageRefused, match="no certificate of the federation's authority"):
+        check(replace(make_proposal(RUN, "ann", ANN), certificate=certificate))
+
+
+@given(st.binary(max_size=80))
+def test_no_other_bytes_are_a_signature(signature):
+    with pytest.raises(MessageRefused, match="wrong signature"):
+        check(replace(make_proposal(RUN, "ann", ANN), signature=signature))
+
+
+@given(st.binary(max_size=60) | st.text(max_size=40).map(lambda text: json.dumps({text: text}).encode()))
+def test_garbage_for_settings_is_refused_on_one_line(raw):
+    with pytest.raises(MessageRefused, match="cannot be used") as refused:
+        proposed_settings(Proposal(raw))
+    assert str(refused.value).isprintable()

@@ -30,3 +30,8 @@ def test_a_refusal_is_cut_and_has_no_control_characters():
     (found,) = waited_for(["telco"], [1.0], ["\x1b[2J" + "x" * 1000])
     assert found.refusal.isprintable()
     assert len(found.refusal) < 410
+
+
+def test_lists_of_other_lengths_are_no_parties():
+    with pytest.raises(ValueError, match="shorter"):
+        waited_for(["telco", "shop"], [1.0], ["", ""])
