@@ -28,6 +28,7 @@ from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.in_process import InProcessServer
+from simulator.earlier import earlier_run
 from simulator.party_invariants import figures
 from simulator.scenarios import Scenario
 
@@ -73,9 +74,9 @@ def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
 
 
 def _sessions(scenario: Scenario) -> dict[str, PartySession]:
-    ticks = count()
+    ticks, earlier = count(), earlier_run(scenario)
     return {
-        name: PartySession(scenario.member(name, 1), SavedState(), lambda: float(next(ticks)))
+        name: PartySession(scenario.member(name, 1, kept=earlier.kept(name)), SavedState(), lambda: float(next(ticks)))
         for name in scenario.settings.parties
     }
 
@@ -88,7 +89,8 @@ def _take_turns(
 ) -> dict[str, T]:
     """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
-    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, MemoryDisk()))
+    before = MemoryDisk(earlier_run(scenario).server)
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, before))
 
     def clock() -> float:
         return float(next(ticks))

@@ -16,6 +16,7 @@ from fdml.storage.two_slots import TwoSlots
 from simulator.channel import Simulation
 from simulator.clock import RESTART, EventQueue
 from simulator.disk import VirtualDisk
+from simulator.earlier import earlier_run
 from simulator.invariants import InvariantChecker
 from simulator.party_node import PartyNode
 from simulator.scenarios import Scenario
@@ -42,6 +43,11 @@ class SimulatedRun:
         self.simulation = Simulation(self.queue, scenario, InvariantChecker(scenario))
         self._server = ServerNode(self.simulation)
         self._parties = [PartyNode(self.simulation, self._server, name) for name in scenario.settings.parties]
+        earlier = earlier_run(scenario)
+        self._server.disk.files |= earlier.server
+        for party in self._parties:
+            party.virtual_disk.files |= earlier.parties[party.name]
+        self.simulation.counts["runs that add to an alignment"] = bool(earlier.server)
         self._unlucky = self.queue.random.choice(self._parties)
         """What goes wrong at a party goes wrong here most often: some faults only matter one after the other."""
         self._faults_left = self.queue.random.randint(0, _MOST_FAULTS)

@@ -298,7 +298,7 @@ class BulletinStore:
         if self.base is None or not isinstance(message, Tokens | BlindedIds) or slot.to != SERVER:
             return
         owner = slot.sender if isinstance(message, Tokens) else slot.about
-        self._rules.check_new(owner, message, self._removed(owner))
+        self._rules.check_new(owner, message)
 
     def _answer(self, slot: Slot) -> SharedRowIndex:
         message = decode_alignment(self._read(slot) or b"")

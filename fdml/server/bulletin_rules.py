@@ -138,20 +138,16 @@ class BulletinRules:
         if not all(keys.may_go(places) for keys, places in known):
             raise MessageRefused(f"party {sender!r} removes rows that it has not posted", Refusal.INVALID)
 
-    def check_new(self, owner: str, message: Tokens | BlindedIds, gone: RemovedRows) -> None:
-        """Refuse keys that their owner has posted in an earlier generation and has not removed."""
-        each = zip(self._posted(owner), (message.train, message.test), (gone.train, gone.test), strict=True)
-        for known, keys, places in each:
-            if keys is not None and len(keys) and (known.after(places, keys[:0]).find(keys) >= 0).any():
+    def check_new(self, owner: str, message: Tokens | BlindedIds) -> None:
+        """Refuse keys that their owner has posted in an earlier generation, and that had not gone by then."""
+        for known, keys in zip(self._posted(owner), (message.train, message.test), strict=True):
+            if keys is not None and (known.find(keys) >= 0).any():
                 raise MessageRefused(f"party {owner!r} posted keys again that it has posted before", Refusal.INVALID)
 
     def _check_own_set(self, sender: str, message: Tokens | BlindedIds) -> None:
         rows = _check_keys(sender, message, adds=self._slots.adds)
-        if self._slots.adds:
-            if isinstance(message, Tokens) and message.by_position is not None:
-                raise MessageRefused(f"party {sender!r} adds rows without ids to rows with ids", Refusal.INVALID)
-            if Slot(RemovedRows, sender) not in self._entries:
-                raise MessageRefused(f"party {sender!r} posted new rows before those that have gone", Refusal.GAP)
+        if self._slots.adds and isinstance(message, Tokens) and message.by_position is not None:
+            raise MessageRefused(f"party {sender!r} adds rows without ids to rows with ids", Refusal.INVALID)
         if self._slots.pointing is not None:
             self._check_led(sender, rows, message)
             return
