@@ -26,6 +26,8 @@ _CALM = 0.03
 """Virtual seconds between two faults."""
 _STALL = 0.05
 _MOST_FAULTS = 16
+_LATE = 0.6
+"""How many of the runs align in peace: else nearly all faults come before there is a total or a checkpoint."""
 _MOST_EVENTS = 20_000
 """Far more than any run needs, its faults included: a run that takes them does not end."""
 _TAIL = 60
@@ -51,6 +53,8 @@ class SimulatedRun:
         self._unlucky = self.queue.random.choice(self._parties)
         """What goes wrong at a party goes wrong here most often: some faults only matter one after the other."""
         self._faults_left = self.queue.random.randint(0, _MOST_FAULTS)
+        self._faults_wait = self.queue.random.random() < _LATE
+        """Whether nothing goes wrong before a step is done."""
 
     def run(self) -> None:
         """To the end, or `InvariantBroken`."""
@@ -79,6 +83,9 @@ class SimulatedRun:
             self.queue.after(self.queue.about(_CALM), self._go_wrong)
 
     def _go_wrong(self) -> None:
+        if self._faults_wait and not self.simulation.counts["steps"]:
+            self.queue.after(self.queue.about(_CALM), self._go_wrong)
+            return
         random = self.queue.random
         party = self._unlucky if random.random() < 0.5 else random.choice(self._parties)
         match random.choice(_FAULTS):

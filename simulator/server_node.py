@@ -21,8 +21,8 @@ from simulator.clock import RESTART
 from simulator.disk import Crashed, VirtualDisk
 from simulator.invariants import CheckedRunState
 
-_PROCESS, _ACKNOWLEDGE = 0.0005, 0.02
-"""Virtual seconds until the server acts on what has come, and until it acknowledges it."""
+_PROCESS, _ACKNOWLEDGE, _END = 0.0005, 0.02, 0.01
+"""Virtual seconds until the server acts on what has come, acknowledges it, and has ended by a full disk."""
 
 
 class ServerNode:
@@ -175,7 +175,7 @@ class ServerNode:
         self._simulation.counts["full disks"] += 1
         self._simulation.queue.note("server's disk is full")
         self._later(_PROCESS, lambda session: self._carry_out(session, session.acknowledge()))
-        self._later(2 * _PROCESS, lambda _: self.kill())
+        self._later(_END, lambda _: self.kill())
 
     def _send(self, stream: Stream, message: FromServer) -> None:
         connection = self._connections.get(stream)
