@@ -51,9 +51,8 @@ class RunFolder:
             )
         if not (self.path / SETTINGS).exists():
             make_private_folder(self.path)
-            write_file(
-                self.path / SETTINGS, f"{self.settings.model_dump_json(indent=1, exclude_unset=True)}\n".encode()
-            )
+            written = self.settings.model_dump_json(indent=1, exclude_unset=True)
+            write_file(self.path / SETTINGS, f"{written}\n".encode())
 
     @property
     def is_forgotten(self) -> bool:

@@ -404,13 +404,17 @@ def test_a_wait_ends_as_soon_as_the_message_comes(blocking):
 
 @pytest.mark.slow
 def test_a_wait_that_is_too_long_names_the_silent_party_and_can_be_taken_up_again(blocking):
+    """Once the run is under way, with its first total."""
     run = blocking.join()
-    run.push("ann", 0)
+    for party in PARTIES:
+        run.push(party, 0)
+    run.channels["ann"].wait(lambda: len(run.received("ann", Total)) == 1, "at step 0 for {}")
+    run.push("ann", 1)
     seconds = run.settings.training.peer_timeout_seconds
-    with pytest.raises(PeerTimeout, match=rf"party 'ann' waited {seconds:g} s at step 0 for 'bob'; "):
-        run.channels["ann"].wait(lambda: bool(run.received("ann", Total)), "at step 0 for {}")
-    run.push("bob", 0)
-    run.channels["ann"].wait(lambda: bool(run.received("ann", Total)), "at step 0 for {}")
+    with pytest.raises(PeerTimeout, match=rf"party 'ann' waited {seconds:g} s at step 1 for 'bob'; "):
+        run.channels["ann"].wait(lambda: len(run.received("ann", Total)) == 2, "at step 1 for {}")
+    run.push("bob", 1)
+    run.channels["ann"].wait(lambda: len(run.received("ann", Total)) == 2, "at step 1 for {}")
 
 
 # Broken lines.
