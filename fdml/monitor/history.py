@@ -113,7 +113,7 @@ class HistoryFile:
         """Store an evaluation; it is durable on return."""
         if isinstance(event, Stopped):
             self._ended_early = True
-        if not isinstance(event, (Evaluated, EpochChosen)):
+        if not isinstance(event, (Evaluated, Compared, EpochChosen)):
             return  # as two of every step are
         with self._lock:
             match event:

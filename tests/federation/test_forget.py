@@ -57,7 +57,7 @@ def test_finding_20_nothing_secret_is_left_at_any_side_and_what_is_of_use_stays(
     assert not any(key in all_bytes(finished) for key in keys)
     for party in BOTH:
         assert left_in(finished / party / RUN / "state") == ["lock"]
-        assert left_in(finished / party) == ["alignments", "data.csv", "ledger", "party.toml", "runs"]
+        assert left_in(finished / party) == ["alignments", "data.csv", "decisions", "ledger", "party.toml", "runs"]
         assert left_in(finished / party / "alignments") == []
         assert left_in(finished / party / RUN) == sorted(
             ["forgotten", MODEL, "privacy.json", "privacy.md", "run.json", "state"]

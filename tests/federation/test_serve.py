@@ -27,7 +27,7 @@ def test_a_state_folder_that_is_none_is_one_line_with_the_way_out(home):
     """Finding 24: it was a traceback."""
     (home / "server" / RUN).mkdir(parents=True)
     (home / "server" / RUN / "state").write_text("no folder")
-    with pytest.raises(StateCorrupt, match=r"cannot store the run \(.*state.*\); make room in '.*state' and see that"):
+    with pytest.raises(StateCorrupt, match=r"cannot store the run \(.*state.*\); make room in '.*server' and see that"):
         serve(home / "federation.toml", home / "run.toml", plain=True)
 
 
