@@ -39,6 +39,8 @@ def test_five_runs_started_from_one_party_and_nobody_else_types_anything(tmp_pat
         for party in PARTIES:
             chosen = [(each["run"], each["choice"]) for each in cluster.decisions(party)]
             assert chosen == [(name, "accepted") for name in FIVE]
+            assert len(list((cluster.home / party / "alignments").glob("*/generation-*"))) == 1
+        assert len(list((cluster.home / "server" / "alignments").glob("*/*-tokens-*"))) == len(PARTIES)
         compared = tmp_path / "compared.json"
         cluster.command("runs", "compare", "--json", compared)
         assert {each["name"] for each in json.loads(compared.read_text())["runs"]} == set(FIVE)
