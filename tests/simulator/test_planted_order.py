@@ -105,7 +105,7 @@ def test_an_evaluation_of_another_model_after_a_restart_is_found(monkeypatch):
         yield from work(self, worker, guard, held_out, facts)
 
     monkeypatch.setattr(PartySession, "_train", train)
-    assert "let go of two different values: held-out predictions" in found(range(300))
+    assert "let go of two different values: held-out predictions" in found([120, *range(300)])
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_metrics_made_again_from_other_figures_after_a_restart_are_found(monkeyp
         restored(self, member, key, labels, wrong, encoding)
 
     monkeypatch.setattr(Evaluation, "__init__", forgetful)
-    message = found(range(190, 1200))
+    message = found([243, *range(1200)])
     assert "was scored twice, differently" in message or "metrics are not those of a run without faults" in message
 
 
@@ -136,7 +136,7 @@ def test_totals_given_up_before_the_state_was_saved_are_found(monkeypatch):
 
 
 LOST = {
-    "result before the flush": ("_finish", result_before_flush, range(30, 3000)),
+    "result before the flush": ("_finish", result_before_flush, range(40, 3000)),
     "checkpoint before the messages": ("_train", checkpoint_before_messages, range(590, 6000)),
 }
 

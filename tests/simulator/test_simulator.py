@@ -22,11 +22,11 @@ def test_a_thousand_seeds_break_no_promise():
     report = run_benchmark("protocol", str, first=0, seeds=1000)
     totals = {row["contender"]: row.get("total") for row in report.results}
     assert totals["server crashes"] > 500
-    assert totals["full disks"] > 100
+    assert totals["full disks"] > 300
     assert totals["party crashes"] > 500
     assert totals["broken lines"] > 300
     assert totals["late messages of given up lines"] > 100
-    assert totals["damaged checkpoints"] > 3
+    assert totals["damaged checkpoints"] > 50
     assert report.results[0]["median"] == 1000
 
 
