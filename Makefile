@@ -2,20 +2,24 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check bench proto wheel resolve lock clean
+# Compiled files are kept, whatever the shell says: else every worker and process of the tests compiles them again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test quick check kserve bench proto wheel resolve lock clean
 
 demo: .venv/run.done
 	mkdir -p out
 	$(BIN)/fdml demo --json out/demo.json --plot out/demo.png
 
-# The end-to-end tests keep deadlines, so nothing else runs beside them.
+# The end-to-end tests keep deadlines, so nothing else runs beside them; they mostly wait for each other's processes.
 test: check
 	sh scripts/postgres.sh
+	sh scripts/chromium.sh
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/end_to_end
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/end_to_end
 
 quick: .venv/dev.done
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --hypothesis-profile quick
 
 check: .venv/dev.done
 	$(BIN)/ruff check
@@ -23,6 +27,10 @@ check: .venv/dev.done
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_words.py
+
+# KServe's own client asks an endpoint. It pins pandas and protobuf otherwise, so it has an environment of its own.
+kserve: .venv/dev.done .venv/kserve.done
+	$(BIN)/python -m pytest tests/serving/online/test_kserve.py
 
 # One benchmark by name: make bench NAME=speed JSON=benchmarks/results/speed.json
 bench: .venv/dev.done
@@ -53,6 +61,11 @@ lock: .venv/made.done
 .venv/proto.done: .venv/made.done
 	$(PYTHON) -m venv .venv/proto
 	.venv/proto/bin/python -m pip install --quiet "grpcio-tools==1.65.5" "setuptools<81"
+	touch $@
+
+.venv/kserve.done: .venv/made.done
+	$(PYTHON) -m venv .venv/kserve
+	.venv/kserve/bin/python -m pip install --quiet "kserve==0.21.0"
 	touch $@
 
 # Every file that pip installs has the hash of a lock file, what builds packages included; torch alone is taken by its

@@ -28,9 +28,13 @@ def bench(
             min=1000, help="How many rows (against, app-store, blocks, default-times, growth, network, speed)."
         ),
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Only data sets with this in their names (defaults).")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Only data sets (defaults) or workloads (against) with this in their names.")
+    ] = None,
     gigabytes: Annotated[float | None, typer.Option(min=0.001, help="How much is written to read it (reader).")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="How many rounds (against, default-times, load).")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="How many rounds (against, blind, default-times, load).")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figures to this PNG file (app-store, noise, regret).")

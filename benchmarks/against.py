@@ -73,15 +73,19 @@ def opened(folder: Path, cache: Path, sizes: Sequence[int]) -> Iterator[Tree]:
             process.kill()
 
 
-def run(progress: Progress, old: Path | None = None, rounds: int = 5, rows: int = _SPEED_ROWS) -> Report:
-    """Alternate the checkout in `old` and this one."""
+def run(
+    progress: Progress, old: Path | None = None, rounds: int = 5, rows: int = _SPEED_ROWS, only: str = ""
+) -> Report:
+    """Alternate the checkout in `old` and this one, in the workloads that have `only` in their names."""
     if old is None or not (old / "fdml" / "__init__.py").is_file():
         raise SettingsError(
             f"{str(old)!r} holds no checkout of fdml; give its folder: `python -m benchmarks against DIR`"
         )
     found, sizes = machine(), (max(_LEAST_ROWS, min(rows, _EXCHANGE_ROWS)), rows)
     with tempfile.TemporaryDirectory(prefix="fdml-against-") as cache:
-        seconds = alternate({"old": old, "new": _OWN}, Path(cache), sizes, rounds, progress)
+        seconds = alternate({"old": old, "new": _OWN}, Path(cache), sizes, rounds, progress, only)
+    if not seconds:
+        raise SettingsError(f"no workload of both checkouts has {only!r} in its name; leave --only out to see all")
     question = (
         f"How many times as long does this commit take as {commit(old / 'fdml')}? {rounds} rounds, each with new "
         f"processes, the two in turns, the fastest of {_REPEATS} runs; "
@@ -91,7 +95,7 @@ def run(progress: Progress, old: Path | None = None, rounds: int = 5, rows: int 
 
 
 def alternate(
-    folders: Mapping[str, Path], cache: Path, sizes: Sequence[int], rounds: int, progress: Progress
+    folders: Mapping[str, Path], cache: Path, sizes: Sequence[int], rounds: int, progress: Progress, only: str = ""
 ) -> dict[str, dict[str, list[float]]]:
     """By workload and tree: the fastest run of each round."""
     seconds: dict[str, dict[str, list[float]]] = {}
@@ -99,7 +103,7 @@ def alternate(
         progress(f"round {turn + 1} of {rounds}")
         with ExitStack() as stack:
             trees = {name: stack.enter_context(opened(folder, cache / name, sizes)) for name, folder in folders.items()}
-            for name in [each for each in trees["old"].names if each in trees["new"].names]:
+            for name in [each for each in trees["old"].names if each in trees["new"].names and only in each]:
                 for tree, spent in fastest(trees, name).items():
                     seconds.setdefault(name, {each: [] for each in trees})[tree].append(spent)
     return seconds

@@ -11,7 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +24,54 @@ _KINDS = {"LR": "linear", "NN": "mlp"}
 
 
 def workloads(folder: Path, exchange_rows: int, speed_rows: int) -> dict[str, Callable[[], float]]:
-    """By name: each does its work once and gives its seconds."""
+    """By name: each does its work once and gives its seconds; its data are made when it is first asked."""
     return _exchange(folder, exchange_rows) | _speed(folder, speed_rows)
 
 
 def _exchange(folder: Path, rows: int) -> dict[str, Callable[[], float]]:
     module = _module("exchange")
     module._ROWS = rows
-    X, labels = module._data()
+    data = cache(module._data)
     work: dict[str, Callable[[], float]] = {}
     for name, batches in _EXCHANGE.items():
         training = module._FEW.model_copy(update={"batches_per_block": batches, "epochs": 3 if batches < 16 else 6})
-        work[f"exchange, in process, {name} batches per block"] = partial(module._in_process, X, labels, training)
-        work[f"exchange, gRPC with TLS, {name} batches per block"] = partial(
-            module._over_grpc, folder, X, labels, training
-        )
+        work[f"exchange, in process, {name} batches per block"] = partial(_in_process, module, data, training)
+        work[f"exchange, gRPC with TLS, {name} batches per block"] = partial(_over_grpc, module, folder, data, training)
     return work
+
+
+def _in_process(module: Any, data: Callable[[], Any], training: Any) -> float:
+    return float(module._in_process(*data(), training))
+
+
+def _over_grpc(module: Any, folder: Path, data: Callable[[], Any], training: Any) -> float:
+    return float(module._over_grpc(folder, *data(), training))
 
 
 def _speed(folder: Path, rows: int) -> dict[str, Callable[[], float]]:
-    module, run = _module("speed"), _module("sparse_run")
-    data = module.make_data(rows, _SPLIT)
-    pooled = module.pooled_sample(data)
-    pooled_for = getattr(module, "pooled_for", None) or module.solo_for
+    module = _module("speed")
+    data = cache(partial(module.make_data, rows, _SPLIT))
     work: dict[str, Callable[[], float]] = {}
     for name, kind in _KINDS.items():
-        home = folder / f"speed-{kind}"
-        run.write_run(home, data, kind, epochs=_SPEED_EPOCHS, batches_per_block=_SPEED_BLOCK)
-        work[f"speed, {name} pooled"] = pooled_for(pooled, kind).epoch
-        work[f"speed, {name} joint"] = partial(module.joint_pass, home)
+        work[f"speed, {name} pooled"] = partial(_call, cache(partial(_pooled, module, data, kind)))
+        work[f"speed, {name} joint"] = partial(_call, cache(partial(_joint, module, folder, data, kind)))
     return work
+
+
+def _pooled(module: Any, data: Callable[[], Any], kind: str) -> Callable[[], float]:
+    pooled_for = getattr(module, "pooled_for", None) or module.solo_for
+    epoch: Callable[[], float] = pooled_for(module.pooled_sample(data()), kind).epoch
+    return epoch
+
+
+def _joint(module: Any, folder: Path, data: Callable[[], Any], kind: str) -> Callable[[], float]:
+    home = folder / f"speed-{kind}"
+    _module("sparse_run").write_run(home, data(), kind, epochs=_SPEED_EPOCHS, batches_per_block=_SPEED_BLOCK)
+    return partial(module.joint_pass, home)
+
+
+def _call(made: Callable[[], Callable[[], float]]) -> float:
+    return made()()
 
 
 def _module(name: str) -> Any:

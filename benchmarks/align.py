@@ -28,7 +28,9 @@ from benchmarks.measure import Progress, Report, row, spread
 from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import agree
-from fdml.align.matching import PartyIds, align
+from fdml.align.kept import KeptAlignment, change_of
+from fdml.align.matching import Aligner, align
+from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.split import shuffled_rows
 from fdml.errors import InvariantBroken, PeerTimeout
@@ -196,8 +198,9 @@ def _take_part(counter: Any, case: Case, party: str, folder: Path) -> _Spent:
     began = time.process_time()
     secrets = Secrets.load_or_make(FolderDisk(folder), run, party, None)
     agreement = converse(agree(run, party, secrets, None), line.answer)
-    found = converse(align(run, party, ids, agreement.key, secrets, consent_to_all), line.answer)
-    return _Spent(time.process_time() - began, _peak(), found.shared, found.digest)
+    side, kept = Aligner(run, party, agreement.key, secrets, consent_to_all), KeptAlignment()
+    found = converse(align(side, ids, kept, change_of(run, kept, ids, secrets.tag_key())), line.answer)
+    return _Spent(time.process_time() - began, _peak(), len(found.places[0]), found.digest)
 
 
 def _ids(case: Case, party: str) -> pa.LargeStringArray:

@@ -34,12 +34,14 @@ from fdml.experiments.dataset import JointDataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import AlignedFolder, dataset_of, load_model, plan_of, read_party_folders
+from fdml.federation.run_folder import RUNS
 from fdml.federation.scaffold import write_keys, write_members
 from fdml.models.metrics import auc
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.plots import draw_comparison
 from fdml.party.plan import Plan
-from fdml.settings import ModelSettings, RunSettings, TrainingSettings, read_run
+from fdml.settings import ModelSettings, RunSettings, TrainingSettings
+from fdml.settings_federation import read_run
 
 MODELS: dict[str, str] = {"LR": "linear", "NN": "mlp"}
 PAPER_AUC: dict[tuple[str, Scheme], float] = {
@@ -212,7 +214,7 @@ class _Bench:
 def run_processes(home: Path, kind: str) -> Joint:
     """Train jointly, from aligning to the end."""
     for name in ("server", *PARTIES):
-        shutil.rmtree(home / name / "state", ignore_errors=True)
+        shutil.rmtree(home / name / RUNS, ignore_errors=True)
     write_settings(home, kind, "127.0.0.1:0")
     write_members(home)
     with running(home, PARTIES, _SECONDS) as cluster:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -38,6 +39,10 @@ from fdml.protocol.wire import decode_from_party, encode_from_party
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, JOIN
 
 _IDLE = 1300
+_BEGUN = 650
+"""Connections that begin a handshake and then say nothing, beside the idle ones."""
+_FIRST_BYTE = b"\x16"
+"""With which every TLS handshake begins."""
 _BOMB = bytes(64 * 2**20)
 _JUNK = "x" * (20 * 2**20)
 _STREAMS = 8
@@ -74,24 +79,39 @@ class Target:
 
 def idle_connections(target: Target) -> None:
     """1,300 connections that say nothing; each that the server ends is made anew."""
+    _hold_connections(target, _IDLE, "idle connections", b"")
+
+
+def begun_handshakes(target: Target) -> None:
+    """650 connections that say one byte; each that the server ends is made anew."""
+    _hold_connections(target, _BEGUN, "begun handshakes", _FIRST_BYTE)
+
+
+def _hold_connections(target: Target, count: int, name: str, first: bytes) -> None:
     with selectors.DefaultSelector() as selector:
-        for _ in range(_IDLE):
-            _connect(target, selector)
+        for _ in range(count):
+            _connect(target, selector, name, first)
         while not target.ended.is_set():
-            for key, _ in selector.select(_PAUSE):
-                selector.unregister(key.fileobj)
-                _close(key.fileobj)
-                _connect(target, selector)
+            for key, events in selector.select(_PAUSE):
+                line: Any = key.fileobj
+                if events & selectors.EVENT_READ:
+                    selector.unregister(line)
+                    line.close()
+                    _connect(target, selector, name, first)
+                else:
+                    with suppress(OSError):  # refused
+                        line.send(first)
+                    selector.modify(line, selectors.EVENT_READ)
         for key in list(selector.get_map().values()):
             _close(key.fileobj)
 
 
-def _connect(target: Target, selector: selectors.BaseSelector) -> None:
+def _connect(target: Target, selector: selectors.BaseSelector, name: str, first: bytes) -> None:
     line = socket.socket()
     line.setblocking(False)
     line.connect_ex(("127.0.0.1", target.port))
-    selector.register(line, selectors.EVENT_READ)
-    target.sent["idle connections"] += 1
+    selector.register(line, selectors.EVENT_READ | (selectors.EVENT_WRITE if first else 0))
+    target.sent[name] += 1
 
 
 def _close(line: Any) -> None:
@@ -195,7 +215,7 @@ def _is_in_order(raw: bytes, hello: Hello) -> bool:
 
 def all_at_once(target: Target, messages: int, seed: int) -> Iterator[threading.Thread]:
     """Threads of all attacks; the mutated messages end by themselves, the others when the target's event is set."""
-    for work in (idle_connections, compressed_calls, junk_calls):
+    for work in (idle_connections, begun_handshakes, compressed_calls, junk_calls):
         yield threading.Thread(target=work, args=(target,), name=work.__name__, daemon=True)
     yield threading.Thread(target=mutated_messages, args=(target, messages, seed), name="mutated_messages", daemon=True)
 

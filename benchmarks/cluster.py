@@ -28,12 +28,14 @@ from fdml.events import Evaluated
 from fdml.federation.join import join
 from fdml.federation.machine_limits import tune_party_process
 from fdml.federation.party_folder import HISTORY
+from fdml.federation.run_folder import RUNS, STATE
 from fdml.federation.scaffold import write_keys
 from fdml.federation.serve import serve
 from fdml.monitor.history import read_history
 from fdml.monitor.listeners import ignore_events
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import read_run, run_hash
+from fdml.settings import run_hash
+from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
 
 _DEADLINE = 120.0
@@ -106,6 +108,10 @@ class Cluster:
         if process.pid is not None and process.is_alive():
             os.kill(process.pid, number)
 
+    def await_end(self, name: str) -> None:
+        """Wait for the end of a process."""
+        self._members[name].join(self._left())
+
     @property
     def is_running(self) -> bool:
         """Whether any process has not ended; one that failed is an error."""
@@ -116,7 +122,7 @@ class Cluster:
 
     def await_training(self) -> None:
         """Wait until pushes reach the server's log."""
-        log = self._home / "server" / "state" / "journal"
+        log = server_state(self._home) / "journal"
         while not (log.exists() and log.stat().st_size > 2**16):
             self._left()
             time.sleep(0.005)
@@ -143,7 +149,7 @@ class Cluster:
         own, resident = 0.0, 0.0
         while any(process.is_alive() for process in self._members.values()):
             self._left()
-            found = [_memory(process.pid) for process in self._members.values()]
+            found = [memory_of(process.pid) for process in self._members.values()]
             own = max(own, sum(each.own for each in found))
             resident = max(resident, sum(each.resident for each in found))
             time.sleep(_LOOK_SECONDS)
@@ -164,7 +170,7 @@ class Cluster:
         return left
 
 
-def _memory(pid: int | None) -> Together:
+def memory_of(pid: int | None) -> Together:
     """Of one process, its share of what it has in common with others; nothing once it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -190,13 +196,23 @@ def run_side(home: Path, name: str, address: str) -> None:
     """Be the server of a run or one of its parties, to the end."""
     traffic: Mapping[str, tuple[int, int]] = {}
     if name == "server":
-        traffic = serve(home / "run.toml", listen=address, on_event=ignore_events).traffic
+        traffic = serve(home / "federation.toml", home / "run.toml", listen=address, on_event=ignore_events).traffic
     else:
         tune_party_process()
         join(home / name / "party.toml", server=address, on_event=ignore_events)
     used = resource.getrusage(resource.RUSAGE_SELF)
     usage = Usage(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, traffic)
     (home / name / _USAGE).write_text(json.dumps(asdict(usage)))
+
+
+def run_folder(home: Path, side: str) -> Path:
+    """Where a side of the run in this folder keeps it."""
+    return home / side / RUNS / read_run(home / "run.toml").name
+
+
+def server_state(home: Path) -> Path:
+    """Where the server keeps the state of the run."""
+    return run_folder(home, "server") / STATE
 
 
 def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
@@ -206,7 +222,7 @@ def usages(home: Path, parties: Sequence[str]) -> dict[str, Usage]:
 
 def history_of(home: Path) -> dict[int, Evaluated]:
     """The metrics of a run's epochs, from the file that its label party keeps."""
-    return read_history(home / read_run(home / "run.toml").label_party / HISTORY)
+    return read_history(run_folder(home, read_run(home / "run.toml").label_party) / HISTORY)
 
 
 def seconds_at_epochs(home: Path) -> dict[int, float]:
@@ -217,7 +233,7 @@ def seconds_at_epochs(home: Path) -> dict[int, float]:
 def finished_state(home: Path) -> RunState:
     """The server of a run from its stored state."""
     settings = read_run(home / "run.toml")
-    return RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "server" / "state"))
+    return RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(server_state(home)))
 
 
 def write_run(
@@ -230,9 +246,8 @@ def write_run(
     """Write a run of parties p0, p1, ... with these features; `settings` of the run and `models` are TOML."""
     names = [f"p{number}" for number in range(len(parts))]
     home.mkdir(parents=True)
-    (home / "run.toml").write_text(
-        f'name = "bench"\nserver = "127.0.0.1:0"\nparties = {names!r}\nlabel_party = "p0"\n{settings}\n'
-    )
+    (home / "federation.toml").write_text(f'name = "bench"\nserver = "127.0.0.1:0"\nparties = {names!r}\n')
+    (home / "run.toml").write_text(f'name = "first"\nlabel_party = "p0"\n{settings}\n')
     write_keys(home, "bench", names)
     for name, part, model in zip(names, parts, models, strict=True):
         if name == "p0":
@@ -240,6 +255,6 @@ def write_run(
         else:
             np.savez(home / name / "data.npz", X=part)
         (home / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {10**9}\n'
+            f'party = "{name}"\nfederation = "../federation.toml"\n[align]\nmax_rows = {10**9}\n'
             f'[data]\npath = "data.npz"\n[model]\n{model}\n'
         )

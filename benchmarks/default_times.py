@@ -126,14 +126,17 @@ def _write_data(folder: Path, data: Data, names: Sequence[str]) -> None:
 def write_home(home: Path, folder: Path, names: Sequence[str], kind: str, candidate: Candidate) -> None:
     """A run of a candidate over the data that is in `folder`, rows matched by position."""
     home.mkdir()
+    (home / "federation.toml").write_text(
+        f'name = "default-times"\nserver = "127.0.0.1:0"\nparties = {list(names)!r}\n'
+    )
     (home / "run.toml").write_text(
-        f'name = "default-times"\nserver = "127.0.0.1:0"\nparties = {list(names)!r}\nlabel_party = "{names[0]}"\n'
+        f'name = "first"\nlabel_party = "{names[0]}"\n'
         f"[training]\n{_toml(candidate.training)}\n[evaluation]\nholdout = {HELD_OUT}\n"
     )
     write_keys(home, "default-times", names)
     for name in names:
         (home / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {10**9}\n'
+            f'party = "{name}"\nfederation = "../federation.toml"\n[align]\nmax_rows = {10**9}\n'
             f'[data]\npath = "{folder / name}.npz"\n[model]\n{_toml({"kind": kind, **candidate.model})}\n'
         )
 

@@ -17,16 +17,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster import finished_state, history_of, running, write_run
+from benchmarks.cluster import finished_state, history_of, run_folder, running, server_state, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from fdml.events import Evaluated
+from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.protocol.messages import Push, Total
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import read_run, run_hash
+from fdml.settings import run_hash
+from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 
@@ -132,7 +134,7 @@ def outcome_hash(home: Path) -> bytes:
     """A hash over the models of all parties and the server's prediction matrix, without the run's own address."""
     digest = hashlib.blake2b(digest_size=32)
     for party in PARTIES:
-        parameters = Bundle.load(home / party / "model").parameters
+        parameters = Bundle.load(run_folder(home, party) / MODEL).parameters
         for name in sorted(parameters):
             digest.update(name.encode() + parameters[name].tobytes())
     coordinator = finished_state(home).coordinator
@@ -158,7 +160,7 @@ def _last_epoch(home: Path) -> Evaluated:
 def gate_kept(home: Path) -> bool:
     """Go through the server's log once more and see that no total was served more than the staleness ahead."""
     settings = read_run(home / "run.toml")
-    disk = FolderDisk(home / "server" / "state")
+    disk = FolderDisk(server_state(home))
     state = RunState(RunDefinition(settings, run_hash(settings)), FolderDisk(home / "replayed"))
     pushed = dict.fromkeys(settings.parties, -1)
     for raw in Journal(disk, "journal").replay():

@@ -1,9 +1,10 @@
 """Can one party, or anyone who reaches the port, hold the others up?
 
 Three parties train over mutual TLS at a real server process. In turns they are
-left alone, and attacked: 1,300 idle connections, compressed calls, calls of 20 MiB
-and mutated messages with the certificate of one of the parties, all at once. The
-attackers run on the same machine, so their own work counts against us.
+left alone, and attacked: 1,300 idle connections, 650 that begin a handshake and stop,
+compressed calls, calls of 20 MiB and mutated messages with the certificate of one of the
+parties, all at once. The attackers run on the same machine, so their own work counts against us; how many
+cores it takes is told, and how much more the server itself computes.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from fdml.errors import FdmlError
 from fdml.events import Event, StepDone
 from fdml.federation.join import join
 from fdml.federation.key_files import read_credentials
-from fdml.federation.machine_limits import raise_open_files, tune_party_process
+from fdml.federation.machine_limits import raise_open_files, tune_party_process, tune_server_process
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Hello
-from fdml.settings import read_run, run_hash
+from fdml.settings import run_hash
+from fdml.settings_federation import read_run
 
 _PARTIES = ("p0", "p1", "p2")
 _ROWS = 20_000
@@ -71,6 +73,9 @@ def run(progress: Progress, rounds: int = 5) -> Report:
     results = [
         row("step, left alone", [1e3 * each.calm for each in found], "ms"),
         row("step, under attack", [1e3 * each.attacked for each in found], "ms"),
+        row("server's own work, left alone", [each.server_calm for each in found], "cores"),
+        row("server's own work, under attack", [each.server_attacked for each in found], "cores"),
+        row("attackers' own work", [each.attackers for each in found], "cores of this machine"),
         row("server's memory, most growth under attack", [each.growth for each in found], "MB, at most 100"),
         *(row(f"sent: {name}", [count], "in all") for name, count in sorted(sent.items())),
     ]
@@ -88,18 +93,39 @@ class Round:
     attacked: float
     growth: float
     """MB of the server's memory, from the end of the calm to the most under attack."""
+    server_calm: float
+    """Cores that the server keeps busy."""
+    server_attacked: float
+    attackers: float
+    """Cores that the attackers keep busy."""
     sent: Counter[str]
 
 
 def _round(home: Path, cluster: Cluster, port: int, number: int, rounds: int, progress: Progress) -> Round:
     progress(f"round {number + 1} of {rounds}: left alone")
+    before = _cpu(cluster)
     calm = time.monotonic(), _sleep(_LEAST_SECONDS)
+    between = _cpu(cluster)
     memory = _MemoryWatch(cluster.pid("server"))
     progress(f"round {number + 1} of {rounds}: under attack")
-    *attacked, sent = _attacked(home, port, -(-_MESSAGES // rounds), number)
+    began, ended, sent, busy = _attacked(home, port, -(-_MESSAGES // rounds), number)
+    after = _cpu(cluster)
     if not cluster.is_running:
         raise FdmlError("the run has ended under attack")
-    return Round(_step_seconds(home, *calm), _step_seconds(home, *attacked), memory.growth(), sent)
+    return Round(
+        calm=_step_seconds(home, *calm),
+        attacked=_step_seconds(home, began, ended),
+        growth=memory.growth(),
+        server_calm=(between - before) / (calm[1] - calm[0]),
+        server_attacked=(after - between) / (ended - began),
+        attackers=busy / (ended - began),
+        sent=sent,
+    )
+
+
+def _cpu(cluster: Cluster) -> float:
+    """Seconds of processor time that the server has had."""
+    return cluster.cpu("server") or 0.0
 
 
 def _sleep(seconds: float) -> float:
@@ -107,17 +133,18 @@ def _sleep(seconds: float) -> float:
     return time.monotonic()
 
 
-def _attacked(home: Path, port: int, messages: int, seed: int) -> tuple[float, float, Counter[str]]:
-    """Attack from a process of its own; gives when it began and ended, and what was sent."""
+def _attacked(home: Path, port: int, messages: int, seed: int) -> tuple[float, float, Counter[str], float]:
+    """Attack from a process of its own; gives when it began and ended, what was sent, and its processor time."""
     context = multiprocessing.get_context("spawn")
     sent: Any = context.Queue()
     attacker = context.Process(target=_attack, args=(home, port, messages, seed, _LEAST_SECONDS, sent), daemon=True)
     attacker.start()
     began: float = sent.get(timeout=_LONGEST_SECONDS)
-    found: Counter[str] = sent.get(timeout=_LONGEST_SECONDS)
+    found: Counter[str]
+    found, busy = sent.get(timeout=_LONGEST_SECONDS)
     ended = time.monotonic()
     attacker.join()
-    return began, ended, found
+    return began, ended, found, busy
 
 
 def _attack(home: Path, port: int, messages: int, seed: int, least_seconds: float, sent: Any) -> None:
@@ -126,9 +153,10 @@ def _attack(home: Path, port: int, messages: int, seed: int, least_seconds: floa
     settings = read_run(home / "run.toml")
     hello = Hello(run_hash(settings), bytes(32), _ROWS, 1, 1)
     target = Target(port, read_credentials(home / _PARTIES[-1] / "keys"), hello)
+    before = time.process_time()
     sent.put(time.monotonic())
     attack(target, messages, seed, least_seconds)
-    sent.put(target.sent)
+    sent.put((target.sent, time.process_time() - before))
 
 
 class _MemoryWatch:
@@ -166,7 +194,8 @@ def _write(home: Path) -> None:
 def _run_side_noted(home: Path, name: str, address: str) -> None:
     """Be the server, or a party that writes down when it has done its steps."""
     if name == "server":
-        serve(home / "run.toml", listen=address, on_event=ignore_events)
+        tune_server_process()
+        serve(home / "federation.toml", home / "run.toml", listen=address, on_event=ignore_events)
         return
     with (home / name / "steps").open("a", buffering=1) as file:
 

@@ -19,15 +19,15 @@ from random import Random
 
 import numpy as np
 
-from benchmarks.cluster import Cluster, write_run
+from benchmarks.cluster import Cluster, run_folder, server_state, write_run
 from benchmarks.network_profiles import LOOPBACK, NetworkProfile, proxies
 from benchmarks.ports import reserved_port
 from fdml.errors import FdmlError, PeerTimeout
 from fdml.events import EpochDone, Event
 from fdml.federation.join import join
 from fdml.federation.machine_limits import tune_party_process
-from fdml.federation.party_folder import HISTORY, MODEL
-from fdml.federation.scaffold import write_members
+from fdml.federation.party_folder import HISTORY
+from fdml.federation.run_folder import RUNS
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Labels
@@ -110,7 +110,7 @@ class RunTrace:
 def _run_side_timed(home: Path, name: str, address: str) -> None:
     """Be the server, or a party that writes down when each of its epochs ended; party.toml says how to reach it."""
     if name == "server":
-        serve(home / "run.toml", listen=address, on_event=ignore_events)
+        serve(home / "federation.toml", home / "run.toml", listen=address, on_event=ignore_events)
         return
 
     def note(event: Event) -> None:
@@ -170,25 +170,20 @@ class ProcessBench:
 
     def _clear(self) -> None:
         for name in ("server", *PARTIES):
-            shutil.rmtree(self.home / name / "state", ignore_errors=True)
-            shutil.rmtree(self.home / name / MODEL, ignore_errors=True)
-            for left in ("epochs", HISTORY):
-                (self.home / name / left).unlink(missing_ok=True)
+            shutil.rmtree(self.home / name / RUNS, ignore_errors=True)
+            (self.home / name / "epochs").unlink(missing_ok=True)
 
     def _write(self, setting: Variant, ports: Sequence[int]) -> None:
-        (self.home / "run.toml").write_text(
-            f'name = "bench"\nserver = "127.0.0.1:0"\nparties = {list(PARTIES)!r}\nlabel_party = "p0"\n{setting.text}'
-        )
-        write_members(self.home)
+        (self.home / "run.toml").write_text(f'name = "first"\nlabel_party = "p0"\n{setting.text}')
         for name, port in zip(PARTIES, ports, strict=True):
             (self.home / name / "party.toml").write_text(
-                f'party = "{name}"\nrun = "../run.toml"\nserver = "127.0.0.1:{port}"\n'
+                f'party = "{name}"\nfederation = "../federation.toml"\nserver = "127.0.0.1:{port}"\n'
                 f'[align]\nmax_rows = {10**9}\n[data]\npath = "data.npz"\n'
             )
 
     def _await_labels(self, cluster: Cluster) -> float:
         """Wait until the server has logged the labels; gives the time."""
-        log, deadline = self.home / "server" / "state" / "journal", time.monotonic() + _START_SECONDS
+        log, deadline = server_state(self.home) / "journal", time.monotonic() + _START_SECONDS
         while not log.exists() or log.stat().st_size < Labels.sealed_size("binary", 2, self.rows):
             if time.monotonic() > deadline:
                 raise PeerTimeout(f"the run in {self.home} did not begin within {_START_SECONDS:g} s")
@@ -198,7 +193,7 @@ class ProcessBench:
         return time.monotonic()
 
     def _trace(self, began: float, known: Mapping[int, float]) -> RunTrace:
-        path = self.home / "p0" / HISTORY
+        path = run_folder(self.home, "p0") / HISTORY
         try:
             history = json.loads(path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):  # nothing evaluated yet, or just being written

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.cluster import Cluster, finished_state, running, seconds_at_epochs, usages
+from benchmarks.cluster import Cluster, finished_state, running, seconds_at_epochs, server_state, usages
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from benchmarks.sparse_run import Data, write_run
 from fdml.errors import StateCorrupt
-from fdml.settings import read_run
 from fdml.settings_choices import Task
+from fdml.settings_federation import read_run
 
 _MEBIBYTE = 2**20
 _VISITS = 4_000_000
@@ -115,7 +115,7 @@ def measure(size: Size) -> Point:
         write_run(home, _data(size), "linear", task, epochs=size.epochs, batches_per_block=_PER_BLOCK)
         settings = read_run(home / "run.toml")
         with running(home, settings.parties, _DEADLINE) as cluster:
-            per_byte = _server_time(cluster, home / "server" / "state" / "journal")
+            per_byte = _server_time(cluster, server_state(home) / "journal")
             cluster.finish()
         state, seconds = finished_state(home), seconds_at_epochs(home)
         used = usages(home, settings.parties)

@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from benchmarks.cluster import run_folder, server_state
+from fdml.federation.run_folder import STATE
 from fdml.federation.scaffold import write_keys
 from fdml.party.checkpoint import CheckpointStore
 from fdml.settings_choices import Task
@@ -35,8 +37,9 @@ def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **traini
     chosen = {"value_bits": 16, "batch_size": 100, "learning_rate": RATE} | training
     lines = "\n".join(f"{name} = {value}" for name, value in chosen.items())
     home.mkdir(parents=True)
+    (home / "federation.toml").write_text(f'name = "speed"\nserver = "127.0.0.1:0"\nparties = {names!r}\n')
     (home / "run.toml").write_text(
-        f'name = "speed"\nserver = "127.0.0.1:0"\nparties = {names!r}\nlabel_party = "p0"\n'
+        'name = "first"\nlabel_party = "p0"\n'
         f'task = "{task}"\n'
         f"[training]\n{lines}\n[evaluation]\nholdout = {HELD_OUT}\n"
     )
@@ -48,7 +51,7 @@ def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **traini
             arrays["y"] = data.labels
         np.savez(home / name / "data.npz", **arrays)
         (home / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {10**9}\n'
+            f'party = "{name}"\nfederation = "../federation.toml"\n[align]\nmax_rows = {10**9}\n'
             f'[data]\npath = "data.npz"\n[model]\nkind = "{kind}"\noptimizer = "sgd"\nl2 = {L2}\n'
         )
 
@@ -56,7 +59,7 @@ def write_run(home: Path, data: Data, kind: str, task: Task = "binary", **traini
 def forget(home: Path, parties: Sequence[str]) -> None:
     """Keep the alignment and forget the training, at every side."""
     for party in parties:
-        CheckpointStore(FolderDisk(home / party / "state")).clear()
-    server = FolderDisk(home / "server" / "state")
+        CheckpointStore(FolderDisk(run_folder(home, party) / STATE)).clear()
+    server = FolderDisk(server_state(home))
     for name in ("journal", "snapshot.0", "snapshot.1"):
         server.remove(name)

@@ -10,6 +10,7 @@ The data's way through the folders:
     protocol     messages, schedule, shuffle, fixed point: what all sides must agree on
     transport    how messages travel: gRPC, or within one process
     server       the session of the server, the prediction matrix, the clocks; totals go back to the parties
+    serving      prediction with a trained model: questions, answers, batches
 
 Around it: `federation` runs sides as processes, `experiments` compares joint training with other schemes, `monitor`
 listens to events, `audit` attacks a finished run, `storage` writes files that must last, `cli` holds the commands.
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from fdml.errors import FdmlError
     from fdml.events import Event
     from fdml.experiments.compare import compare
+    from fdml.experiments.comparison_input import contenders, from_frames
     from fdml.experiments.estimators import FeatureDistributedClassifier, FeatureDistributedRegressor
-    from fdml.federation.interactive import join, serve, simulate
+    from fdml.federation.interactive import join, predict, serve, simulate
 
     __version__: str
 
@@ -48,7 +50,10 @@ __all__ = [
     "FeatureDistributedRegressor",
     "__version__",
     "compare",
+    "contenders",
+    "from_frames",
     "join",
+    "predict",
     "serve",
     "simulate",
 ]
@@ -59,7 +64,10 @@ _DEFINED_IN = {
     "FeatureDistributedClassifier": ("fdml.experiments.estimators", "FeatureDistributedClassifier"),
     "FeatureDistributedRegressor": ("fdml.experiments.estimators", "FeatureDistributedRegressor"),
     "compare": ("fdml.experiments.compare", "compare"),
+    "contenders": ("fdml.experiments.comparison_input", "contenders"),
+    "from_frames": ("fdml.experiments.comparison_input", "from_frames"),
     "join": ("fdml.federation.interactive", "join"),
+    "predict": ("fdml.federation.interactive", "predict"),
     "serve": ("fdml.federation.interactive", "serve"),
     "simulate": ("fdml.federation.interactive", "simulate"),
 }

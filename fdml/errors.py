@@ -13,6 +13,7 @@ FdmlError
 ├── StateCorrupt          saved state that cannot be trusted
 ├── PrivacyBudgetSpent    the next release would exceed the agreed epsilon
 ├── TrainingDiverged      predictions left the range that can be exchanged
+├── RequestRefused        an HTTP request without an answer; it has the status
 ├── InvariantBroken           fdml broke a promise of its own in a simulated run
 └── MissingExtra          an optional dependency is not installed
 
@@ -20,6 +21,9 @@ Errors about values are also `ValueError`, as scikit-learn's conventions ask.
 """
 
 from enum import Enum
+
+NO_FRESH = "starting over with `fresh` is gone, and nothing is overwritten: give the run a new name in run.toml"
+"""What whoever asks for it is told."""
 
 
 class FdmlError(Exception):
@@ -58,6 +62,7 @@ class Refusal(Enum):
     FENCED = "from a process that was replaced"
     TOO_LARGE = "over the size limit"
     NOT_STORED = "the server's disk did not take it"
+    NO_RUN = "there is no such run, or it is over"
 
 
 class MessageRefused(ExchangeError):
@@ -90,6 +95,14 @@ class TrainingDiverged(FdmlError, ValueError):
 
 class PrivacyBudgetSpent(FdmlError):
     """The next release would exceed the agreed epsilon; it was not made and nothing was counted."""
+
+
+class RequestRefused(FdmlError):
+    """An HTTP request gets no answer; the message names the value or the party."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class InvariantBroken(FdmlError):

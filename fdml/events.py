@@ -6,6 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfRun:
+    """What a server may report of one of many runs."""
+
+    run: str = ""
+    """Which one, at a server that stays up; empty where there is one run alone."""
+
+
 @dataclass(frozen=True)
 class Aligned:
     """A party knows which of its rows all parties share."""
@@ -30,7 +38,7 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(OfRun):
     """The server has let a party in."""
 
     party: str
@@ -39,12 +47,16 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Waiting(OfRun):
     """A party can do nothing until others have done their part."""
 
     party: str
     waits_for: tuple[str, ...]
     """Other parties, or "server"."""
+    why: str = ""
+    """What is known of them, for a person; where it is given, the wait is long and this is said again and again."""
+    seconds: float = 0.0
+    """Of this wait, where `why` is given."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,84 @@ class EpochDone:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class Compared:
+    """The label party has compared the joint model with one trained on its own features alone, on the same rows."""
+
+    party: str
+    epoch: int
+    """Whose joint model it is."""
+    metric: str
+    """The task's own, by which they are compared."""
+    joint: float | None
+    alone: float | None
+    gain: float | None
+    """Of the joint model over the other."""
+    low: float | None
+    """The gain is between `low` and `high` in 95 % of resamples of the held-out rows; None where that is not known."""
+    high: float | None
+    rows: int
+    """Held-out rows."""
+    resamples: int
+    seconds: float
+    """Of training and testing the model of the label party's own features."""
+    figures: dict[str, float | None]
+    """All that was found of that model, by name."""
+    convergence: str | None
+    """Whether its training has converged; None where there were too few epochs to tell."""
+    text: str
+    """For a person."""
+
+
+@dataclass(frozen=True)
+class ComparedVersion:
+    """The label party has compared this run's model with an earlier version, on the same held-out rows."""
+
+    party: str
+    epoch: int
+    """Whose model it is."""
+    version: str
+    """The earlier one."""
+    run: str
+    """Which had made it."""
+    metric: str
+    """By which they are compared."""
+    new: float | None
+    old: float | None
+    gain: float | None
+    """How much better the new one is; of a loss, how much lower."""
+    low: float | None
+    """Of the task's own metric: the gain is between `low` and `high` in 95 % of resamples of the held-out rows."""
+    high: float | None
+    rows: int
+    test_loss: float | None
+    """Of the earlier version."""
+    figures: dict[str, float | None]
+    """All that was found of the earlier version, by name."""
+    promoted: bool | None
+    """Whether the rule of the run promotes its version; None where there is none."""
+    text: str
+    """For a person."""
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """The label party has held its probabilities of held-out rows against what came true. Nothing of it leaves."""
+
+    party: str
+    epoch: int
+    """Whose model it is."""
+    rows: tuple[float, ...]
+    """The weight of the rows in ten bins of probability, each of a tenth, from 0 up."""
+    predicted: tuple[float | None, ...]
+    """The mean probability in each bin; None where it is empty."""
+    observed: tuple[float | None, ...]
+    """The share of positive rows in each bin."""
+    lift: tuple[float, ...]
+    """How many times more frequent positive rows are among the 10, 20, ... 100 % with the highest scores."""
+
+
+@dataclass(frozen=True)
+class Evaluated(OfRun):
     """The label party has scored the held-out rows. The server knows the epoch alone."""
 
     party: str
@@ -93,6 +182,12 @@ class Evaluated:
     """All that the label party found of the held-out rows, by name, `test_metric` first; None where not defined."""
     chosen: bool = False
     """Whether held-out rows have chosen this epoch's model: these figures are then a little too good."""
+    compared: Compared | None = None
+    """At the label party, of the epoch whose model stays: what it brings over training alone."""
+    earlier: ComparedVersion | None = None
+    """The same over an earlier version."""
+    reliability: Reliability | None = None
+    """How well its probabilities came true, at the label party of a binary task."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +210,7 @@ class Convergence:
 
 
 @dataclass(frozen=True)
-class LargestPart:
+class LargestPart(OfRun):
     """How large predictions were in an epoch: one party's as a plain server sees them, all others' sum at a party."""
 
     party: str
@@ -130,7 +225,7 @@ class LargestPart:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(OfRun):
     """The server has refused a message, and changed nothing."""
 
     party: str
@@ -158,7 +253,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(OfRun):
     """A side has done its whole part of the run."""
 
     party: str
@@ -175,6 +270,9 @@ Event = (
     | StepDone
     | EpochDone
     | Evaluated
+    | Compared
+    | ComparedVersion
+    | Reliability
     | EpochChosen
     | Convergence
     | LargestPart

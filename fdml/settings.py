@@ -1,16 +1,15 @@
-"""Settings as frozen, checked values: run.toml, and the parts of a party.toml.
+"""Settings as frozen, checked values: those of a run, and the parts of a party.toml.
 
-`run.toml` is agreed by all parties. A `party.toml` as a whole is read by
-`fdml.party.settings`, as its `[model]` depends on the kinds of models.
+All parties agree on a run's settings. `fdml.party.settings` reads a party.toml: its `[model]` depends on the kinds.
 """
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -34,14 +33,15 @@ from fdml.settings_choices import (
     Task,
 )
 from fdml.settings_data import Names
-from fdml.settings_file import Settings, read_settings
-from fdml.settings_names import check_keys, check_members, check_name, check_parties
+from fdml.settings_evaluation import EvaluationSettings, PromotionSettings, check_stop_after
+from fdml.settings_file import Settings
+from fdml.settings_joint import JointSettings, check_joint
+from fdml.settings_names import Fingerprint, check_keys, check_members, check_name, check_parties, check_version
+from fdml.settings_serving import Chance, ServingSettings, check_absence, check_askers, check_unsure
+from fdml.settings_versions import check_frozen, check_new_parties
 
-Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-"""The SHA-256 of a member's public key, as `fdml keys show` prints it."""
 
-
-class TrainingSettings(Settings):
+class TrainingSettings(JointSettings):
     """How all parties train. Where it says "auto" a rule decides, once the shared rows are known."""
 
     epochs: PositiveInt | Auto = "auto"
@@ -63,6 +63,10 @@ class TrainingSettings(Settings):
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None
     """How much the others are assumed to move as the party itself moves; None is the number of parties."""
+    absence: Chance = 0.0
+    """The chance that a block is trained without one drawn party, so that the others learn to do without it."""
+    frozen_epochs: NonNegativeInt = 0
+    """In so many epochs of the beginning only `new_parties` learn; the parts of the others stay those of `from`."""
     learning_rate: PositiveFloat | Auto = "auto"
     """The largest step size; "auto" is the rule of each party's kind of model."""
     lr_decay: LrDecay = "linear"
@@ -71,7 +75,7 @@ class TrainingSettings(Settings):
     classes their own (those it does not name have 1). None counts all rows alike, but for `data.weight`."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7
     peer_timeout_seconds: PositiveFloat = 60.0
-    """Seconds to wait for another party before giving up and naming it."""
+    """Seconds to wait for another party, once the run is under way, before giving up and naming it."""
     checkpoint_seconds: NonNegativeFloat = 5.0
     """How often a party saves its state; what it did since is computed again after a crash."""
 
@@ -84,6 +88,7 @@ class TrainingSettings(Settings):
     def _check(self) -> Self:
         if self.exchanges is None:
             return self
+        check_absence(self.absence)
         for name in ("batches_per_block", "passes", "lookahead"):
             if name in self.model_fields_set:
                 raise SettingsError(f"training.exchanges takes the place of training.{name}; leave one of them out")
@@ -104,20 +109,6 @@ class AgreedTraining(TrainingSettings):
     value_bits: Bits
 
 
-class EvaluationSettings(Settings):
-    """Which rows are held out where the parties bring no test files."""
-
-    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    every: Literal["epoch", "end"] | None = None
-    """When the held-out rows are predicted, which is a release of them: after every epoch or only at the end. None is
-    every epoch, but the end where `exchanges` is set."""
-    stop_after: PositiveInt | None = None
-    """Training ends once the held-out loss has not been lower for so many epochs, and all parties keep the model of
-    the epoch in which it was lowest. None trains to the end and keeps the last."""
-    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Of a binary task: the probability from which on a row counts as class 1 where accuracy is printed."""
-
-
 class PrivacySettings(Settings):
     """What the parties show each other and the server."""
 
@@ -131,9 +122,13 @@ class PrivacySettings(Settings):
 
 
 class RunSettings(Settings):
-    """What all parties of a run agree on."""
+    """What all parties of a run agree on: federation.toml and run.toml, read by `fdml.settings_federation`."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     name: str = "run"
+    federation: str = "federation"
+    """The name of the federation, which certificates carry."""
     server: str = "127.0.0.1:7443"
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
     label_party: str
@@ -150,8 +145,17 @@ class RunSettings(Settings):
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     privacy: PrivacySettings = PrivacySettings()
+    serving: ServingSettings = ServingSettings()
     members: dict[str, Fingerprint] = Field(default_factory=dict)
     """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
+    from_version: str | None = Field(default=None, alias="from")
+    """The version whose parameters and encoders training begins with; None begins anew."""
+    new_parties: Names = ()
+    """The parties that the earlier version was trained without: each begins with a new model of its own rows."""
+    promotion: PromotionSettings | None = None
+    """The rule by which this run's version takes the place of the one it is compared with; None leaves it to people."""
+    search: str | None = None
+    """The search for settings that this run is one of: `fdml tune` sets it, and policies count by it."""
 
     @field_validator("members", "keys")
     @classmethod
@@ -161,10 +165,14 @@ class RunSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_name("run name", self.name)
+        check_name("federation name", self.federation)
+        check_name("search name", self.search or self.name)
         check_parties(self.parties, self.label_party)
         check_members(self.members, self.parties)
         check_keys(self.keys, self.parties, self.label_party)
+        check_askers(self.serving, self.parties)
         loss = loss_for(self.task, self.loss)
+        check_unsure(self.serving, loss)
         if self.privacy.labels == "private" and loss not in PRIVATE_LOSSES:
             raise SettingsError(
                 f'labels = "private" cannot train with loss {loss!r}; it takes {" or ".join(PRIVATE_LOSSES)}'
@@ -175,8 +183,10 @@ class RunSettings(Settings):
             raise SettingsError(
                 'labels = "private" leaves nothing to learn from between exchanges; leave training.exchanges out'
             )
-        self._check_stop_after()
+        check_stop_after(self.evaluation, self.training.exchanges)
+        self._check_versions()
         check_few_bits(self.training, self.privacy)
+        check_joint(self.training, staleness=self.training.staleness, labels=self.privacy.labels)
         return self
 
     def _check_class_weight(self) -> None:
@@ -187,18 +197,35 @@ class RunSettings(Settings):
                 "training.class_weight could disclose private labels; leave it out, or share the labels"
             )
 
-    def _check_stop_after(self) -> None:
-        if self.evaluation.stop_after is None:
-            return
-        if self.training.exchanges is not None:
+    def _check_versions(self) -> None:
+        check_version("from", self.from_version)
+        check_version("evaluation.against", self.evaluation.against)
+        begun, training = self.from_version is not None, self.training
+        if begun and training.exchanges is not None:
             raise SettingsError(
-                "evaluation.stop_after compares epochs, and training.exchanges has none to compare; leave one of them "
-                "out"
+                "training.exchanges begins with every party alone, which spoils a jointly trained model; leave it or "
+                "`from` out"
             )
-        if self.evaluation.every == "end":
+        if (self.promotion is not None or self.new_parties) and self.compared_version is None:
+            what = "new_parties are new to" if self.promotion is None else "[promotion] compares with"
+            raise SettingsError(f"{what} an earlier version; set evaluation.against, or `from`")
+        check_new_parties(self.new_parties, self.parties, self.label_party)
+        check_frozen(training.frozen_epochs, of=training.epochs, new=begun and bool(self.new_parties))
+        if begun and self.new_parties and training.joint == "head":
             raise SettingsError(
-                'evaluation.stop_after needs the held-out rows after every epoch; set evaluation.every = "epoch"'
+                'training.joint = "head" is a network of which every party of the version has a copy, and new_parties '
+                "have none; leave `from` out to train anew"
             )
+
+    @property
+    def compared_version(self) -> str | None:
+        """The version that the run is compared with on its held-out rows."""
+        return self.evaluation.against or self.from_version
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the label party tells all others at the end which epoch they keep, or whether it is promoted."""
+        return self.evaluation.stop_after is not None or self.promotion is not None
 
     @property
     def pointing_party(self) -> str | None:
@@ -315,32 +342,6 @@ def loss_for(task: Task, loss: LossName | None) -> LossName:
 def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:
     """After every epoch, or at the end: where exchanges are few, so are the releases of held-out rows."""
     return run.evaluation.every or ("epoch" if run.training.exchanges is None else "end")
-
-
-def read_run(path: Path) -> RunSettings:
-    """Read and check a run.toml."""
-    return read_settings(path, RunSettings, other=("party", "this is a party.toml; give the run.toml that it names"))
-
-
-_LATER = {"training": ("max_prediction", "class_weight"), "evaluation": ("stop_after", "threshold")}
-"""Settings that came after the first runs with noise."""
-
-
-def _left_as_is(part: Settings, names: tuple[str, ...]) -> set[str]:
-    """Those of these settings that have their default."""
-    defaults = {name: type(part).model_fields[name].get_default(call_default_factory=True) for name in names}
-    return {name for name, default in defaults.items() if getattr(part, name) == default}
-
-
-def training_hash(settings: RunSettings) -> bytes:
-    """Of what is trained and how: all settings, but for where the server is and which keys the members have.
-
-    A setting that came later counts only where it is set: runs without it have the noise that they had.
-    """
-    within = {part: _left_as_is(getattr(settings, part), names) for part, names in _LATER.items()}
-    whole = dict.fromkeys(_left_as_is(settings, ("keys", "unmatched")), True)
-    what = settings.model_dump_json(exclude={"server": True, "members": True, **whole, **within})
-    return hashlib.blake2b(what.encode(), digest_size=32).digest()
 
 
 def run_hash(settings: RunSettings) -> bytes:

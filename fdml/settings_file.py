@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +17,8 @@ from fdml.errors import SettingsError
 
 RENAMED = {"patience": "peer_timeout_seconds", "decay": "lr_decay", "rule": "optimizer", "when": "every"}
 """Settings under the names they had before."""
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""A key that TOML needs no quotes for."""
 
 
 class Settings(BaseModel):
@@ -43,7 +48,9 @@ def read_table(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise SettingsError(f"there is no file {str(path)!r}") from None
     except IsADirectoryError:
-        raise SettingsError(f"{str(path)!r} is a folder; name the file in it, run.toml or party.toml") from None
+        raise SettingsError(
+            f"{str(path)!r} is a folder; name the file in it: federation.toml, run.toml or party.toml"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
@@ -59,6 +66,20 @@ def read_settings(path: Path, kind: type[S], *, other: tuple[str, str] | None = 
         return kind(**values)
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from None
+
+
+def written_table(values: Mapping[str, Any]) -> str:
+    """A table as a TOML file: one line for each setting, under its whole name."""
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in _lines("", values))
+
+
+def _lines(place: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        name = place + (key if _BARE.fullmatch(key) else json.dumps(key))
+        if isinstance(value, Mapping):
+            yield from _lines(f"{name}.", value)
+        elif value is not None:
+            yield name, value
 
 
 def _explain(kind: type[Settings], errors: list[ErrorDetails]) -> str:

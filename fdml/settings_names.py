@@ -1,26 +1,48 @@
-"""Names of runs and parties, and who the members of a run are."""
+"""Names of federations, runs and parties, and who the members of a federation are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
 
 from fdml.errors import SettingsError
 
+Fingerprint = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+"""The SHA-256 of a member's public key, as `fdml keys show` prints it."""
 LONGEST_NAME = 64
-"""Letters of the name of a run or party."""
+"""Letters of the name of a federation, run or party."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*( [A-Za-z0-9_.-]+)*")
 _TAKEN = ("server", "authority")
 """Folders and roles that are no party's."""
 
 
+_VERSION = re.compile(r"[0-9a-f]{32}")
+
+
+def is_version(text: str) -> bool:
+    """Whether a text can be the version of a run's bundles."""
+    return _VERSION.fullmatch(text) is not None
+
+
+def check_version(setting: str, text: str | None) -> None:
+    """Raise unless a setting is a version, or is not set."""
+    if text is not None and not is_version(text):
+        raise SettingsError(
+            f"{setting} is {text[:LONGEST_NAME]!r}; give a version, 32 digits as `fdml runs versions` lists them "
+            f'(`fdml run` also takes the name of a finished run, or "promoted")'
+        )
+
+
 def is_name(text: str) -> bool:
-    """Whether a text can name a run or a party: it also names folders, certificates and lines of a log."""
+    """Whether a text can name a federation, run or party: it also names folders, certificates and lines of a log."""
     return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise unless a run or party may have this name; `what` begins the sentence."""
+    """Raise unless a federation, run or party may have this name; `what` begins the sentence."""
     if not is_name(name):
         raise SettingsError(
             f"{what} {name[:LONGEST_NAME]!r} cannot name a folder; use at most {LONGEST_NAME} letters a to z, "
@@ -28,8 +50,8 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def check_parties(parties: tuple[str, ...], label_party: str) -> None:
-    """Raise unless the names can be names, are distinct, and the label party is among them."""
+def check_party_names(parties: tuple[str, ...]) -> None:
+    """Raise unless the names can be names and are distinct."""
     for name in parties:
         check_name("party name", name)
         if name in _TAKEN:
@@ -37,6 +59,11 @@ def check_parties(parties: tuple[str, ...], label_party: str) -> None:
     twice = sorted({name for name in parties if parties.count(name) > 1})
     if twice:
         raise SettingsError(f"party {twice[0]!r} is listed twice; give every party its own name")
+
+
+def check_parties(parties: tuple[str, ...], label_party: str) -> None:
+    """Raise unless the names can be names, are distinct, and the label party is among them."""
+    check_party_names(parties)
     if label_party not in parties:
         raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
 

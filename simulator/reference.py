@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from typing import TypeVar
 
@@ -22,11 +23,13 @@ from fdml.party.session import PartySession
 from fdml.protocol.alignment_messages import Fetch, Post
 from fdml.protocol.messages import FromParty, FromServer
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.in_process import InProcessServer
+from simulator.earlier import earlier_run
 from simulator.party_invariants import figures
 from simulator.scenarios import Scenario
 
@@ -64,6 +67,7 @@ def fault_free_run(scenario: Scenario) -> Reference:
     return Reference(models, history, 0 if state.coordinator is None else state.coordinator.end)
 
 
+@lru_cache(maxsize=1)
 def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
     """What every party aligns to."""
     state = RunState(RunDefinition(scenario.settings, scenario.run_hash))
@@ -72,9 +76,9 @@ def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
 
 
 def _sessions(scenario: Scenario) -> dict[str, PartySession]:
-    ticks = count()
+    ticks, earlier = count(), earlier_run(scenario)
     return {
-        name: PartySession(scenario.member(name, 1), SavedState(), lambda: float(next(ticks)))
+        name: PartySession(scenario.member(name, 1, kept=earlier.kept(name)), SavedState(), lambda: float(next(ticks)))
         for name in scenario.settings.parties
     }
 
@@ -87,12 +91,13 @@ def _take_turns(
 ) -> dict[str, T]:
     """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
-    bulletin = BulletinStore(settings.parties, settings.align, MemoryDisk(), pointing=settings.pointing_party)
+    before = MemoryDisk(earlier_run(scenario).server)
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, before))
 
     def clock() -> float:
         return float(next(ticks))
 
-    alignment = AlignmentPhase(bulletin, settings.parties, scenario.run_hash, clock)
+    alignment = AlignmentPhase(rows, settings.parties, scenario.run_hash, clock)
     session = ServerSession(state, alignment, settings, clock)
     server = InProcessServer(session, scenario.run_hash, settings.training.peer_timeout_seconds)
     drivers = {

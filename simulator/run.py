@@ -16,6 +16,7 @@ from fdml.storage.two_slots import TwoSlots
 from simulator.channel import Simulation
 from simulator.clock import RESTART, EventQueue
 from simulator.disk import VirtualDisk
+from simulator.earlier import earlier_run
 from simulator.invariants import InvariantChecker
 from simulator.party_node import PartyNode
 from simulator.scenarios import Scenario
@@ -25,6 +26,8 @@ _CALM = 0.03
 """Virtual seconds between two faults."""
 _STALL = 0.05
 _MOST_FAULTS = 16
+_LATE = 0.6
+"""How many of the runs align in peace: else nearly all faults come before there is a total or a checkpoint."""
 _MOST_EVENTS = 20_000
 """Far more than any run needs, its faults included: a run that takes them does not end."""
 _TAIL = 60
@@ -42,9 +45,16 @@ class SimulatedRun:
         self.simulation = Simulation(self.queue, scenario, InvariantChecker(scenario))
         self._server = ServerNode(self.simulation)
         self._parties = [PartyNode(self.simulation, self._server, name) for name in scenario.settings.parties]
+        earlier = earlier_run(scenario)
+        self._server.disk.files |= earlier.server
+        for party in self._parties:
+            party.virtual_disk.files |= earlier.parties[party.name]
+        self.simulation.counts["runs that add to an alignment"] = bool(earlier.server)
         self._unlucky = self.queue.random.choice(self._parties)
         """What goes wrong at a party goes wrong here most often: some faults only matter one after the other."""
         self._faults_left = self.queue.random.randint(0, _MOST_FAULTS)
+        self._faults_wait = self.queue.random.random() < _LATE
+        """Whether nothing goes wrong before a step is done."""
 
     def run(self) -> None:
         """To the end, or `InvariantBroken`."""
@@ -73,6 +83,9 @@ class SimulatedRun:
             self.queue.after(self.queue.about(_CALM), self._go_wrong)
 
     def _go_wrong(self) -> None:
+        if self._faults_wait and not self.simulation.counts["steps"]:
+            self.queue.after(self.queue.about(_CALM), self._go_wrong)
+            return
         random = self.queue.random
         party = self._unlucky if random.random() < 0.5 else random.choice(self._parties)
         match random.choice(_FAULTS):

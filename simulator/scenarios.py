@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,8 +16,9 @@ import pyarrow as pa
 
 from fdml.align.consent import consent_to_all
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import LeadingKeys, PartyIds
+from fdml.align.kept import KeptAlignment
 from fdml.align.offers import make_offer
+from fdml.align.party_ids import LeadingKeys, PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
@@ -35,25 +37,18 @@ from fdml.privacy.guard import Guard
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
+from fdml.protocol.absences import absences_of
 from fdml.protocol.agreed_training import agreed_training
-from fdml.protocol.alignment_messages import RowCounts
+from fdml.protocol.alignment_messages import START_BYTES, RowCounts, RowsOffer
 from fdml.protocol.schedule import Schedule, schedule_of
-from fdml.settings import (
-    AgreedTraining,
-    EvaluationSettings,
-    GuardSettings,
-    PrivacySettings,
-    RunSettings,
-    TrainingSettings,
-    run_hash,
-)
+from fdml.settings import AgreedTraining, GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings_evaluation import EvaluationSettings
 from fdml.storage.disk import Disk
 
 _FEATURES = 2
 _MOST_STEPS = 12
 _NEVER = 1e9
-_DELTA = 1e-5
-_CLIP, _SIGMA = 1.0, 0.5
+_DELTA, _CLIP, _SIGMA = 1e-5, 1.0, 0.5
 _FEW = (4, 2, 8)
 
 
@@ -152,9 +147,9 @@ class ScenarioData:
         return LabelSet(self.classes, train, held_out, np.ones(len(train)), np.ones(len(held_out))), None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scenario:
-    """What one seed tries: a run's settings and data, and how often server and parties save."""
+    """What one seed tries: a run's settings and data, and how often server and parties save. Equal only to itself."""
 
     settings: RunSettings
     rows: int
@@ -206,6 +201,8 @@ class Scenario:
         rotate_bytes = random.choice((300, 2000, 20_000, 10**9))
         if not allowed:
             settings = _with_few_bits(settings)
+        if training.seed % 5 < 2:  # without a draw of its own, so seeds stay what they are
+            settings = settings.model_copy(update={"training": settings.training.model_copy(update={"absence": 0.4})})
         if has_ids:
             settings = settings.model_copy(update={"keys": _keys(settings, allowed)})
         return cls(settings, rows, held_out, rotate_bytes, features, ids, has_ids, allowed)
@@ -238,14 +235,30 @@ class Scenario:
     @property
     def end(self) -> int:
         """The step before which a training in step ends: that which some party's budget does not allow."""
-        blocks = self.schedule.blocks
-        return min([self.schedule.steps, *(allowed * blocks for allowed in self.allowed.values())])
+        absences = absences_of(self.schedule, self.settings.parties, self.settings.label_party)
+        spent = Counter[tuple[str, int]]()
+        for step in range(self.schedule.steps):
+            spent.update(
+                (party, self.schedule.visit(step).block) for party in self.allowed if party != absences.at(step)
+            )
+            if any(times > self.allowed[party] for (party, _), times in spent.items()):
+                return step
+        return self.schedule.steps
 
     def masks(self, key: GroupKey, party: str, mask_id: int) -> Masks:
         """A party's masks in one of its starts, under the key that the parties have aligned to."""
         return Masks(key.derive("masks"), self.settings.parties, party, mask_id)
 
-    def member(self, party: str, start: int, *, disk: Disk | None = None, shared: SharedRows | None = None) -> Member:
+    def member(
+        self,
+        party: str,
+        start: int,
+        *,
+        disk: Disk | None = None,
+        shared: SharedRows | None = None,
+        kept: KeptAlignment | None = None,
+        offered: tuple[bytes, RowsOffer] | None = None,
+    ) -> Member:
         """A party in one of its starts; without a disk nothing is stored."""
         every = len(self.ids[party])
         labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
@@ -258,7 +271,13 @@ class Scenario:
             noise=NoiseKey(party.encode() * 32),
             guard=self._guard(party),
             shared=shared,
-            alignment=lambda: AlignmentKeys(self._secrets(party), consent_to_all),
+            alignment=lambda: AlignmentKeys(
+                self._secrets(party),
+                consent_to_all,
+                kept=kept or KeptAlignment(),
+                offered=offered,
+                start=self._secret(party, "start")[:START_BYTES],
+            ),
             disk=disk,
             build=build_hashing_worker,
             mask_id=lambda: start,

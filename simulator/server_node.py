@@ -12,7 +12,8 @@ from fdml.protocol.alignment_wire import decode_alignment
 from fdml.protocol.messages import FromServer
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_server
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition
 from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
 from simulator.channel import Call, CallAnswer, Connection, LineEnd, Simulation, Up, short_name
@@ -20,8 +21,8 @@ from simulator.clock import RESTART
 from simulator.disk import Crashed, VirtualDisk
 from simulator.invariants import CheckedRunState
 
-_PROCESS, _ACKNOWLEDGE = 0.0005, 0.02
-"""Virtual seconds until the server acts on what has come, and until it acknowledges it."""
+_PROCESS, _ACKNOWLEDGE, _END = 0.0005, 0.02, 0.01
+"""Virtual seconds until the server acts on what has come, acknowledges it, and has ended by a full disk."""
 
 
 class ServerNode:
@@ -50,13 +51,13 @@ class ServerNode:
         self.starts += 1
         try:
             state = CheckedRunState.open(RunDefinition(settings, scenario.run_hash), self.disk, scenario.rotate_bytes)
-            bulletin = BulletinStore.open(settings.parties, settings.align, self.disk, pointing=settings.pointing_party)
+            rows = RunAlignment(settings, self.disk, Generations.of(settings, self.disk))
         except (Crashed, OSError):
             self.kill()
             return
         state.checker = self._simulation.checker
         state.checker.opened(state)
-        alignment = AlignmentPhase(bulletin, settings.parties, scenario.run_hash, lambda: queue.now)
+        alignment = AlignmentPhase(rows, settings.parties, scenario.run_hash, lambda: queue.now)
         self.session = ServerSession(state, alignment, settings, lambda: queue.now)
         queue.note(f"server starts, number {self.starts}")
 
@@ -174,7 +175,7 @@ class ServerNode:
         self._simulation.counts["full disks"] += 1
         self._simulation.queue.note("server's disk is full")
         self._later(_PROCESS, lambda session: self._carry_out(session, session.acknowledge()))
-        self._later(2 * _PROCESS, lambda _: self.kill())
+        self._later(_END, lambda _: self.kill())
 
     def _send(self, stream: Stream, message: FromServer) -> None:
         connection = self._connections.get(stream)

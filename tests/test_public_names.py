@@ -78,7 +78,10 @@ def test_importing_fdml_imports_no_library():
 
 
 def test_a_name_that_is_not_public_is_refused_with_those_that_are():
-    with pytest.raises(AttributeError, match=r"no attribute 'train'; it has .*compare, join, serve, simulate"):
+    with pytest.raises(
+        AttributeError,
+        match=r"no attribute 'train'; it has .*compare, contenders, from_frames, join, predict, serve, simulate",
+    ):
         fdml.train  # noqa: B018
 
 

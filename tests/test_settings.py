@@ -1,4 +1,5 @@
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -8,24 +9,27 @@ from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.settings import PartySettings, read_party
 from fdml.settings import (
-    EvaluationSettings,
     GradientGuardSettings,
     GuardSettings,
     PrivacySettings,
     RunSettings,
     TrainingSettings,
     loss_for,
-    read_run,
     run_hash,
-    training_hash,
 )
 from fdml.settings_choices import LOSSES_OF
 from fdml.settings_data import DataSettings
+from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings_federation import read_run
+from fdml.settings_hash import training_hash
 
-RUN = """
+FEDERATION = """
 name = "app-store"
 server = "127.0.0.1:7443"
 parties = ["store", "browser", "guard"]
+"""
+RUN = """
+name = "first"
 label_party = "store"
 task = "binary"
 
@@ -40,7 +44,7 @@ seed = 7
 """
 PARTY = """
 party = "browser"
-run = "../run.toml"
+federation = "../federation.toml"
 
 [data]
 path = "browser.parquet"
@@ -54,6 +58,8 @@ l2 = 1e-5
 
 @pytest.fixture
 def write(tmp_path):
+    (tmp_path / "federation.toml").write_text(FEDERATION, encoding="utf-8")
+
     def make(text, name="run.toml"):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
@@ -79,7 +85,7 @@ def test_the_designs_party_toml_is_read_with_paths_from_its_own_folder(write, tm
     settings = read_party(path)
     assert settings.data.path == tmp_path / "browser.parquet"
     assert settings.data.test_path is None
-    assert settings.run == tmp_path / "../run.toml"
+    assert settings.federation == tmp_path / "../federation.toml"
     assert settings.data.id == ("user_id", "app_id")
     assert settings.model.l2 == 1e-5
 
@@ -159,7 +165,7 @@ def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, m
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("kind", "tree", "there is no model kind 'tree'; there are linear, fm, mlp, torch"),
+        ("kind", "tree", "there is no model kind 'tree'; there are linear, fm, mlp, torch, trees"),
         ("l2", -1.0, "setting 'l2' is -1.0: input should be greater than or equal to 0 or 'auto'"),
         ("momentum", 1.0, "setting 'momentum' is 1.0: input should be less than 1"),
         (
@@ -210,10 +216,9 @@ def test_a_holdout_leaves_rows_on_both_sides(holdout):
         run(evaluation={"holdout": holdout})
 
 
-@pytest.mark.parametrize("key", ["parties", "label_party"])
-def test_a_missing_key_is_named(write, key):
-    text = "\n".join(line for line in RUN.splitlines() if not line.startswith(key))
-    with pytest.raises(SettingsError, match=rf"run\.toml: setting '{key}' is missing"):
+def test_a_missing_key_is_named(write):
+    text = "\n".join(line for line in RUN.splitlines() if not line.startswith("label_party"))
+    with pytest.raises(SettingsError, match=r"run\.toml: setting 'label_party' is missing"):
         read_run(write(text))
 
 
@@ -273,6 +278,14 @@ def test_one_settings_file_given_for_the_other_is_told_apart(write):
         read_run(write(PARTY, "party.toml"))
     with pytest.raises(SettingsError, match=r"run\.toml: this is a run\.toml; give the party\.toml"):
         read_party(write(RUN, "run.toml"))
+    with pytest.raises(SettingsError, match=r"federation\.toml: this is a federation\.toml; give the party\.toml"):
+        read_party(write(FEDERATION, "federation.toml"))
+
+
+def test_a_party_toml_of_before_is_told_what_to_write(write):
+    said = r'party\.toml: `run` gives way to `federation`; write federation = "\.\./federation\.toml" in its place'
+    with pytest.raises(SettingsError, match=said):
+        read_party(write(PARTY.replace("federation = ", "run = "), "party.toml"))
 
 
 def test_wrong_toml_is_named_with_its_place(write):
@@ -286,7 +299,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_folder_or_a_file_that_is_no_text_cannot_be_read(tmp_path):
-    with pytest.raises(SettingsError, match=r"is a folder; name the file in it, run.toml or party.toml"):
+    with pytest.raises(SettingsError, match=r"is a folder; name the file in it: federation.toml, run.toml or"):
         read_run(tmp_path)
     (tmp_path / "run.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SettingsError, match="cannot be read: 'utf-8' codec"):
@@ -367,9 +380,9 @@ def test_settings_are_frozen(kind, key):
         setattr(kind, key, getattr(kind, key))
 
 
-def test_a_party_toml_needs_a_party_and_a_run():
+def test_a_party_toml_needs_a_party():
     with pytest.raises(SettingsError, match="setting 'party' is missing"):
-        PartySettings(run="run.toml", data={"path": "x.csv"})
+        PartySettings(federation="federation.toml", data={"path": "x.csv"})
 
 
 # Privacy.
@@ -404,7 +417,7 @@ sigma = 20
 
 
 def test_without_a_word_nothing_is_guarded_and_labels_are_shared():
-    assert PartySettings(party="a", run="run.toml", data={"path": "x.csv"}).guard == GuardSettings()
+    assert PartySettings(party="a", federation="federation.toml", data={"path": "x.csv"}).guard == GuardSettings()
     guard = GuardSettings()
     assert (guard.clip, guard.noise, guard.sigma, guard.epsilon, guard.training) == (None, "none", None, None, None)
     assert guard.evaluation == "guarded"
@@ -627,16 +640,28 @@ def test_rows_point_to_others_by_keys_or_where_unmatched_ones_are_kept():
 
 
 def test_runs_without_later_settings_draw_the_noise_that_they_drew():
-    later = {"server": True, "members": True, "keys": True, "unmatched": True}
-    later |= {"training": {"max_prediction", "class_weight"}, "evaluation": {"stop_after", "threshold"}}
+    later = {"federation": True, "server": True, "members": True, "keys": True, "unmatched": True}
+    later |= {"from_version": True, "new_parties": True, "promotion": True, "search": True, "serving": True}
+    evaluation = {"stop_after", "threshold", "baseline", "against"}
+    later |= {"training": {"max_prediction", "class_weight", "absence", "frozen_epochs"}}
+    later["training"] |= {"joint", "joint_width", "head_units"}
+    later |= {"evaluation": evaluation}
     before = keyed().model_dump_json(exclude=later)
     without = training_hash(keyed())
     assert without == hashlib.blake2b(before.encode(), digest_size=32).digest()
     assert training_hash(keyed(unmatched="keep")) != without
+    assert training_hash(keyed(serving={"absent": "calibrated"})) == without
+    assert training_hash(keyed(evaluation={"baseline": "none"})) == without
     assert training_hash(keyed(keys={"planes": ["tail"]})) != without
     assert training_hash(keyed(evaluation={"stop_after": 3})) != without
     assert training_hash(keyed(evaluation={"threshold": 0.3})) != without
     assert training_hash(keyed(training={"class_weight": "balanced"})) != without
+    assert training_hash(keyed(training={"absence": 0.2})) != without
+    assert training_hash(keyed(from_version="a" * 32)) != without
+    new = {"from_version": "a" * 32, "new_parties": ["planes"]}
+    assert len({training_hash(keyed(**new, training={"frozen_epochs": epochs})) for epochs in (0, 1, 2)}) == 3
+    assert training_hash(keyed(evaluation={"against": "a" * 32})) != without
+    assert training_hash(keyed(search="rates")) == without
 
 
 @pytest.mark.parametrize(
@@ -661,3 +686,73 @@ def test_the_order_of_class_weights_does_not_matter():
     )
     both = [RunSettings(parties=["a"], label_party="a", **each) for each in (one, other)]
     assert run_hash(both[0]) == run_hash(both[1])
+
+
+def test_settings_with_exchanges_can_be_read_again_from_what_was_set():
+    """Runs travel and are stored so: what is written out counts as set."""
+    training = TrainingSettings(exchanges=2, epochs=12)
+    assert TrainingSettings.model_validate_json(training.model_dump_json(exclude_unset=True)) == training
+
+
+VERSION = "0123456789abcdef" * 2
+
+
+def test_from_is_a_version_and_is_what_the_run_is_compared_with_unless_it_says_otherwise():
+    run = keyed(**{"from": VERSION})
+    assert run.from_version == run.compared_version == VERSION
+    assert keyed(**{"from": VERSION}, evaluation={"against": "a" * 32}).compared_version == "a" * 32
+    assert keyed().compared_version is None
+    assert RunSettings(**run.model_dump()) == run
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"from": "october"}, "from is 'october'; give a version, 32 digits"),
+        ({"evaluation": {"against": VERSION.upper()}}, "evaluation.against is '0123456789ABCDEF"),
+        ({"from": VERSION, "training": {"exchanges": 2}}, "training.exchanges begins with every party alone"),
+        ({"promotion": {}}, "compares with an earlier version; set evaluation.against, or `from`"),
+        ({"promotion": {"atleast": 1.0}, "from": VERSION}, "did you mean 'at_least'"),
+        ({"search": "a/b"}, "search name 'a/b' cannot name a folder"),
+        ({"new_parties": ["planes"]}, "new_parties are new to an earlier version; set evaluation.against, or `from`"),
+        ({"new_parties": ["eve"], "from": VERSION}, "new_parties names 'eve', which is not among the parties"),
+        ({"new_parties": ["flights"], "from": VERSION}, "new_parties names the label party 'flights'"),
+        (
+            {"new_parties": ["planes"], "from": VERSION, "training": {"joint": "head"}},
+            "every party of the version has a copy, and new_parties have none",
+        ),
+        ({"from": VERSION, "training": {"frozen_epochs": 2}}, "training.frozen_epochs = 2 lets only new_parties learn"),
+        (
+            {"new_parties": ["planes"], "evaluation": {"against": VERSION}, "training": {"frozen_epochs": 2}},
+            "name them, and the version in `from`",
+        ),
+        (
+            {"new_parties": ["planes"], "from": VERSION, "training": {"frozen_epochs": 3, "epochs": 2}},
+            "training.frozen_epochs = 3, and training.epochs = 2; it cannot be more",
+        ),
+    ],
+)
+def test_versions_promotion_and_searches_that_cannot_be_are_refused(values, words):
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        keyed(**values)
+
+
+def test_the_label_party_tells_how_a_run_ends_where_it_stops_early_or_is_promoted():
+    assert not keyed().has_outcome
+    assert keyed(evaluation={"stop_after": 2}).has_outcome
+    assert keyed(promotion={}, **{"from": VERSION}).has_outcome
+
+
+def test_who_may_ask_is_agreed_and_is_among_the_parties():
+    plain = keyed()
+    assert plain.serving.may_ask is None
+    assert plain.serving.absent == "fail"
+    assert run_hash(keyed(serving={"may_ask": ["planes"]})) != run_hash(plain)
+    with pytest.raises(SettingsError, match=r"serving\.may_ask names 'eve', which is not among the parties"):
+        keyed(serving={"may_ask": ["eve"]})
+
+
+@pytest.mark.parametrize("wrong", [{"absent": "mean"}, {"deadline_seconds": 0}, {"may_ask": []}, {"receives": ["a"]}])
+def test_serving_settings_that_cannot_work_are_refused(wrong):
+    with pytest.raises(SettingsError, match="serving"):
+        keyed(serving=wrong)

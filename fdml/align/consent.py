@@ -20,6 +20,8 @@ LineClass = Callable[[], int]
 """The class of a party's line, from the answers that have come by then."""
 _ROUND_TRIPS = 5
 """Answers that only measure the line."""
+_FURTHER_ROUND_TRIPS = 15
+"""At most, where the line seems slow: on a busy machine one of these is fast, on a slow line none is."""
 
 
 def fast_line() -> int:
@@ -42,6 +44,10 @@ def exchange_consent(
     """
     for _ in range(_ROUND_TRIPS):
         yield from fetch(RowSummary, SERVER)  # it is there, so the answer takes as long as the line
+    for _ in range(_FURTHER_ROUND_TRIPS):
+        if line() == fast_line():
+            break
+        yield from fetch(RowSummary, SERVER)
     own = decide(summary)
     yield from post(replace(own, line=line()))
     stored = yield from fetch(Consent, party)  # so that the others are told before this party ends
@@ -66,8 +72,12 @@ def exchange_consent(
 def objection(
     summary: RowSummary, run: RunSettings, party: str, *, max_rows: int | None, min_shared: int | None
 ) -> str:
-    """What a party's limits have against these counts; empty if nothing."""
-    for counts in (summary.rows, summary.test_rows):
+    """What a party's limits have against these counts; empty if nothing.
+
+    `max_rows` bounds all rows that another party has ever brought to the alignment, those that have gone included, as
+    it learns of each whether it is shared.
+    """
+    for counts in (summary.brought or summary.rows, summary.test_rows):
         for other, rows in zip(run.parties, counts, strict=False):
             if max_rows is not None and other != party and rows > max_rows:
                 return f"party {other!r} brings {rows} rows, and align.max_rows of {party!r} is {max_rows}"
@@ -92,4 +102,12 @@ def summary_text(summary: RowSummary, run: RunSettings) -> str:
     rows = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.rows, strict=True))
     test = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.test_rows, strict=False))
     more = f"; test rows: {test}, shared {summary.shared_test:,}" if test else ""
-    return f"rows: {rows}, shared {summary.shared:,}{more}"
+    return f"rows: {rows}, shared {summary.shared:,}{more}{_additions(summary, run)}"
+
+
+def _additions(summary: RowSummary, run: RunSettings) -> str:
+    """What is new in a generation that adds to another."""
+    if not summary.new_rows:
+        return ""
+    new = ", ".join(f"{party} {count:,}" for party, count in zip(run.parties, summary.new_rows, strict=True))
+    return f"; new rows: {new}, {summary.new_shared:,} of the shared rows are new and {summary.left:,} have gone"

@@ -46,8 +46,8 @@ def blind(points: Keys, scalar: bytes, sender: str) -> Keys:
         return _in_threads(work, points)
     except CryptoError:
         raise AlignmentError(
-            f"party {sender!r} sent a point that no id gives; see that it runs the same version of fdml, then start "
-            f"over with --fresh at every side"
+            f"party {sender!r} sent a point that no id gives; see that it runs the same version of fdml, then give "
+            f"the run a new name at every side"
         ) from None
 
 
@@ -74,6 +74,8 @@ def pass_on(sender: str, owner: str, to: str, scalar: bytes) -> Conversation[Non
 def _in_threads(work: Callable[[bytes], bytes], rows: Keys) -> Keys:
     """Do work on rows by chunks; the curve's arithmetic runs beside other threads."""
     parts = [rows[begin : begin + _CHUNK].tobytes() for begin in range(0, len(rows), _CHUNK)]
+    if len(parts) == 1:
+        return np.frombuffer(work(parts[0]), np.uint8).reshape(-1, POINT_BYTES)
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as threads:
         done = b"".join(threads.map(work, parts))
     return np.frombuffer(done, np.uint8).reshape(-1, POINT_BYTES)

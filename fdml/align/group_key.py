@@ -15,6 +15,7 @@ from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.offers import check_offer, pair_secret, transcript
 from fdml.align.party_secrets import Secrets
 from fdml.errors import AlignmentError, SettingsError
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import KeyCheck, KeyGrant, KeyOffer
 from fdml.protocol.identity import Credentials
 from fdml.settings import RunSettings, run_hash
@@ -27,7 +28,7 @@ _ONCE = bytes(_NONCE_BYTES)
 
 @dataclass(frozen=True)
 class GroupKey:
-    """What the parties of a run share and the server does not know; every use has a purpose and so a key of its own."""
+    """What the parties share and the server does not know; every use has a purpose and so a key of its own."""
 
     secret: bytes = field(repr=False)
 
@@ -55,8 +56,8 @@ class GroupKey:
             return ChaCha20Poly1305(self.derive(f"seal {purpose}")).decrypt(nonce, rest, purpose.encode())
         except (InvalidTag, ValueError):
             raise AlignmentError(
-                f"the sealed {purpose} of {len(sealed)} bytes cannot be opened with this party's group key; run "
-                f"`fdml align --fresh` at every party"
+                f"the sealed {purpose} of {len(sealed)} bytes cannot be opened with this party's group key; give the "
+                f"run a new name at every side"
             ) from None
 
 
@@ -94,8 +95,12 @@ def agree(
     secrets: Secrets,
     credentials: Credentials | None,
     key_file: Path | None = None,
+    generation: bytes = b"",
 ) -> Conversation[Agreement]:
-    """Exchange offers, agree on the group key or take it from a file, and see that all parties have the same."""
+    """Exchange offers, agree on the group key or take it from a file, and see that all parties have the same.
+
+    They also see that they mean the same generation of the alignment.
+    """
     known = None if key_file is None else read_key_file(key_file)
     own = replace(secrets.offer, brings_key=known is not None)
     yield from post(own)
@@ -109,14 +114,16 @@ def agree(
     else:
         key = yield from _receive(run, party, secrets, offers)
     agreement = Agreement(key, offers)
-    yield from _compare(run, party, agreement)
+    yield from _compare(run, party, agreement, generation)
     return agreement
 
 
 def pair_keys(
-    run: RunSettings, party: str, secrets: Secrets, agreement: Agreement, alignment: bytes
+    run: RunSettings, party: str, secrets: Secrets, agreement: Agreement, alignment: bytes, salt: bytes | None = None
 ) -> dict[str, bytes]:
     """By other party, a key that the two alone have: for this run, these offers, this group key and this alignment.
+
+    A `salt` takes the run's place where runs share what the keys are for.
 
     The group key takes part so that on unsigned lines, too, who only passes the offers on knows no pair's key.
     """
@@ -127,7 +134,7 @@ def pair_keys(
             keys[other] = pair_secret(
                 secrets.private,
                 (other, agreement.offers[other].public),
-                salt=run_hash(run),
+                salt=run_hash(run) if salt is None else salt,
                 use=b"fdml pair key 1" + both + alignment,
                 more=agreement.key.secret,
             )
@@ -150,7 +157,7 @@ def _receive(run: RunSettings, party: str, secrets: Secrets, offers: Mapping[str
     except (InvalidTag, ValueError):
         raise AlignmentError(
             f"the group key that party {giver!r} sealed for {party!r} cannot be opened: it was made for another start "
-            f"of it; start over with `fdml align --fresh` at every party and a server started with --fresh"
+            f"of it; give the run a new name at every side"
         ) from None
 
 
@@ -168,27 +175,29 @@ def _sealing_key(
     return pair_secret(
         secrets.private,
         (other, offers[other].public),
-        salt=run_hash(run),
+        salt=alignment_hash(run),
         use=b"fdml key grant 1" + transcript((offers[giver], offers[taker])),
     )
 
 
-def _compare(run: RunSettings, party: str, agreement: Agreement) -> Conversation[None]:
-    yield from post(KeyCheck(_check_of(agreement, run, party)))
+def _compare(run: RunSettings, party: str, agreement: Agreement, generation: bytes) -> Conversation[None]:
+    yield from post(KeyCheck(_check_of(agreement, run, party, generation)))
     for other in run.parties:
         if other == party:
             continue
         check = yield from fetch(KeyCheck, other)
-        if not hmac.compare_digest(check.digest, _check_of(agreement, run, other)):
+        if not hmac.compare_digest(check.digest, _check_of(agreement, run, other, generation)):
             raise AlignmentError(
                 f"party {other!r} has another group key than {party!r}, another run.toml or other offers; give both "
-                f"the same group_key file or none, then start over with --fresh at every side"
+                f"the same group_key file or none, then give the run a new name at every side"
             )
 
 
-def _check_of(agreement: Agreement, run: RunSettings, party: str) -> bytes:
+def _check_of(agreement: Agreement, run: RunSettings, party: str, generation: bytes) -> bytes:
     """Of the key and of all offers, so that no two parties can be shown different ones."""
-    content = run_hash(run) + transcript(agreement.offers[name] for name in run.parties) + party.encode()
+    content = (
+        alignment_hash(run) + generation + transcript(agreement.offers[name] for name in run.parties) + party.encode()
+    )
     return _keyed(agreement.key.derive("check"), content)
 
 

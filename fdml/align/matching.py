@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +13,25 @@ from fdml.align.consent import Decide, LineClass, exchange_consent, fast_line
 from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.ecdh import blind, pass_round, points_of
 from fdml.align.group_key import GroupKey
+from fdml.align.kept import NO_KEYS, NO_PLACES, SETS, Change, KeptAlignment, LocalKeys, MatchedRows, context_of
+from fdml.align.key_lists import KeyList, RowIndex
+from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
-from fdml.align.split import shuffled_rows, split_rows
 from fdml.align.tokens import id_tokens, sort_keys
-from fdml.data.ids import Ids
 from fdml.errors import AlignmentError
-from fdml.protocol.alignment_messages import SERVER, BlindedIds, Keys, RowCounts, RowSummary, SharedRowIndex, Tokens
-from fdml.protocol.key_sets import position_digest, shared_digest
+from fdml.protocol.alignment_messages import (
+    POINT_BYTES,
+    SERVER,
+    TOKEN_BYTES,
+    BlindedIds,
+    Keys,
+    RemovedRows,
+    RowCounts,
+    RowSummary,
+    SharedRowIndex,
+    Tokens,
+)
+from fdml.protocol.key_sets import chained_digest, position_digest, shared_digest
 from fdml.settings import RunSettings
 
 _FEW = 0.01
@@ -33,72 +44,6 @@ CAUSES = (
 
 
 @dataclass(frozen=True, eq=False)
-class LeadingKeys:
-    """For each row of a label party the key of the row of another party that it points to; null where it has none."""
-
-    train: pa.LargeStringArray
-    test: pa.LargeStringArray | None = None
-    """None without a test file."""
-    coarse: bool = False
-    """Whether they are keys of another grain: many rows may have the same, and one table of the other party serves
-    training and test rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class PartyIds:
-    """A party's normalised ids, one for each row, or how many rows it has if it has no ids."""
-
-    train: pa.LargeStringArray | None = None
-    test: pa.LargeStringArray | None = None
-    """None without a test file."""
-    by_position: RowCounts | None = None
-    leads: Mapping[str, LeadingKeys] = field(default_factory=dict)
-    """At a label party whose rows point to those of the others: by other party, the keys that lead to it."""
-
-    @classmethod
-    def of(cls, files: Sequence[Ids | None], counts: Sequence[int]) -> Self:
-        """Of the training file and, where there is one, the test file; without ids the `counts` of rows are used."""
-        given = [each for each in files if each is not None]
-        if not given:
-            return cls(by_position=RowCounts(*counts))
-        if len(given) < len(files):
-            raise AlignmentError("only one of training file and test file has ids; data.id must name columns of both")
-        return cls(*(each.texts for each in given))
-
-    @property
-    def counts(self) -> RowCounts:
-        """How many rows there are."""
-        if self.train is None:
-            return self.by_position or RowCounts(0)
-        return RowCounts(len(self.train), None if self.test is None else len(self.test))
-
-    def __post_init__(self) -> None:
-        if (self.train is None) == (self.by_position is None):
-            raise AlignmentError("a party has ids, or else numbers of rows to be matched by position; give one of them")
-
-
-@dataclass(frozen=True, eq=False)
-class Alignment:
-    """The rows that all parties hold."""
-
-    train: NDArray[np.int64]
-    """This party's row numbers in the run's order of training rows."""
-    held_out: NDArray[np.int64]
-    """The same of the rows to test on: of the test file, or of the training file where there is none."""
-    digest: bytes
-    """The same at all parties."""
-    counts: dict[str, int]
-    """How many training rows each party has."""
-    shared: int
-    """How many training rows all parties hold, those held out included."""
-    warning: str = ""
-    has_test_files: bool = False
-    """Whether the held-out rows are of test files; told where rows of the label party point to this party's."""
-    line: int = 0
-    """The class of the slowest line of all parties."""
-
-
-@dataclass(frozen=True, eq=False)
 class Posted:
     """The rows that the posted keys stand for: key number k is the key of row `train[k]`."""
 
@@ -108,87 +53,169 @@ class Posted:
     """From what the digest can be found here; None where only the server knows the shared keys."""
 
 
-def align(
-    run: RunSettings,
-    party: str,
-    ids: PartyIds,
-    key: GroupKey,
-    secrets: Secrets,
-    decide: Decide,
-    line: LineClass = fast_line,
-) -> Conversation[Alignment]:
+@dataclass(frozen=True)
+class Aligner:
+    """One party that looks for its shared rows: by which settings, keys and answers it does."""
+
+    run: RunSettings
+    party: str
+    key: GroupKey
+    secrets: Secrets
+    decide: Decide
+    """Asked for this party's consent before anyone is told row numbers."""
+    line: LineClass = fast_line
+    """Gives the class of this party's line, from the answers that have come by then."""
+    generation: bytes = b""
+    """Which generation of the alignment this is."""
+
+
+def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> Conversation[MatchedRows]:
     """Find this party's shared rows, in an order that is the same at all parties.
 
-    `decide` is asked for this party's consent before anyone is told row numbers. `line` gives the class of
-    this party's line, from the answers that have come by then.
+    Where an alignment is kept, only the keys of new ids travel, and the places of those that have gone.
     """
     if ids.by_position is not None:
-        posted = yield from _post_position(ids.by_position)
-    elif run.align == "tokens":
-        posted = yield from _post_tokens(run.name, party, ids, key)
-    else:
-        posted = yield from _post_points(run, party, ids, key, secrets)
+        return (yield from _align_by_position(side, ids.by_position))
+    run, party = side.run, side.party
+    keys, numbers = _keys_of(side, ids, change.new)
+    local = keys if run.align == "tokens" else _local_keys(side, ids, numbers)
+    lists = [kept.posted[at].after(change.gone[at], local[at]) for at in SETS]
+    has_tests = ids.test is not None
+    if kept.chain:
+        yield from post(RemovedRows(*change.gone))
+    yield from _post_keys(side, keys[0], keys[1] if has_tests else None)
     summary = yield from fetch(RowSummary, SERVER)
-    _check_summary(summary, posted, run, party)
+    rows = RowCounts(lists[0].present, lists[1].present if has_tests else None)
+    _check_summary(summary, rows, run, party)
     counts = dict(zip(run.parties, summary.rows, strict=True))
     _check_shared(summary.shared, "rows", counts)
-    if posted.test is not None:
+    if has_tests:
         _check_shared(summary.shared_test, "test rows", counts)
-    slowest = yield from exchange_consent(run, party, summary, decide, line)
-    places = yield from fetch(SharedRowIndex, SERVER)
-    check_places(places, posted, (summary.rows, summary.shared, summary.shared_test))
-    test = None if posted.test is None else posted.test[places.held_out]
-    train, held_out = in_run_order(run, posted.train[places.train], test)
-    shared = len(places.train)
-    return Alignment(train, held_out, places.digest, counts, shared, few_shared(shared, counts), line=slowest)
+    slowest = yield from exchange_consent(run, party, summary, side.decide, side.line)
+    index = yield from fetch(SharedRowIndex, SERVER)
+    _check_index(index, summary, kept, lists, has_tests=has_tests, verifies=run.align == "tokens")
+    places, left = (index.train, index.held_out), (index.left, index.left_test)
+    return MatchedRows(
+        digest=index.digest,
+        places=places,
+        counts=counts,
+        at=_ids_of_rows(kept, change, numbers, places, left),
+        posted=(local[0], local[1]),
+        gone=change.gone,
+        left=left,
+        has_test_files=has_tests,
+        line=slowest,
+    )
 
 
-def in_run_order(
-    run: RunSettings, rows: NDArray[np.int64], test: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on, shuffled, and to hold out: the test rows, or without any some of the others."""
-    seed = run.training.seed
-    if test is None:
-        keep, out = split_rows(len(rows), run.evaluation.holdout, seed)
-        rows, test = rows[keep], rows[out]
-    return rows[shuffled_rows(len(rows), seed)], test
+def _check_index(
+    index: SharedRowIndex,
+    summary: RowSummary,
+    kept: KeptAlignment,
+    lists: Sequence[KeyList],
+    *,
+    has_tests: bool,
+    verifies: bool,
+) -> None:
+    """Refuse an answer of the server that cannot be right, or is not what all have consented to.
+
+    `lists` has all that this party has posted. Where it `verifies`, its keys are those that the server matches.
+    """
+    places, left = (index.train, index.held_out), (index.left, index.left_test)
+    for at in SETS:
+        taken = lists[at].gone.copy()
+        taken[kept.places[at][~kept.rows[at].left]] = True
+        if not _distinct(places[at], len(taken)) or taken[places[at]].any() or not kept.rows[at].may_leave(left[at]):
+            raise no_fit()
+    after = [kept.rows[at].after(left[at], len(places[at])).present for at in SETS]
+    if index.counts != summary.rows or after != [summary.shared, summary.shared_test]:
+        raise no_fit()
+    if verifies:
+        digest = shared_digest(lists[0].keys[places[0]], lists[1].keys[places[1]] if has_tests else None)
+        if kept.newest is not None:
+            digest = chained_digest(kept.newest.found.digest, digest, *left)
+        if digest != index.digest:
+            raise no_fit()
 
 
-def _post_position(rows: RowCounts) -> Conversation[Posted]:
+def _ids_of_rows(
+    kept: KeptAlignment,
+    change: Change,
+    numbers: list[RowIndex],
+    new: tuple[RowIndex, RowIndex],
+    left: tuple[RowIndex, RowIndex],
+) -> tuple[RowIndex, RowIndex]:
+    """By row ever found, the number of this party's id; `numbers` are the ids of the new keys in their order."""
+    found = []
+    for at in SETS:
+        rows = kept.rows[at].after(left[at], len(new[at]))
+        ids = np.concatenate([change.ids[at], numbers[at]])
+        found.append(np.where(rows.left, -1, ids[np.concatenate([kept.places[at], new[at]])]))
+    return found[0], found[1]
+
+
+def _keys_of(side: Aligner, ids: PartyIds, new: tuple[RowIndex, RowIndex]) -> tuple[list[Keys], list[RowIndex]]:
+    """The keys of new ids as they are posted, in ascending order, and the id that each is of."""
+    keys, numbers = [], []
+    for texts, chosen in zip((ids.train, ids.test), new, strict=True):
+        if texts is None or not len(chosen):
+            size = TOKEN_BYTES if side.run.align == "tokens" else POINT_BYTES
+            found, order = np.zeros((0, size), np.uint8), NO_PLACES
+        else:
+            found, order = _sorted_keys(side, texts if len(chosen) == len(texts) else texts.take(chosen))
+        keys.append(found)
+        numbers.append(chosen[order])
+    return keys, numbers
+
+
+def _sorted_keys(side: Aligner, texts: pa.LargeStringArray) -> tuple[Keys, RowIndex]:
+    if side.run.align == "tokens":
+        return sort_keys(id_tokens(texts, side.key, context_of(side.run)), side.party)
+    return sort_keys(blind(points_of(texts, side.key), side.secrets.scalar, side.party), side.party)
+
+
+def _local_keys(side: Aligner, ids: PartyIds, numbers: list[RowIndex]) -> list[Keys]:
+    """The keys by which this party finds its ids again, in the order of posting."""
+    keys = LocalKeys(side.run, side.key)
+    both = zip((ids.train, ids.test), numbers, strict=True)
+    return [NO_KEYS if texts is None else keys.of(texts.take(chosen)) for texts, chosen in both]
+
+
+def _post_keys(side: Aligner, train: Keys, test: Keys | None) -> Conversation[None]:
+    if side.run.align == "tokens":
+        yield from post(Tokens(train, test))
+    else:
+        yield from pass_round(side.run.parties, side.party, BlindedIds(train, test), side.secrets.scalar)
+
+
+def _align_by_position(side: Aligner, rows: RowCounts) -> Conversation[MatchedRows]:
     yield from post(Tokens(by_position=rows))
-    test = None if rows.test is None else np.arange(rows.test, dtype=np.int64)
-    return Posted(np.arange(rows.train, dtype=np.int64), test, rows)
+    summary = yield from fetch(RowSummary, SERVER)
+    _check_summary(summary, rows, side.run, side.party)
+    slowest = yield from exchange_consent(side.run, side.party, summary, side.decide, side.line)
+    index = yield from fetch(SharedRowIndex, SERVER)
+    tests = None if rows.test is None else np.arange(rows.test, dtype=np.int64)
+    posted = Posted(np.arange(rows.train, dtype=np.int64), tests, rows)
+    check_places(index, posted, (summary.rows, summary.shared, summary.shared_test))
+    return MatchedRows(
+        digest=index.digest,
+        places=(index.train, index.held_out),
+        at=(index.train, index.held_out),
+        counts=dict(zip(side.run.parties, summary.rows, strict=True)),
+        has_test_files=rows.test is not None,
+        line=slowest,
+        whole=True,
+    )
 
 
-def _post_tokens(run: str, party: str, ids: PartyIds, key: GroupKey) -> Conversation[Posted]:
-    train, train_rows = sort_keys(id_tokens(ids.train, key, run), party)
-    if ids.test is None:
-        yield from post(Tokens(train))
-        return Posted(train_rows, None, (train, None))
-    test, test_rows = sort_keys(id_tokens(ids.test, key, run), party)
-    yield from post(Tokens(train, test))
-    return Posted(train_rows, test_rows, (train, test))
-
-
-def _post_points(run: RunSettings, party: str, ids: PartyIds, key: GroupKey, secrets: Secrets) -> Conversation[Posted]:
-    train, train_rows = sort_keys(blind(points_of(ids.train, key), secrets.scalar, party), party)
-    test, test_rows = None, None
-    if ids.test is not None:
-        test, test_rows = sort_keys(blind(points_of(ids.test, key), secrets.scalar, party), party)
-    yield from pass_round(run.parties, party, BlindedIds(train, test), secrets.scalar)
-    return Posted(train_rows, test_rows, None)
-
-
-def _check_summary(summary: RowSummary, posted: Posted, run: RunSettings, party: str) -> None:
+def _check_summary(summary: RowSummary, rows: RowCounts, run: RunSettings, party: str) -> None:
     """Refuse counts of the server that cannot be right."""
-    own, tests = run.parties.index(party), 0 if posted.test is None else len(run.parties)
+    own, tests = run.parties.index(party), 0 if rows.test is None else len(run.parties)
     if len(summary.rows) != len(run.parties) or len(summary.test_rows) != tests:
         raise no_fit()
-    if summary.rows[own] != len(posted.train) or summary.shared > min(summary.rows):
+    if summary.rows[own] != rows.train or summary.shared > min(summary.rows):
         raise no_fit()
-    if posted.test is not None and (
-        summary.test_rows[own] != len(posted.test) or summary.shared_test > min(summary.test_rows)
-    ):
+    if rows.test is not None and (summary.test_rows[own] != rows.test or summary.shared_test > min(summary.test_rows)):
         raise no_fit()
 
 
@@ -209,7 +236,7 @@ def no_fit() -> AlignmentError:
     """What the server says cannot be."""
     return AlignmentError(
         "the server's answer does not fit what this party posted; see that both run the same version of fdml, "
-        "then start over with --fresh at every side"
+        "then give the run a new name at every side"
     )
 
 
@@ -235,8 +262,8 @@ def _digest(places: SharedRowIndex, posted: Posted) -> bytes:
 def _check_shared(shared: int, what: str, counts: dict[str, int]) -> None:
     if shared == 0:
         raise AlignmentError(
-            f"the parties share no {what} ({_listed(counts)} rows); {CAUSES}; make them alike, then run "
-            f"`fdml align --fresh` at every party and start the server with --fresh"
+            f"the parties share no {what} ({_listed(counts)} rows); {CAUSES}; make them alike, then give the run a "
+            f"new name at every side"
         )
 
 

@@ -13,18 +13,19 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fdml.errors import AlignmentError, SettingsError
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.certificates import identities, utc_now, why_refused
 from fdml.protocol.identity import Credentials, Identity
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import RunSettings
 
 _PURPOSE = b"fdml key offer 1"
 _BYTES = 32
 
 
 def make_offer(private: bytes, run: RunSettings, party: str, credentials: Credentials | None) -> KeyOffer:
-    """The public half of a key, signed for this run and party; unsigned on plain lines.
+    """The public half of a key, signed for this alignment and party; unsigned on plain lines.
 
     Every call signs anew and gives other bytes, so it has to be stored to be posted again.
     """
@@ -43,18 +44,18 @@ def check_offer(
 ) -> None:
     """Raise unless the offer comes from the party of this run that it is said to come from.
 
-    The key that has signed it must be the one in run.toml, so the authority itself cannot make an offer for a party.
+    The key that has signed it must be the one in federation.toml: the authority cannot make an offer for a party.
     """
     try:
         certificate = x509.load_pem_x509_certificate(offer.certificate)
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
     except (ValueError, TypeError, InvalidSignature):
-        raise _refused(party, "shows no certificate of the run's authority") from None
+        raise _refused(party, "shows no certificate of the federation's authority") from None
     why = why_refused(certificate, party, members=run.members, revoked=revoked, now=utc_now())
     if why is not None:
         raise _refused(party, f"shows a certificate that {why}")
-    if identities(certificate) != [Identity(run.name, "party", party)]:
-        raise _refused(party, f"shows a certificate that does not name party {party!r} of run {run.name!r}")
+    if identities(certificate) != [Identity(run.federation, "party", party)]:
+        raise _refused(party, f"shows a certificate that does not name party {party!r} of {run.federation!r}")
     key = certificate.public_key()
     try:
         if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -84,7 +85,7 @@ def pair_secret(private: bytes, theirs: tuple[str, bytes], *, salt: bytes, use: 
 
 def _signed(run: RunSettings, party: str, public: bytes) -> bytes:
     """What a signature stands for; the parts before the name have fixed lengths, so it can be read in one way only."""
-    return _PURPOSE + run_hash(run) + public + party.encode()
+    return _PURPOSE + alignment_hash(run) + public + party.encode()
 
 
 def _refused(party: str, why: str) -> AlignmentError:

@@ -1,7 +1,8 @@
-"""A party's random choices, stored before anything is posted: after a crash the same is posted again."""
+"""A party's random choices for one alignment, stored before anything is posted: the same is posted ever after."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -10,12 +11,12 @@ from typing import Any
 from cryptography import x509
 
 from fdml.align.offers import make_offer
-from fdml.errors import AlignmentError
+from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.identity import Credentials
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import RunSettings
 from fdml.storage.disk import Disk
 from fdml.storage.two_slots import TwoSlots
 
@@ -32,39 +33,35 @@ class Secrets:
     offer: KeyOffer
     """Stored as it was signed, as signing again would give other bytes."""
     group_key: bytes = field(repr=False)
-    """The run's group key, if this is the party that draws it."""
+    """The group key, if this is the party that draws it."""
     scalar: bytes = field(repr=False)
     """Blinds the points of `ecdh`."""
 
+    def tag_key(self, more: bytes = b"") -> bytes:
+        """The key under which this party's ids are known again; it depends on `more`, a further secret."""
+        return hashlib.blake2b(more, key=self.private, digest_size=_BYTES, person=b"fdml rows key").digest()
+
     @staticmethod
     def load_or_make(disk: Disk, run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:
-        """The choices of an earlier start, or new ones that are durable on return."""
+        """The choices of an earlier start, or new ones that are durable on return.
+
+        Of another key of the party, as where it was tried out on plain lines, they are made anew.
+        """
         slots = TwoSlots(disk, _NAME)
         facts = _facts(run, party, credentials)
         stored = slots.load()
-        if stored is None:
+        known: dict[str, Any] | None = None if stored is None else json.loads(stored)
+        if known is None or known["facts"] != facts:
             drawn = _draw(run, party, credentials)
             slots.save(_written(facts, drawn))
             return drawn
-        known: dict[str, Any] = json.loads(stored)
-        changed = [name for name, value in facts.items() if known["facts"].get(name) != value]
-        if changed:
-            raise AlignmentError(
-                f"the {changed[0]} of party {party!r} has changed since it began to align; put it back, or start "
-                f"over with `fdml align --fresh` at every party and a server started with --fresh"
-            )
         return _read(known)
-
-    @staticmethod
-    def forget(disk: Disk) -> None:
-        """Start over with new choices."""
-        TwoSlots(disk, _NAME).clear()
 
 
 def _facts(run: RunSettings, party: str, credentials: Credentials | None) -> dict[str, str]:
     """What the choices belong to. A renewed certificate of the same key is the same party."""
     key = "" if credentials is None else fingerprint(x509.load_pem_x509_certificate(credentials.certificate))
-    return {"run.toml": run_hash(run).hex(), "name": party, "key": key}
+    return {"alignment": alignment_hash(run).hex(), "name": party, "key": key}
 
 
 def _draw(run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:

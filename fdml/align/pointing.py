@@ -15,22 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.consent import Decide, LineClass, exchange_consent, fast_line
+from fdml.align.consent import exchange_consent
 from fdml.align.conversation import Conversation, fetch, post
 from fdml.align.ecdh import blind, pass_on, points_of
 from fdml.align.group_key import Agreement, GroupKey, pair_keys
-from fdml.align.matching import (
-    CAUSES,
-    Alignment,
-    LeadingKeys,
-    PartyIds,
-    Posted,
-    check_places,
-    few_shared,
-    in_run_order,
-    no_fit,
-)
-from fdml.align.party_secrets import Secrets
+from fdml.align.kept import MatchedRows, context_of
+from fdml.align.matching import CAUSES, Aligner, Posted, check_places, no_fit
+from fdml.align.party_ids import LeadingKeys, PartyIds
 from fdml.align.tokens import id_tokens, sort_keys
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import (
@@ -49,43 +40,32 @@ _PURPOSE = "row pointers"
 _POINTER = np.dtype("<i4")
 _NONE = -1
 RowIndex = NDArray[np.int64]
+_NO_ROWS: RowIndex = np.zeros(0, np.int64)
 
 
-def align_by_keys(
-    run: RunSettings,
-    party: str,
-    ids: PartyIds,
-    agreement: Agreement,
-    secrets: Secrets,
-    decide: Decide,
-    line: LineClass = fast_line,
-) -> Conversation[Alignment]:
-    """Find which rows the run has and, at other parties than the label party, to which row each of them points.
-
-    `decide` and `line` are those of `fdml.align.matching.align`.
-    """
-    pairs = pair_keys(run, party, secrets, agreement, _PURPOSE.encode())
+def align_by_keys(side: Aligner, ids: PartyIds, agreement: Agreement) -> Conversation[MatchedRows]:
+    """Find which rows all have and, at other parties than the label party, to which row each of them points."""
+    run, party = side.run, side.party
+    pairs = pair_keys(run, party, side.secrets, agreement, _PURPOSE.encode(), side.generation)
     seals = {other: GroupKey(secret) for other, secret in pairs.items()}
-    side = _Side(run, party, agreement.key, secrets, decide, line)
     if party == run.label_party:
-        return (yield from _lead(side, ids, seals))
-    return (yield from _follow(side, ids, seals[run.label_party]))
+        return (yield from _lead(_Side(side), ids, seals))
+    return (yield from _follow(_Side(side), ids, seals[run.label_party]))
 
 
-@dataclass(frozen=True)
 class _Side:
     """One party that aligns."""
 
-    run: RunSettings
-    party: str
-    key: GroupKey
-    secrets: Secrets
-    decide: Decide
-    line: LineClass
+    def __init__(self, aligner: Aligner) -> None:
+        self.run = aligner.run
+        self.party = aligner.party
+        self.key = aligner.key
+        self.secrets = aligner.secrets
+        self._aligner = aligner
 
     def context(self, other: str) -> str:
         """Under which the ids of a party, and the keys that lead to it, are hashed."""
-        return f"{self.run.name} for {other}"
+        return f"{context_of(self.run)} for {other}"
 
     def hashed(self, texts: pa.LargeStringArray, other: str) -> tuple[Keys, RowIndex]:
         """Keys in ascending order, and the text that each is of."""
@@ -121,10 +101,9 @@ class _Side:
             if not matched:
                 raise AlignmentError(
                     f"no row of {self.run.label_party!r} leads to a row of party {other!r}; {CAUSES}, or than [keys] "
-                    f"of run.toml; make them alike, then run `fdml align --fresh` at every party and start the server "
-                    f"with --fresh"
+                    f"of run.toml; make them alike, then give the run a new name at every side"
                 )
-        slowest = yield from exchange_consent(self.run, self.party, summary, self.decide, self.line)
+        slowest = yield from exchange_consent(self.run, self.party, summary, self._aligner.decide, self._aligner.line)
         return summary, slowest
 
     def matched(self, posted: Posted, summary: RowSummary, other: str) -> Conversation[SharedRowIndex]:
@@ -160,7 +139,7 @@ class _Lead:
         return of_train[self.train], matched[self.test]
 
 
-def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversation[Alignment]:
+def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversation[MatchedRows]:
     run, counts = side.run, ids.counts
     yield from post(Tokens(by_position=counts))
     leads = {}
@@ -189,16 +168,19 @@ def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversa
             f"no {'test row' if shared else 'row'} of {side.party!r} leads to a row of every other party; {CAUSES}; "
             f'or set unmatched = "keep" in run.toml, which keeps rows that some party does not hold'
         )
-    train, held_out = in_run_order(run, train, test)
-    told = {other: _packed(pointers, train, held_out) for other, pointers in found.items()}
+    tests = _NO_ROWS if test is None else test
+    told = {other: _packed(pointers, train, tests) for other, pointers in found.items()}
     digest = _digest(side.key, [*digests, *told.values()])
     for other, pointers in told.items():
         plain = digest + bytes([test is not None]) + pointers
-        message = RowPointers(len(train), len(held_out), digest, seals[other].seal(_PURPOSE, plain))
-        yield from post(message, to=other)
-    known = side.counts(summary)
-    warning = few_shared(shared, {side.party: known[side.party]})
-    return Alignment(train, held_out, digest, known, shared, warning, has_test_files=test is not None, line=slowest)
+        yield from post(RowPointers(len(train), len(tests), digest, seals[other].seal(_PURPOSE, plain)), to=other)
+    return _found((train, tests), digest, side.counts(summary), test is not None, slowest)
+
+
+def _found(
+    rows: tuple[RowIndex, RowIndex], digest: bytes, counts: dict[str, int], tests: bool, line: int
+) -> MatchedRows:
+    return MatchedRows(digest=digest, places=rows, at=rows, counts=counts, has_test_files=tests, line=line, whole=True)
 
 
 def _post_keys(side: _Side, keys: LeadingKeys, other: str) -> Conversation[_Lead]:
@@ -240,11 +222,11 @@ def _own_order(side: _Side, texts: pa.LargeStringArray | None, rows: int) -> Row
     """The label party's rows in the order that they would have if all parties held them."""
     if texts is None:
         return np.arange(rows, dtype=np.int64)
-    return sort_keys(id_tokens(texts, side.key, side.run.name), side.party)[1]
+    return sort_keys(id_tokens(texts, side.key, context_of(side.run)), side.party)[1]
 
 
 def _kept(pointers: list[RowIndex], order: RowIndex, keeps: bool) -> RowIndex:
-    """The rows that the run has: all, or those that point to a row of every party."""
+    """The rows that all have: all, or those that point to a row of every party."""
     if keeps:
         return order
     complete = np.ones(len(order), bool)
@@ -253,10 +235,10 @@ def _kept(pointers: list[RowIndex], order: RowIndex, keeps: bool) -> RowIndex:
     return order[complete[order]]
 
 
-def _packed(pointers: tuple[RowIndex, RowIndex | None], train: RowIndex, held_out: RowIndex) -> bytes:
+def _packed(pointers: tuple[RowIndex, RowIndex | None], train: RowIndex, tests: RowIndex) -> bytes:
     """One party's pointers as they travel."""
     of_train, of_test = pointers
-    both = np.concatenate([of_train[train], (of_train if of_test is None else of_test)[held_out]])
+    both = np.concatenate([of_train[train], (of_train if of_test is None else of_test)[tests]])
     if both.max(initial=0) > np.iinfo(_POINTER).max:
         raise AlignmentError(f"{both.max()} matched rows are too many to point to")
     return both.astype(_POINTER).tobytes()
@@ -273,7 +255,7 @@ def _digest(key: GroupKey, parts: list[bytes]) -> bytes:
 # Another party
 
 
-def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[Alignment]:
+def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[MatchedRows]:
     run, label_party = side.run, side.run.label_party
     posted = yield from _post_ids(side, ids)
     if run.align == "ecdh":
@@ -287,10 +269,7 @@ def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[Alignmen
     for pointers, rows in ((train, own_train), (held_out, own_test)):
         _check_pointers(pointers, len(rows), run, side.party)
     found = _rows(own_train, train), _rows(own_test, held_out)
-    shared = len(train) + (0 if has_test_files else len(held_out))
-    known = side.counts(summary)
-    warning = few_shared(shared, {label_party: known[label_party]})
-    return Alignment(*found, message.digest, known, shared, warning, has_test_files, slowest)
+    return _found(found, message.digest, side.counts(summary), has_test_files, slowest)
 
 
 def _post_ids(side: _Side, ids: PartyIds) -> Conversation[Posted]:
@@ -311,14 +290,14 @@ def _post_ids(side: _Side, ids: PartyIds) -> Conversation[Posted]:
 
 
 def _opened(message: RowPointers, seal: GroupKey, label_party: str) -> tuple[RowIndex, RowIndex, bool]:
-    """Pointers of training rows and of held-out rows, and whether the latter are of test files."""
+    """Pointers of rows and of test rows, and whether there are test files."""
     plain = seal.open(_PURPOSE, message.sealed)
     begin = HASH_BYTES + 1
     rows = (len(plain) - begin) // _POINTER.itemsize
-    if plain[:HASH_BYTES] != message.digest or rows != message.train + message.held_out or not message.train:
+    if plain[:HASH_BYTES] != message.digest or rows != message.train + message.held_out or not rows:
         raise AlignmentError(
-            f"the row pointers of label party {label_party!r} are not those that the server says; start over with "
-            f"--fresh at every side"
+            f"the row pointers of label party {label_party!r} are not those that the server says; give the run a new "
+            f"name at every side"
         )
     pointers = np.frombuffer(plain, _POINTER, rows, begin).astype(np.int64)
     train, held_out = np.split(pointers, [message.train])
@@ -337,7 +316,7 @@ def _check_pointers(pointers: RowIndex, matched: int, run: RunSettings, party: s
 def _wrong_pointers(run: RunSettings, what: str) -> AlignmentError:
     return AlignmentError(
         f"label party {run.label_party!r} points {what}; see that both run the same version of fdml and the same "
-        f"run.toml, then start over with --fresh at every side"
+        f"run.toml, then give the run a new name at every side"
     )
 
 

@@ -45,7 +45,7 @@ def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: T
     if len(plain) not in (end, end + WEIGHT_TYPE.itemsize * every):
         raise AlignmentError(
             f"label party {label_party!r} sent {len(plain)} bytes of labels; {rows} rows and {held_out} held out have "
-            f"{end} or, with weights, {end + WEIGHT_TYPE.itemsize * every}; run `fdml align --fresh` at every party"
+            f"{end} or, with weights, {end + WEIGHT_TYPE.itemsize * every}; give the run a new name at every side"
         )
     numbers = _values(plain[:end], kind)
     weights = _values(plain[end:], WEIGHT_TYPE) if len(plain) > end else np.ones(every)

@@ -14,8 +14,9 @@ from fdml.protocol.messages import BestEpoch, Metrics, SealedMetrics
 
 _FIGURES = struct.Struct("<4d")
 """Always as long, whatever is known: a figure that is not is NaN."""
-_EPOCH = struct.Struct("<q")
-_BEST_EPOCH = "best epoch"
+_OUTCOME = struct.Struct("<q")
+"""Twice the epoch, and one more where it is promoted."""
+_BEST_EPOCH = "outcome"
 
 
 def seal_metrics(key: GroupKey, metrics: Metrics) -> SealedMetrics:
@@ -37,14 +38,15 @@ def pack_figures(*figures: float | None) -> bytes:
     return _FIGURES.pack(*(math.nan if figure is None else figure for figure in figures))
 
 
-def seal_epoch(key: GroupKey, epoch: int) -> BestEpoch:
-    """The number of the epoch that all parties keep, as it travels."""
-    return BestEpoch(key.seal(_BEST_EPOCH, _EPOCH.pack(epoch)))
+def seal_outcome(key: GroupKey, epoch: int, *, promoted: bool = False) -> BestEpoch:
+    """The number of the epoch that all parties keep, and whether it is promoted, as they travel."""
+    return BestEpoch(key.seal(_BEST_EPOCH, _OUTCOME.pack(2 * epoch + promoted)))
 
 
-def open_epoch(key: GroupKey, message: BestEpoch) -> int:
-    """The number of the epoch that all parties keep."""
-    return int(_EPOCH.unpack(key.open(_BEST_EPOCH, message.sealed))[0])
+def open_outcome(key: GroupKey, message: BestEpoch) -> tuple[int, bool]:
+    """The number of the epoch that all parties keep, and whether it is promoted."""
+    (both,) = _OUTCOME.unpack(key.open(_BEST_EPOCH, message.sealed))
+    return int(both) // 2, bool(both % 2)
 
 
 def _purpose(epoch: int) -> str:

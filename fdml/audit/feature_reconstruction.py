@@ -135,6 +135,8 @@ def _why_no_replay(recording: Recording, view: AttackerView) -> str:
     if settings is None or settings.kind != LINEAR.name:
         kind = "unknown" if settings is None else settings.kind
         return f"the attack is for linear models, that of {view.target!r} is {kind}; A4 and A6 need no linear model"
+    if recording.run.training.joint != "sum":
+        return f'the attack is for sums, the run has joint = "{recording.run.training.joint}"; A4 and A6 need no sum'
     if settings.optimizer in ("adam", "adagrad"):
         return (
             f"the attack is for SGD and momentum; {settings.optimizer} steps depend on more than inner products of rows"

@@ -1,4 +1,4 @@
-"""Recordings: of a finished run of processes on this machine, or of a run made in this process."""
+"""Recordings of finished runs of processes on this machine."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.matching import PartyIds
 from fdml.audit.message_log import MessageLog, any_masks
 from fdml.audit.recording import FurtherRun, GroundTruth, PartyFile, Recording
 from fdml.data.label_encoding import LabelEncoding
-from fdml.data.row_set import RowSet
 from fdml.data.rows import PlainRows, Rows, plain_rows
 from fdml.errors import DataError, SettingsError
-from fdml.experiments.in_memory import KEY, RowsInMemory, run_of
-from fdml.experiments.in_process import train_in_process
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
-from fdml.party.alignment import RowIds, SharedRows
+from fdml.federation.run_folder import RunFolder
+from fdml.party.alignment import SharedRows
 from fdml.party.label_flips import LabelFlips, shown_labels, training_ids
 from fdml.party.member import pairwise_masks_of
-from fdml.party.plan import Plan
-from fdml.privacy.build_guard import mechanism_of, seeded_key
+from fdml.privacy.build_guard import mechanism_of
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
-from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
-from fdml.settings import PrivacySettings, RunSettings, read_run
+from fdml.settings import PrivacySettings, RunSettings
+from fdml.settings_federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 
@@ -46,13 +42,18 @@ def read_recording(run_toml: Path) -> Recording:
             'the attacks take every party to hold every row, and unmatched = "keep" lets rows be absent; audit a run '
             'with unmatched = "drop"'
         )
-    messages = list(_logged(run_toml.parent / "server" / "state"))
+    if run.compared_version is not None:
+        raise SettingsError(
+            "the attacks replay a run from its first parameters on, and this one began with or was compared with an "
+            "earlier version; audit a run without `from` and evaluation.against"
+        )
+    messages = list(_logged(RunFolder(run_toml.parent / "server", run).state))
     folders = read_party_folders(run_toml, run)
     label_party = folders[run.label_party]
     log = MessageLog(
         run,
         any_masks(label_party.shared.key.derive("masks"), run.parties),
-        _pairwise(run, {name: home.shared for name, home in folders.items()}),
+        all_pairwise_masks(run, {name: home.shared for name, home in folders.items()}),
     )
     for sender, message in messages:
         log.take(sender, message)
@@ -62,13 +63,13 @@ def read_recording(run_toml: Path) -> Recording:
     schedule = plan.schedule(len(train))
     ids = training_ids(label_party.folder.files.row_ids(), label_party.shared.train)
     flips = label_party.folder.flips() or LabelFlips(NoiseKey(b""))
-    answers = _answers(run.privacy, train.labels, flips, outputs, problem.encoding, ids)
+    answers = label_answers(run.privacy, train.labels, flips, outputs, problem.encoding, ids)
     truth = GroundTruth(
-        features=_copied(train.parts),
+        features=copied_features(train.parts),
         labels=train.labels,
         shown_labels=answers(np.arange(len(train))),
-        further_run=_further_run(answers, len(train)),
-        held_out=_copied(problem.test.parts),
+        further_run=further_run(answers, len(train)),
+        held_out=copied_features(problem.test.parts),
         held_out_labels=problem.test.labels,
         models={name: load_model(plan, home) for name, home in folders.items()},
         weights=train.weights,
@@ -81,12 +82,12 @@ def read_recording(run_toml: Path) -> Recording:
     return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models, plan.training)
 
 
-def _copied(parts: Mapping[str, Rows]) -> dict[str, PlainRows]:
+def copied_features(parts: Mapping[str, Rows]) -> dict[str, PlainRows]:
     """Features row by row, also where many rows point to the same."""
     return {name: plain_rows(rows) for name, rows in parts.items()}
 
 
-def _pairwise(run: RunSettings, shared: Mapping[str, SharedRows]) -> dict[str, PairwiseMasks]:
+def all_pairwise_masks(run: RunSettings, shared: Mapping[str, SharedRows]) -> dict[str, PairwiseMasks]:
     """The masks of every party, where the run has pairwise ones."""
     if not run.has_pairwise_masks:
         return {}
@@ -107,7 +108,7 @@ def _logged(state: Path) -> Iterator[tuple[str, FromParty]]:
         yield record.sender, decode_from_party(record.message)
 
 
-def _answers(
+def label_answers(
     privacy: PrivacySettings,
     labels: NDArray[np.float64],
     flips: LabelFlips,
@@ -124,39 +125,7 @@ def _answers(
     return answers
 
 
-def _further_run(answers: Answers, rows: int) -> FurtherRun:
+def further_run(answers: Answers, rows: int) -> FurtherRun:
     """The labels as the label party would show them in one more run, which has the rows in another order."""
     order = np.random.default_rng(rows).permutation(rows)
     return FurtherRun(order, answers(order))
-
-
-def record_in_process(
-    plan: Plan,
-    sample: RowSet,
-    held_out: RowSet | None = None,
-    *,
-    privacy: PrivacySettings | None = None,
-) -> Recording:
-    """Train all parties of a plan in turns, in this thread, and record all that they send."""
-    plan = plan.resolved(len(sample), sample.parts)
-    run = run_of(plan, privacy)
-    rows = RowIds(PartyIds(by_position=RowCounts(len(sample), None)), np.arange(len(sample)), np.arange(0))
-    flips = LabelFlips(seeded_key(plan.training.seed, plan.label_party))
-    ids = training_ids(rows, rows.train_rows)
-    answers = _answers(run.privacy, sample.labels, flips, plan.classes, None, ids)
-    shared = {name: RowsInMemory(name, sample, held_out, plan.classes).shared(run.parties) for name in run.parties}
-    log = MessageLog(run, any_masks(KEY.derive("masks"), run.parties), _pairwise(run, shared))
-    result = train_in_process(plan, sample, held_out=held_out, privacy=run.privacy, in_turns=True, tap=log.take)
-    truth = GroundTruth(
-        features=_copied(sample.parts),
-        labels=sample.labels,
-        shown_labels=answers(rows.train_rows),
-        further_run=_further_run(answers, len(sample)),
-        held_out={} if held_out is None else _copied(held_out.parts),
-        held_out_labels=np.zeros(0) if held_out is None else held_out.labels,
-        models=result.models,
-        weights=sample.weights,
-    )
-    schedule = plan.schedule(len(sample))
-    mechanisms = {name: mechanism_of(plan.guard(name), schedule) for name in run.parties}
-    return log.recording(schedule, plan.objective, plan.echo, mechanisms, truth, plan.models, plan.training)

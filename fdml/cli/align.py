@@ -9,23 +9,25 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fdml.cli.options import PlainOption, ServerOption, YesOption
-from fdml.cli.output import check_writable, echo, person, resumable, stderr, stdout, write_json
+from fdml.cli.options import PlainOption, RunOption, ServerOption, WaitOption, YesOption
+from fdml.cli.output import check_writable, command, echo, person, resumable, stderr, stdout, write_json
 from fdml.federation import join as parties
 from fdml.monitor.terminal import RunTerminal
 from fdml.party.alignment import AlignmentReport
 from fdml.party.settings import read_party
 from fdml.privacy.disclosures import DISCLOSURES, POINTERS
-from fdml.settings import RunSettings, read_run
+from fdml.settings import RunSettings
+from fdml.settings_federation import read_run
 
 _BY_POSITION = ("The rows were matched by position; all learn their number.",)
 
 
 def align(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget an earlier alignment; at every side or none.")] = False,
+    run: RunOption = None,
     plain: PlainOption = False,
     server: ServerOption = None,
+    wait: WaitOption = None,
     yes: YesOption = False,
     json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
 ) -> None:
@@ -37,18 +39,18 @@ def align(
     """
     check_writable(json)
     settings = read_party(party)
-    run = read_run(settings.run)
-    with resumable(f"fdml align {party}"):
+    agreed = read_run(run, settings.federation)
+    with resumable(command("align", party, run)):
         listener = RunTerminal(stderr)
         report = parties.align(
-            party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener
+            party, run, plain=plain, server=server, wait=wait, yes=yes, ask=person(), on_event=listener
         ).report
-    stdout.print(_table(settings.party, report, run))
+    stdout.print(_table(settings.party, report, agreed))
     for line in _lines(report):
         echo(line)
     echo("What this showed to whom:")
-    sentences = DISCLOSURES[run.align] if report.ids else _BY_POSITION
-    for sentence in sentences if run.pointing_party is None else POINTERS:
+    sentences = DISCLOSURES[agreed.align] if report.ids else _BY_POSITION
+    for sentence in sentences if agreed.pointing_party is None else POINTERS:
         echo(f"- {sentence}")
     write_json(json, {"alignment": {"shared_rows": report.shared, **asdict(report)}})
 

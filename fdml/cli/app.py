@@ -14,18 +14,30 @@ import typer
 
 import fdml
 from fdml.cli.lossy_output import OUTPUTS, LossyOutput
-from fdml.errors import FdmlError
+from fdml.errors import NO_FRESH, FdmlError
 
 COMMANDS = (
     "demo",
     "compare",
     "new",
+    "check",
     "keys",
     "serve",
+    "up",
+    "run",
+    "runs",
+    "tune",
     "join",
     "align",
     "simulate",
     "status",
+    "report",
+    "watch",
+    "predict",
+    "evaluate",
+    "explain",
+    "endpoint",
+    "model",
     "budget",
     "audit",
     "forget",
@@ -82,6 +94,9 @@ def main() -> None:
             signal.signal(number, _as_ctrl_c)
     if (name := next(iter(sys.argv[1:]), "")) in RENAMED:
         typer.echo(f"fdml: the command {name!r} is now called `{RENAMED[name]}`", err=True)
+        sys.exit(2)
+    if "--fresh" in sys.argv[1:]:
+        typer.echo(f"fdml: {NO_FRESH}", err=True)
         sys.exit(2)
     try:
         app_for(sys.argv[1:])()

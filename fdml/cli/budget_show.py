@@ -9,13 +9,13 @@ from typing import Any
 from rich.table import Table
 
 from fdml.party.settings import PartySettings
-from fdml.privacy.accounts import Book, RunAccount
+from fdml.privacy.accounts import LedgerAccounts, RunAccount
 from fdml.privacy.ledger import DIRECT, RECORD_LEVEL
 
 _SHORT = 12
 
 
-def figures_of(book: Book, settings: PartySettings) -> dict[str, Any]:
+def figures_of(book: LedgerAccounts, settings: PartySettings) -> dict[str, Any]:
     """All accounts by data file, what they come to, and what is left; an epsilon of None has no bound."""
     guard = settings.guard
     files: dict[str, dict[str, RunAccount]] = {}
@@ -76,7 +76,7 @@ def _account(data: str, runs: Mapping[str, RunAccount], delta: float) -> dict[st
     return {
         "file": first.file,
         "data": data,
-        **_both_scopes(Book(runs), delta),
+        **_both_scopes(LedgerAccounts(runs), delta),
         "runs": [_run(name, run, delta) for name, run in runs.items()],
     }
 
@@ -90,11 +90,11 @@ def _run(name: str, run: RunAccount, delta: float) -> dict[str, Any]:
         "evaluations": run.counts.held_out,
         "exact_evaluation": bool(run.counts.exact),
         "uses": run.counts.uses,
-        **_both_scopes(Book({name: run}), delta),
+        **_both_scopes(LedgerAccounts({name: run}), delta),
     }
 
 
-def _both_scopes(book: Book, delta: float) -> dict[str, float | None]:
+def _both_scopes(book: LedgerAccounts, delta: float) -> dict[str, float | None]:
     return {
         "direct": _bounded(book.spent(delta, record_level=False)),
         "record_level": _bounded(book.spent(delta, record_level=True)),

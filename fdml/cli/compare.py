@@ -17,64 +17,85 @@ from fdml.cli.output import (
     comparison_table,
     convergence_lines,
     echo,
+    gain_lines,
     stderr,
     stdout,
     write_json,
 )
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
-from fdml.experiments.compare import workload
+from fdml.experiments.compare import Contender, workload
+from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
 from fdml.models.registry import ready_kinds
 from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
+from fdml.monitor.report import Report, render
 from fdml.monitor.terminal import epoch_progress, print_line
 from fdml.privacy.ledger import Ledger
-from fdml.settings import TrainingSettings, read_run
+from fdml.settings import TrainingSettings
 from fdml.settings_choices import Task
 from fdml.settings_data import DataSettings
+from fdml.settings_federation import read_run
+from fdml.storage.atomic import write_file
 
 _DATA_FILE = "For a data file"
 _NO_CONTEXT = cast(typer.Context, None)
 """Where the command is called as a function."""
-_KINDS_HELP = f"Any of {', '.join(ready_kinds())}."
+_LabelOption = Annotated[str | None, typer.Option(help="Label column.", rich_help_panel=_DATA_FILE)]
+_GroupsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns of each party: 'age,sex; city' or '1-67; 68-123'. The first holds the labels; "
+        "without it the columns are cut in two.",
+        rich_help_panel=_DATA_FILE,
+    ),
+]
+_TestOption = Annotated[
+    Path | None, typer.Option(help="Test rows; else some are held out.", rich_help_panel=_DATA_FILE)
+]
+_HoldoutOption = Annotated[float, typer.Option(help="Share of rows to hold out.", rich_help_panel=_DATA_FILE)]
+_TaskOption = Annotated[
+    str | None,
+    typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
+]
+_ModelsOption = Annotated[str, typer.Option(help=f"Any of {', '.join(ready_kinds())}.", rich_help_panel=_DATA_FILE)]
+_EpochsOption = Annotated[str, typer.Option(help="Passes over all rows, or auto.", rich_help_panel=_DATA_FILE)]
+_BatchSizeOption = Annotated[str, typer.Option(help="Rows per update, or auto.", rich_help_panel=_DATA_FILE)]
+_RateOption = Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)]
+_L2Option = Annotated[str, typer.Option(help="Weight of the L2 penalty, or auto.", rich_help_panel=_DATA_FILE)]
+_MissingOption = Annotated[
+    str, typer.Option(help="Missing numbers: indicator, mean, zero or error.", rich_help_panel=_DATA_FILE)
+]
+_IgnoreOption = Annotated[
+    str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_DATA_FILE)
+]
+_SeedOption = Annotated[int, typer.Option(min=0, help="First seed.", rich_help_panel=_DATA_FILE)]
+_ReportOption = Annotated[
+    Path | None, typer.Option(help="Write the whole comparison on a page here; else to report.html beside the source.")
+]
 
 
 def compare(
     source: Annotated[Path, typer.Argument(help="A run.toml, or data: CSV, Parquet, LIBSVM, .npy or .npz.")],
-    label: Annotated[str | None, typer.Option(help="Label column.", rich_help_panel=_DATA_FILE)] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of each party: 'age,sex; city' or '1-67; 68-123'. The first holds the labels; "
-            "without it the columns are cut in two.",
-            rich_help_panel=_DATA_FILE,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="Test rows; else some are held out.", rich_help_panel=_DATA_FILE)
-    ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of rows to hold out.", rich_help_panel=_DATA_FILE)] = 0.2,
-    task: Annotated[
-        str | None,
-        typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
-    ] = None,
-    models: Annotated[str, typer.Option(help=_KINDS_HELP, rich_help_panel=_DATA_FILE)] = "linear,mlp",
-    epochs: Annotated[str, typer.Option(help="Passes over all rows, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
-    batch_size: Annotated[str, typer.Option(help="Rows per update, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
-    learning_rate: Annotated[str, typer.Option(help="A number, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
-    l2: Annotated[str, typer.Option(help="Weight of the L2 penalty, or auto.", rich_help_panel=_DATA_FILE)] = "auto",
-    missing: Annotated[
-        str, typer.Option(help="Missing numbers: indicator, mean, zero or error.", rich_help_panel=_DATA_FILE)
-    ] = "indicator",
-    ignore: Annotated[
-        str | None, typer.Option(help="Columns to leave out, such as ids: 'id,name'.", rich_help_panel=_DATA_FILE)
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="First seed.", rich_help_panel=_DATA_FILE)] = 7,
+    label: _LabelOption = None,
+    groups: _GroupsOption = None,
+    test: _TestOption = None,
+    holdout: _HoldoutOption = 0.2,
+    task: _TaskOption = None,
+    models: _ModelsOption = "linear,mlp",
+    epochs: _EpochsOption = "auto",
+    batch_size: _BatchSizeOption = "auto",
+    learning_rate: _RateOption = "auto",
+    l2: _L2Option = "auto",
+    missing: _MissingOption = "indicator",
+    ignore: _IgnoreOption = None,
+    seed: _SeedOption = 7,
     seeds: SeedsOption = 1,
     json: JsonOption = None,
     plot: PlotOption = None,
+    report: _ReportOption = None,
     context: typer.Context = _NO_CONTEXT,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
@@ -82,13 +103,15 @@ def compare(
     Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
     passes each party's guard, and the epsilon that such a run would spend is printed.
     """
-    check_writable(json)
+    check_writable(json, report)
     check_plot(plot)
     if source.suffix == ".toml":
         _refuse_data_file_options(context)
         problem, chosen, first = from_run_file(source)
         if read_run(source).evaluation.stop_after is not None:
             print_line(stderr, "evaluation.stop_after is left out: every scheme trains to its last epoch")
+        if read_run(source).compared_version is not None:
+            print_line(stderr, "`from` and evaluation.against are left out: every scheme trains anew")
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_split_list(ignore))
         problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark)
@@ -98,14 +121,48 @@ def compare(
     all_seeds = range(first, first + seeds)
     ledgers: list[Mapping[str, Ledger]] = []
     with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
-        curves = schemes.compare(problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers))
+        curves = schemes.compare(
+            problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers), gains=True
+        )
     facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
-    _print_figures(problem, curves, facts, ledgers if any(each.guards for each in chosen) else ())
+    spent = list(_epsilon_lines(ledgers if any(each.guards for each in chosen) else ()))
+    _print_figures(problem, curves, facts, spent)
     metric = METRIC_OF[problem.encoding.task]
     write_json(json, comparison_json(curves, metric, facts))
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")
+    about = ComparisonFacts(
+        source=source.name,
+        task=problem.encoding.task,
+        metric=metric,
+        parties=len(problem.train.parts),
+        train_rows=len(problem.train),
+        test_rows=len(problem.test),
+        seeds=seeds,
+        command=f"fdml compare {source.name}",
+        settings=_report_settings(chosen, first),
+        epsilon=tuple(spent),
+    )
+    _write_report(source.parent / "report.html" if report is None else report, comparison_report(curves, about))
+
+
+def _report_settings(chosen: Sequence[Contender], first: int) -> dict[str, str]:
+    """How each model was trained: "auto" where the data decided. A class weight names classes, so it is left out."""
+    found = {"first seed": str(first)}
+    for each in chosen:
+        values = each.training.model_dump(mode="json", exclude={"class_weight", "seed"}, exclude_none=True)
+        found |= {f"{each.name}: {name}": str(value) for name, value in values.items()}
+    return found
+
+
+def _write_report(path: Path, content: Report) -> None:
+    """A folder of data may be one that nobody writes to: that is said, and ends no comparison."""
+    try:
+        write_file(path, render(content).encode())
+        print_line(stderr, f"the whole comparison on a page: {path}")
+    except OSError as error:
+        print_line(stderr, f"no page was written to {path} ({error.strerror}); name another place with --report")
 
 
 def _remark(text: str) -> None:
@@ -126,7 +183,7 @@ def _print_figures(
     problem: JointDataset,
     curves: Sequence[LearningCurve],
     facts: Mapping[str, Any],
-    ledgers: Sequence[Mapping[str, Ledger]],
+    spent: Sequence[str],
 ) -> None:
     seeds = f"{facts['seeds']} seed{'s' * (facts['seeds'] > 1)}"
     echo(
@@ -134,9 +191,9 @@ def _print_figures(
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
     )
     stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
-    for line in convergence_lines(curves):
+    for line in (*gain_lines(curves, METRIC_OF[problem.encoding.task]), *convergence_lines(curves)):
         echo(line)
-    for line in _epsilon_lines(ledgers):
+    for line in spent:
         echo(line)
 
 

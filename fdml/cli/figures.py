@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ def bundle_lines(bundle: Bundle) -> Iterator[str]:
     yield f"held-out rows, model of epoch {card.metrics.epoch}: {figures_line(card.figures)}"
     if card.chosen_by_held_out_rows:
         yield CHOSEN
+    if card.compared is not None:
+        yield card.compared.text
     labels = bundle.labels
     if labels is not None and labels.task == "binary" and labels.classes is not None:
         yield f"{str(labels.classes[1])!r} is 1, {str(labels.classes[0])!r} is 0"
@@ -38,5 +41,6 @@ def bundle_figures(folder: Path | None) -> tuple[list[str], dict[str, Any]]:
         "test_metric": metrics.test_metric,
         "chosen_by_held_out_rows": bundle.card.chosen_by_held_out_rows,
         "figures": bundle.card.figures or {},
+        "compared": None if bundle.card.compared is None else asdict(bundle.card.compared),
     }
     return list(bundle_lines(bundle)), facts

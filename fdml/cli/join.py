@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fdml.cli.figures import bundle_figures
-from fdml.cli.options import JsonOption, LogOption, PlainOption, ServerOption, YesOption
-from fdml.cli.output import check_writable, echo, logged, person, resumable, stderr, write_json
+from fdml.cli.options import (
+    FromOption,
+    JsonOption,
+    LogFormatOption,
+    LogLevelOption,
+    LogOption,
+    PlainOption,
+    RunNameOption,
+    RunOption,
+    ServerOption,
+    WaitOption,
+    YesOption,
+)
+from fdml.cli.output import check_writable, command, echo, logged, person, resumable, run_name, said, stderr, write_json
 from fdml.federation import join as parties
 from fdml.federation.machine_limits import tune_party_process
+from fdml.federation.run_report import REPORT
+from fdml.monitor.listeners import ignore_events
 from fdml.monitor.terminal import run_terminal
 from fdml.party.settings import read_party
 
 
 def join(
     party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget saved state and start over; at every side or none.")
-    ] = False,
+    run: RunOption = None,
+    name: RunNameOption = None,
+    begin_with: FromOption = None,
     plain: PlainOption = False,
     server: ServerOption = None,
+    wait: WaitOption = None,
     yes: YesOption = False,
     log: LogOption = None,
+    log_format: LogFormatOption = "text",
+    log_level: LogLevelOption = "info",
     json: JsonOption = None,
 ) -> None:
-    """Train one party's model together with the others, and save it.
+    """Train one party's model together with the others, and save it in runs/NAME of the party's folder.
 
-    After a crash the same command goes on from the last saved state, and ends with the same model.
+    It waits for the server and the other parties as long as it takes, and says every 10 seconds for whom and why;
+    --wait bounds that. A new name in run.toml begins a run, the same name goes on with it: after a crash the same
+    command goes on from the last saved state, and ends with the same model. --from trains on from an earlier version;
+    a server that stands by takes such a run from the parties, and all of them need the same --name and --from.
     """
     check_writable(log, json)
     tune_party_process()
     settings = read_party(party)
+    called = (name or run_name(run, settings.federation)) if log_format == "json" else ""
+    options = {"--name": name, "--from": begin_with}
+    typed = "".join(f" {option} {value}" for option, value in options.items() if value is not None)
     with (
-        resumable(f"fdml join {party}"),
-        run_terminal(stderr, settings.party) as terminal,
-        logged(terminal, log) as listener,
+        resumable(command("join", party, run) + typed),
+        run_terminal(stderr, settings.party) if log_format == "text" else nullcontext(ignore_events) as terminal,
+        logged(said(terminal, called, log_format, log_level), log) as listener,
     ):
-        result = parties.join(party, fresh=fresh, plain=plain, server=server, yes=yes, ask=person(), on_event=listener)
+        result = parties.join(
+            party,
+            run,
+            name=name,
+            begin_with=begin_with,
+            plain=plain,
+            server=server,
+            wait=wait,
+            yes=yes,
+            ask=person(),
+            on_event=listener,
+        )
     echo(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "
         f"model in {result.bundle} (hash {result.model_hash.hex()[:16]})"
@@ -47,7 +82,9 @@ def join(
     lines, found = bundle_figures(result.bundle)
     for line in lines:
         echo(line)
-    echo(f"what this run showed of this party: {party.parent / 'privacy.md'}")
+    folder = party.parent if result.bundle is None else result.bundle.parent
+    echo(f"what this run showed of this party: {folder / 'privacy.md'}")
+    echo(f"the whole run on a page: {folder / REPORT}")
     figures = {
         "party": settings.party,
         "seconds": result.seconds,

@@ -25,7 +25,7 @@ keys = typer.Typer(
     no_args_is_help=True,
 )
 
-MemberArgument = Annotated[Path, typer.Argument(help="A party's party.toml; for the server its run.toml.")]
+MemberArgument = Annotated[Path, typer.Argument(help="A party's party.toml; for the server the federation.toml.")]
 AuthorityOption = Annotated[Path, typer.Option("--authority", help="The authority's folder.")]
 _AUTHORITY = Path("authority")
 
@@ -41,7 +41,8 @@ def request(member: MemberArgument) -> None:
 def renew(
     member: MemberArgument,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="For a new key: it changes [members] in run.toml, so the run starts over.")
+        bool,
+        typer.Option("--new-key", help="For a new key: it changes [members] in federation.toml."),
     ] = False,
 ) -> None:
     """At a party or the server: ask for a new certificate, in the middle of a run too.
@@ -63,15 +64,15 @@ def sign(
     """At whoever keeps the authority: sign requests, after their fingerprints were compared by another way.
 
     Makes the authority on first use. Writes a *.certificate.pem beside each request, to be sent back, and prints the
-    table of members for run.toml.
+    table of members for federation.toml.
     """
     asked = [(path, *read_request(path)) for path in requests]
-    signer = _authority(authority, asked[0][1].run)
+    signer = _authority(authority, asked[0][1].federation)
     for path, identity, key in asked:
         signer.check(identity, key)
         own, before = fingerprint_of(key), signer.key_before(identity)
         remark = "" if before in (None, own) else f"  ANOTHER KEY than before ({before})"
-        print_line(stderr, f"{path}: {identity.role} {identity.name!r} of run {identity.run!r}\n  {own}{remark}")
+        print_line(stderr, f"{path}: {identity.role} {identity.name!r} of {identity.federation!r}\n  {own}{remark}")
     if not yes and not typer.confirm("Does each member read the same fingerprint to you, by phone?", err=True):
         raise SettingsError("nothing was signed; ask for new requests and compare again")
     for path, identity, key in asked:
@@ -112,17 +113,18 @@ def revoke(
 @keys.command()
 def show(
     paths: Annotated[
-        list[Path], typer.Argument(help="party.toml, run.toml, keys or authority folders, requests, certificates.")
+        list[Path],
+        typer.Argument(help="party.toml, federation.toml, folders of keys or of an authority, .pem files."),
     ],
 ) -> None:
     """Print names, fingerprints and how long certificates are good."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("member", "run", "good until", "state", "fingerprint of its key"):
+    for heading in ("member", "federation", "good until", "state", "fingerprint of its key"):
         table.add_column(heading, no_wrap=True, overflow="ignore")
     for facts in (each for path in paths for each in key_facts(path)):
-        run = "-" if facts.identity is None else facts.identity.run
+        federation = "-" if facts.identity is None else facts.identity.federation
         until = "-" if facts.until is None else f"{facts.until:%Y-%m-%d}"
-        table.add_row(facts.name, run, until, facts.state, facts.fingerprint)
+        table.add_row(facts.name, federation, until, facts.state, facts.fingerprint)
     stdout.print(table, soft_wrap=True)
 
 
@@ -132,19 +134,23 @@ def members(
         list[Path], typer.Argument(help="An authority's folder, or certificates, requests or keys folders of all.")
     ],
 ) -> None:
-    """Print the table of members for run.toml: the fingerprint of every member's key."""
+    """Print the table of members for federation.toml: the fingerprint of every member's key."""
     facts: list[KeyFacts] = [each for path in paths for each in key_facts(path)]
     echo("\n" + members_table(members_of(facts)).rstrip())
 
 
-def _authority(path: Path, run: str) -> AuthorityFolder:
+def _authority(path: Path, federation: str) -> AuthorityFolder:
     if AuthorityFolder.is_one(path):
         return AuthorityFolder(path)
-    made = AuthorityFolder.make(path, run)
-    print_line(stderr, f"made {path}, the authority of run {run!r}: keep it apart, best offline\n  {made.fingerprint}")
+    made = AuthorityFolder.make(path, federation)
+    print_line(
+        stderr, f"made {path}, the authority of {federation!r}: keep it apart, best offline\n  {made.fingerprint}"
+    )
     return made
 
 
 def _print_request(member: MemberKeys, own: str) -> None:
-    echo(f"send {member.request_path} to whoever keeps the authority of run {member.identity.run!r}; by phone, compare")
+    echo(
+        f"send {member.request_path} to whoever keeps the authority of {member.identity.federation!r}; compare by phone"
+    )
     echo(f"  {own}")

@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 PlainOption = Annotated[bool, typer.Option("--plain", help="No TLS, no certificates; on loopback only.")]
 ServerOption = Annotated[
-    str | None, typer.Option(help="Where the server is, if not where party.toml or run.toml says: 'host:7443'.")
+    str | None, typer.Option(help="Where the server is, if not where party.toml or federation.toml says: 'host:7443'.")
+]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0, help="Give up once the server or a party was missing for so many seconds before the first step."
+    ),
 ]
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Consent, within party.toml's [align], to all parties being told the shared rows.")
 ]
+RunOption = Annotated[
+    Path | None, typer.Option(help="The run.toml that all parties agreed on; else the one beside federation.toml.")
+]
+RunNameOption = Annotated[str | None, typer.Option("--name", help="A name in place of the one in run.toml: '2026-11'.")]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help='Train on from this version, or from that of a run that has finished here, or "promoted"; in place of '
+        "`from` in run.toml.",
+    ),
+]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
 LogOption = Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")]
+LogFormatOption = Annotated[
+    Literal["text", "json"],
+    typer.Option("--log-format", help="What is said meanwhile: text, or one JSON object a line."),
+]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning"],
+    typer.Option("--log-level", help="How much is said: warning is what goes wrong; debug in JSON has every step."),
+]
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]
 SeedsOption = Annotated[int, typer.Option(min=1, help="Number of seeds to take the mean of.")]
+PartyOption = Annotated[Path, typer.Option(help="This party's party.toml.")]
+ModelRunOption = Annotated[
+    str | None,
+    typer.Option("--run", help="The name of the run whose model is meant; else the promoted or the newest one."),
+]
+VersionOption = Annotated[
+    str | None, typer.Option(help="The version of the model, or the first letters of it; `fdml model list` has all.")
+]
+DeadlineOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1, help="Seconds to wait for the answers to a block; else serving.deadline_seconds of run.toml."
+    ),
+]

@@ -17,11 +17,13 @@ from fdml.cli.lossy_output import LossyOutput, Output
 from fdml.errors import SettingsError
 from fdml.events import Listener
 from fdml.extras import need
-from fdml.monitor.figures import TITLES
+from fdml.monitor.figures import TITLES, gain_text
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.json_log import JsonLog
 from fdml.monitor.listeners import all_of
+from fdml.monitor.log_lines import JsonLines, LogFormat, LogLevel, from_level
 from fdml.monitor.terminal import print_line
+from fdml.settings_file import read_table
 
 PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _WIDE = 120
@@ -58,6 +60,11 @@ def _ask(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def command(name: str, path: Path, run: Path | None) -> str:
+    """A command as it was typed, for whoever wants to type it again."""
+    return f"fdml {name} {path}" + ("" if run is None else f" --run {run}")
+
+
 @contextmanager
 def resumable(command: str) -> Iterator[None]:
     """Let Ctrl-C end a command that can go on later: one line says how."""
@@ -66,6 +73,23 @@ def resumable(command: str) -> Iterator[None]:
     except KeyboardInterrupt:
         print_line(stderr, f"fdml: stopped; `{command}` goes on from here")
         raise typer.Exit(130) from None
+
+
+def said(text: Listener, run: str, log_format: LogFormat, log_level: LogLevel) -> Listener:
+    """What goes to standard error while a side runs: `text` as it is, or JSON lines of this run; of this level on."""
+    if log_format == "json":
+        return from_level(log_level, JsonLines(stderr, run))
+    return text if log_level != "warning" else from_level(log_level, text)
+
+
+def run_name(run: Path | None, federation: Path) -> str:
+    """The name in a run.toml or run.json, or in the run.toml beside federation.toml."""
+    path = federation.with_name("run.toml") if run is None else run
+    try:
+        found = json.loads(path.read_bytes()) if path.suffix == ".json" else read_table(path)
+    except (OSError, ValueError):  # whoever reads all of it says what is wrong
+        return ""
+    return str(found.get("name", ""))
 
 
 @contextmanager
@@ -114,7 +138,13 @@ def comparison_json(curves: Sequence[LearningCurve], metric: str, facts: Mapping
     return {
         **facts,
         "rows": [
-            {"model": each.model, "scheme": each.scheme, **_figures(each.last, metric), "convergence": _trend(each)}
+            {
+                "model": each.model,
+                "scheme": each.scheme,
+                **_figures(each.last, metric),
+                "convergence": _trend(each),
+                **({"gains": {scheme: gain._asdict() for scheme, gain in each.gains.items()}} if each.gains else {}),
+            }
             for each in curves
         ],
         "history": [
@@ -141,6 +171,13 @@ def convergence_lines(curves: Sequence[LearningCurve]) -> Iterator[str]:
         found = each.convergence
         if found is not None and found.text:
             yield f"{each.model} {each.scheme}: {found.text}"
+
+
+def gain_lines(curves: Sequence[LearningCurve], metric: str) -> Iterator[str]:
+    """What joint training brings over what takes none, in words."""
+    for each in curves:
+        for scheme, gain in each.gains.items():
+            yield f"{each.model}: {gain_text(scheme, metric, *gain)}"
 
 
 def _trend(curve: LearningCurve) -> str | None:

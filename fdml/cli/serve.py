@@ -7,19 +7,16 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import LogOption, PlainOption
-from fdml.cli.output import check_writable, echo, logged, resumable, stderr, write_json
+from fdml.cli.options import LogFormatOption, LogLevelOption, LogOption, PlainOption
+from fdml.cli.output import check_writable, command, echo, logged, resumable, run_name, said, stderr, write_json
 from fdml.federation import serve as runs
-from fdml.federation.machine_limits import raise_open_files
+from fdml.federation.machine_limits import tune_server_process
 from fdml.monitor.terminal import RunTerminal, print_line
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="The run.toml that all parties agreed on.")],
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Forget what an earlier server stored and start over; at every side or none."),
-    ] = False,
+    federation: Annotated[Path, typer.Argument(help="The federation.toml that all parties agreed on.")],
+    run: Annotated[Path | None, typer.Option(help="Serve the run of this run.toml alone, and end with it.")] = None,
     plain: PlainOption = False,
     listen: Annotated[
         str | None,
@@ -27,25 +24,33 @@ def serve(
     ] = None,
     port_file: Annotated[Path | None, typer.Option(help="Write the port to this file once the server listens.")] = None,
     log: LogOption = None,
+    log_format: LogFormatOption = "text",
+    log_level: LogLevelOption = "info",
     json: Annotated[
-        Path | None, typer.Option(help="Write the alignment and the evaluated epochs to this file.")
+        Path | None, typer.Option(help="With --run: write the alignment and the evaluated epochs to this file.")
     ] = None,
 ) -> None:
     """Run the server: it sums predictions and lets nobody run too far ahead.
 
-    After a crash the same command goes on where the server stopped.
+    With --run it serves that run and ends with it. Without, it stays up and hosts all runs that parties start, one
+    after the other or at once. After a crash the same command goes on where the server stopped.
     """
     check_writable(port_file, log, json)
-    raise_open_files()
-    with resumable(f"fdml serve {run}"), logged(RunTerminal(stderr), log) as listener:
-        result = runs.serve(run, fresh=fresh, plain=plain, listen=listen, port_file=port_file, on_event=listener)
-    state, bulletin = result.state, result.bulletin
+    tune_server_process()
+    name = "" if run is None or log_format == "text" else run_name(run, federation)
+    terminal = said(RunTerminal(stderr), name, log_format, log_level)
+    with resumable(command("serve", federation, run)), logged(terminal, log) as listener:
+        if run is None:
+            runs.serve_federation(federation, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+            return
+        result = runs.serve(federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+    state, rows = result.state, result.alignment
     if state.history:
         echo(
             f"all parties have finished: {len(state.history)} epochs were evaluated; their figures are for the parties"
         )
     for party, (received, sent) in result.traffic.items():
         print_line(stderr, f"{party}: {received / 1e6:.1f} MB received, {sent / 1e6:.1f} MB sent")
-    shared = None if bulletin.shared is None else bulletin.shared.train
-    alignment = {"rows": bulletin.rows, "shared_rows": shared, "train_rows": state.rows}
+    shared = None if rows.shared is None else rows.shared.train
+    alignment = {"rows": rows.rows, "shared_rows": shared, "train_rows": state.rows}
     write_json(json, {"alignment": alignment, "evaluated": sorted(state.history)})

@@ -15,22 +15,21 @@ from fdml.federation.processes import run_processes
 from fdml.monitor.figures import CHOSEN, TITLES, figures_line
 from fdml.monitor.history import METRIC_OF
 from fdml.monitor.terminal import print_line
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 
 def simulate(
-    run: Annotated[Path, typer.Argument(help="A run.toml with the parties' folders beside it.")],
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget saved state and start over.")] = False,
+    run: Annotated[Path, typer.Argument(help="A run.toml, with federation.toml and the parties' folders beside it.")],
     plain: PlainOption = False,
     json: JsonOption = None,
 ) -> None:
     """Run the server and all parties on this machine, each as a process of its own.
 
-    After Ctrl-C or a crash the same command goes on where the run stopped.
+    After Ctrl-C or a crash the same command goes on where the run stopped; a new name in run.toml begins another run.
     """
     check_writable(json)
     with resumable(f"fdml simulate {run}"):
-        found = run_processes(run, fresh=fresh, plain=plain, on_event=_print_remark)
+        found = run_processes(run, plain=plain, on_event=_print_remark)
     rows = found["history"]
     metric = METRIC_OF[read_run(run).task]
     echo(f"epoch  seconds  train loss  test loss  test {TITLES[metric]}")
@@ -42,6 +41,8 @@ def simulate(
         echo(f"held-out rows, model of epoch {final['epoch']}: {figures_line(final['figures'])}")
     if chosen:
         echo(CHOSEN)
+    if final and final["compared"]:
+        echo(final["compared"]["text"])
     write_json(json, {**found, "metrics": final})
 
 

@@ -23,8 +23,9 @@ _HEADINGS = ("party", "state", "step", "waits for", "waited", "sent", "received"
 
 def status(
     path: Annotated[
-        Path, typer.Argument(help="A party's party.toml; or the run.toml, with the server's folder beside it.")
+        Path, typer.Argument(help="A party's party.toml; or the federation.toml, with the server's folder beside it.")
     ],
+    run: Annotated[str | None, typer.Option(help="The name of the run.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The run has no TLS.")] = False,
     server: ServerOption = None,
     json: JsonOption = None,
@@ -34,7 +35,7 @@ def status(
     Metrics travel sealed for the parties: only a party, asked with its party.toml, shows their figures.
     """
     check_writable(json)
-    read = runs.status(path, plain=plain, server=server)
+    read = runs.status(path, run, plain=plain, server=server)
     found = read.status
     echo(f"run {found.run}")
     stdout.print(_table(found))
@@ -42,10 +43,16 @@ def status(
         echo(f"epoch {each.epoch}: {figures_text(each.test_loss, each.test_metric, read.metric)}")
     for party in found.parties:
         if party.stands_out:
-            echo(f"party {party.name} stands out: its predictions reach {party.largest_prediction or 0.0:.3g}; ask it")
+            echo(f"party {party.name} stands out: {_size_text(party)}; ask it")
     if found.refused:
         echo("refused: " + ", ".join(f"{count} {reason}" for reason, count in sorted(found.refused.items())))
     write_json(json, {**asdict(found), "history": [asdict(each) for each in read.metrics]})
+
+
+def _size_text(party: PartyStatus) -> str:
+    if party.largest_prediction is None:
+        return "its predictions are far larger than before, or than those of the others"
+    return f"its predictions reach {party.largest_prediction:.3g}"
 
 
 def _table(found: RunStatus) -> Table:

@@ -58,7 +58,8 @@ def open_blocks(folder: Path) -> PlainRows:
         return SparseRows(indptr, _mapped(folder / "indices", np.int32, entries), values, width)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateCorrupt(
-            f"the block store {str(folder)!r} is damaged or missing ({error}); run `fdml align --fresh`"
+            f"the block store {str(folder)!r} is damaged or missing ({error}); remove it, then run the same command "
+            f"again"
         ) from None
 
 

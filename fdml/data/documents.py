@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -44,11 +45,18 @@ def checked(kind: type[T], values: Mapping[str, Any], what: str) -> T:
         if name not in known:
             raise DataError(f"{what}: {name!r} is not among {', '.join(known)}; the file is damaged")
     try:
-        return TypeAdapter(kind).validate_python(dict(values))
+        found: T = _adapter(kind).validate_python(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         raise DataError(f"{what}: {place}: {first['msg']}; the file is damaged") from None
+    return found
+
+
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    """Made once for each kind, as that takes longer than all checks of a file."""
+    return TypeAdapter(kind)
 
 
 def _finite(text: str) -> float:

@@ -13,6 +13,11 @@ ENCODERS: dict[str, type[AnyEncoder]] = {"table": Encoder, "matrix": MatrixEncod
 """By the name that the JSON text has for each."""
 
 
+def categories_of(encoder: AnyEncoder) -> tuple[int, ...]:
+    """The places of those features that are numbers of categories."""
+    return encoder.categories if isinstance(encoder, Encoder) else ()
+
+
 def encoder_from_json(text: str | bytes) -> AnyEncoder:
     """An encoder as its `to_json` wrote it; needs nothing of the data it was fitted on."""
     kind = str(read_document(text, "the encoder", LAYOUT).get("encoder"))

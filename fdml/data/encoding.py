@@ -15,6 +15,7 @@ The rules:
   by `missing`, it is an error, or becomes the mean or zero alone. Infinity is an error.
   A column in `ranges` is cut to its range and scaled by it, to -1 and 1 at its ends.
 - dates and times give a number and parts (`date_features`). Binary and nested types are an error.
+- trees get "native" rows: a feature for each column, as it is (`native_features`).
 - rows are sparse if at most a quarter of a row's features can be other than zero, else dense. This depends
   on the columns alone, so training and test rows are always of one kind.
 """
@@ -34,7 +35,8 @@ from fdml.data.documents import checked, read_document, write_document
 from fdml.data.error_context import no_such
 from fdml.data.feature_kinds import FEATURES
 from fdml.data.fitting import Fit, fit_for
-from fdml.data.rows import DenseRows, Rows, SparseRows
+from fdml.data.native_features import is_category, native_features
+from fdml.data.rows import DenseRows, RowEncoding, Rows, SparseRows
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
@@ -68,6 +70,11 @@ class Encoder:
     def text_columns(self) -> tuple[str, ...]:
         """The columns that held text in training."""
         return tuple(each.column for each in self.features if isinstance(each, OneHot | Hashed) and each.type == "text")
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """The places of those features that are numbers of categories."""
+        return tuple(place for place, each in enumerate(self.features) if is_category(each))
 
     @property
     def row_bytes(self) -> int:
@@ -111,7 +118,9 @@ def _stored_feature(values: dict[str, Any]) -> Feature:
     return feature
 
 
-def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings) -> Encoder:
+def fit(
+    batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings, encoding: RowEncoding = "numeric"
+) -> Encoder:
     """Learn categories, means and deviations of these columns from record batches, however they are cut."""
     fits: dict[str, Fit] = {}
     first = 0
@@ -123,7 +132,8 @@ def fit(batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings
             fits[name].add(column, first)
         first += len(frame)
     features = tuple(feature for each in fits.values() for feature in each.features())
-    return Encoder(features, tuple(filter(None, (each.remark() for each in fits.values()))))
+    chosen = native_features(features) if encoding == "native" else features
+    return Encoder(chosen, tuple(filter(None, (each.remark() for each in fits.values()))))
 
 
 def repeated_rows(batches: Iterable[Any], counts: NDArray[np.int64]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from fdml.data.column_features import Entries, Hashed, Number, NumberInRange, OneHot
 from fdml.data.column_types import Column, missing
 from fdml.data.date_features import DateInRange, DateNumber, DatePart
+from fdml.data.native_features import NATIVE
 
 
 @dataclass(frozen=True)
@@ -32,5 +33,5 @@ class MissingIndicator:
 
 FEATURES: dict[str, type[Any]] = {
     each.kind: each
-    for each in (Number, NumberInRange, OneHot, Hashed, DateNumber, DateInRange, DatePart, MissingIndicator)
+    for each in (Number, NumberInRange, OneHot, Hashed, DateNumber, DateInRange, DatePart, MissingIndicator, *NATIVE)
 }

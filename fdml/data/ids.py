@@ -69,7 +69,7 @@ def unique_ids(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
         missing_at=_examples(np.flatnonzero(absent)),
         repeated_at=_examples(present[again]),
     )
-    _check(counts, settings)
+    check_counts(counts, settings)
     kept = single if settings.duplicates == "drop" else ~again
     rows = present[kept].astype(np.int64)
     chosen = found if kept.all() else found.filter(pa.array(kept))
@@ -112,7 +112,8 @@ def _examples(rows: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(int(row) + 1 for row in rows[:LISTED])
 
 
-def _check(counts: IdCounts, settings: IdSettings) -> None:
+def check_counts(counts: IdCounts, settings: IdSettings) -> None:
+    """Raise where rows without an id or with a duplicate one are not to be dropped."""
     if counts.missing and settings.missing == "error":
         raise DataError(
             f"{counts.missing} of {counts.rows} rows have no id, among them data rows {_listed(counts.missing_at)}; "

@@ -41,8 +41,9 @@ class PointedRows(NamedTuple):
 
 
 Rows = PlainRows | PointedRows
-RowEncoding = Literal["numeric"]
-"""What a kind of model may want of a party's encoder: numbers alone, with categories as features of their own."""
+RowEncoding = Literal["numeric", "native"]
+"""What a kind of model may want of a party's encoder: numbers alone, with categories as features of their own; or one
+feature for each column, categories by their numbers, and nothing (NaN) where a value is missing."""
 
 _PIECE = 2**16
 """Rows, or values, per piece where rows on disk are read piece by piece."""
@@ -114,9 +115,10 @@ def row_count(rows: Rows) -> int:
 
 def width(rows: Rows) -> int:
     """The number of features."""
-    if isinstance(rows, PointedRows):
-        return width(rows.stored)
-    return rows.values.shape[1] if isinstance(rows, DenseRows) else rows.width
+    if isinstance(rows, DenseRows):
+        features: int = rows.values.shape[1]
+        return features
+    return width(rows.stored) if isinstance(rows, PointedRows) else rows.width
 
 
 def to_scipy(rows: SparseRows) -> sp.csr_array:

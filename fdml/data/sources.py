@@ -26,7 +26,7 @@ from fdml.data.matrices import Matrix, open_numpy
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.matrix_source import MatrixSource
 from fdml.data.origins import FilesOrigin, Origin, OriginKind, origins_of
-from fdml.data.rows import CHUNK_BYTES, Rows
+from fdml.data.rows import CHUNK_BYTES, RowEncoding, Rows
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
@@ -88,18 +88,19 @@ def open_sources(
     settings: DataSettings,
     counts: NDArray[np.int64] | None = None,
     origins: Sequence[Origin] | None = None,
+    encoding: RowEncoding = "numeric",
 ) -> list[Source]:
     """Open a party's training rows, and its test rows if it has some.
 
     The training rows are read once, to fit the encoder: to each row as often as `counts` says; None is once.
-    `origins` are where the rows are, if not where the settings say.
+    `origins` are where the rows are, if not where the settings say. `encoding` is what the model wants of columns.
     """
     places = origins_of(settings) if origins is None else origins
     first, last = places[0], places[-1]
     if first.kind != last.kind:
         raise DataError(f"{first.name} is {first.kind} but {last.name} is {last.kind}; give both in the same format")
     if _has_columns(first.kind):
-        return _open_tables(places, settings, counts)
+        return _open_tables(places, settings, counts, encoding)
     return _open_matrices([_file_of(place) for place in places], first.kind, settings)
 
 
@@ -141,9 +142,10 @@ def _file_of(origin: Origin) -> Path:
 
 
 def _encoded_table(place: Origin, settings: DataSettings, encoder: Encoder) -> Source:
-    table = place.table([*settings.id, *encoder.text_columns])
+    keys = [name for name in settings.key_columns if name not in encoder.columns]
+    table = place.table([*settings.id, *keys, *encoder.text_columns])
     label, weight = (name if name in table.names else None for name in (settings.label, settings.weight))
-    roles = ColumnRoles(settings.id, label, weight, encoder.columns)
+    roles = ColumnRoles(settings.id, label, weight, encoder.columns, settings.key_columns)
     check_columns(table.names, roles)
     count = _some(table.settle(roles.named))
     return FrameSource(place.name, table, count, roles=roles, encoder=encoder, id_settings=settings.ids)
@@ -161,7 +163,9 @@ def _encoded_matrix(path: Path, kind: OriginKind, settings: DataSettings, encode
     return MatrixSource(path, matrix, encoder, settings.ids)
 
 
-def _open_tables(places: Sequence[Origin], settings: DataSettings, counts: NDArray[np.int64] | None) -> list[Source]:
+def _open_tables(
+    places: Sequence[Origin], settings: DataSettings, counts: NDArray[np.int64] | None, encoding: RowEncoding
+) -> list[Source]:
     keys = [name for name in settings.key_columns if name not in (settings.columns or ())]
     text = [*settings.id, *keys, *settings.categorical, *settings.hashed, *settings.categories]
     with errors_about(places[0].name):
@@ -170,7 +174,8 @@ def _open_tables(places: Sequence[Origin], settings: DataSettings, counts: NDArr
         _refuse_nothing(bool(roles.features), roles.label is not None)
         count = _some(table.settle(roles.named))
         batches = table.batches(roles.features)
-        encoder = fit(batches if counts is None else repeated_rows(batches, counts), roles.features, settings)
+        used = batches if counts is None else repeated_rows(batches, counts)
+        encoder = fit(used, roles.features, settings, encoding)
     shared: dict[str, Any] = {"roles": roles, "encoder": encoder, "id_settings": settings.ids}
     sources: list[Source] = [FrameSource(places[0].name, table, count, **shared)]
     text += table.text_columns

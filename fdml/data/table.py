@@ -24,6 +24,8 @@ class Table:
     ids: NDArray[np.object_] | None = None
     labels: NDArray[np.generic] | None = None
     weights: NDArray[np.float64] | None = None
+    categories: tuple[int, ...] = ()
+    """The places of those features that are numbers of categories."""
 
     def __post_init__(self) -> None:
         """Raise unless all parts are of one length."""
@@ -46,6 +48,7 @@ class Table:
             None if self.ids is None else self.ids[index],
             None if self.labels is None else self.labels[index],
             None if self.weights is None else self.weights[index],
+            self.categories,
         )
 
 

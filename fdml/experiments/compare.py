@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from fdml.data.rows import width
 from fdml.errors import SettingsError
-from fdml.events import Listener
+from fdml.events import Listener, Reliability
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import TrainingResult, train_in_process
+from fdml.models.bootstrap import paired_difference
 from fdml.models.calibration import calibrate
+from fdml.models.losses import Floats
 from fdml.models.metrics import mean_loss, metric
-from fdml.monitor.history import SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records
+from fdml.models.reliability import reliability_of
+from fdml.monitor.history import SCHEMES, EpochRecord, Gain, LearningCurve, Scheme, mean_records
 from fdml.party.plan import Plan, joint_score
 from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import GuardSettings, ModelSettings, TrainingSettings
+
+_WITHOUT_JOINT: tuple[Scheme, ...] = ("alone", "late fusion")
+"""What parties can do without training jointly."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +40,75 @@ class Contender:
     """Of the parties that protect what they release, which they do in joint training alone."""
 
 
+@dataclass(frozen=True, eq=False)
+class SchemeResult:
+    """One training of one scheme."""
+
+    records: Sequence[EpochRecord]
+    score: Floats
+    """Of the test rows, by the last models."""
+
+
 def compare(
     problem: JointDataset,
     contenders: Sequence[Contender],
     seeds: Sequence[int],
     on_event: Listener = lambda _: None,
     joined: Callable[[TrainingResult], None] | None = None,
+    *,
+    gains: bool = False,
 ) -> list[LearningCurve]:
     """Train every contender under every scheme, once per seed; `joined` gets what each joint training leaves behind.
 
     Guards and `training.exchanges` limit what leaves a party, so they bind joint
-    training only. Its figures are of the exact sum of predictions in any case.
+    training only. Its figures are of the exact sum of predictions in any case. With
+    `gains` joint training has what it brings over what takes no joint training.
     """
     results = []
     for contender in contenders:
         runs = [_one_seed(problem.shuffled(seed), contender, seed, on_event, joined) for seed in seeds]
+        brings = mean_gains([joint_gains(problem, run, seed) for run, seed in zip(runs, seeds, strict=True)] * gains)
         results += [
-            LearningCurve(contender.name, scheme, mean_records([run[scheme] for run in runs]))
+            LearningCurve(
+                contender.name,
+                scheme,
+                mean_records([run[scheme].records for run in runs]),
+                brings if scheme == "joint" else {},
+                _reliability(problem, runs[-1][scheme]) if gains else None,
+            )
             for scheme in SCHEMES
             if scheme in runs[0]
         ]
     return results
+
+
+def joint_gains(problem: JointDataset, results: Mapping[Scheme, SchemeResult], seed: int) -> dict[Scheme, Gain]:
+    """What joint training brings over what takes no joint training, on the same resamples of the test rows."""
+    task, joint = problem.encoding.task, results["joint"].score
+    return {
+        scheme: paired_difference(task, joint, results[scheme].score, problem.test, seed=seed)
+        for scheme in _WITHOUT_JOINT
+        if scheme in results
+    }
+
+
+def mean_gains(runs: Sequence[Mapping[Scheme, Gain]]) -> dict[Scheme, Gain]:
+    """The mean over several runs; what is not known in one of them is not known."""
+    found = {scheme: list(zip(*(run[scheme] for run in runs), strict=True)) for scheme in (runs[0] if runs else {})}
+    return {scheme: Gain(*map(_mean_or_none, figures)) for scheme, figures in found.items()}
+
+
+def _reliability(problem: JointDataset, result: SchemeResult) -> Reliability | None:
+    """How well the probabilities of the test rows came true; None where the task has none."""
+    if problem.encoding.task != "binary":
+        return None
+    epoch = result.records[-1].epoch
+    return reliability_of(problem.label_party, epoch, problem.loss, result.score, problem.test)
+
+
+def _mean_or_none(figures: Sequence[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return float(np.mean(known)) if len(known) == len(figures) else None
 
 
 def workload(problem: JointDataset, contenders: Sequence[Contender], seeds: Sequence[int]) -> int:
@@ -74,8 +131,9 @@ def _one_seed(
     seed: int,
     on_event: Listener,
     joined: Callable[[TrainingResult], None] | None,
-) -> dict[Scheme, list[EpochRecord]]:
-    apart = contender.training.model_copy(update={"seed": seed, "exchanges": None})
+) -> dict[Scheme, SchemeResult]:
+    nothing_joint: dict[str, Any] = {"exchanges": None, "joint": "sum", "joint_width": None}
+    apart = contender.training.model_copy(update={"seed": seed, **nothing_joint})
 
     def run(part: JointDataset, models: Mapping[str, ModelSettings]) -> TrainingResult:
         plan = Plan(apart, models, part.label_party, part.loss, part.encoding.class_count)
@@ -83,17 +141,21 @@ def _one_seed(
 
     alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
     pooled = problem.pooled()
-    results: dict[Scheme, list[EpochRecord]] = {}
+    results: dict[Scheme, SchemeResult] = {}
     if problem.label_party in alone:
-        results["alone"] = learning_curve(problem.only(problem.label_party), alone[problem.label_party])
+        results["alone"] = _result(problem.only(problem.label_party), alone[problem.label_party])
     results["late fusion"] = _fused(problem, alone)
-    results["pooled"] = learning_curve(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
+    results["pooled"] = _result(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
     plan = joint_plan(problem, contender, seed)
     outcome = train_in_process(plan, problem.train, held_out=problem.test, keep_epochs=True, on_event=on_event)
     if joined is not None:
         joined(outcome)
-    results["joint"] = _joint_history(problem, plan, outcome)
+    results["joint"] = SchemeResult(_joint_history(problem, plan, outcome), outcome.score(problem.test.parts))
     return results
+
+
+def _result(problem: JointDataset, outcome: TrainingResult) -> SchemeResult:
+    return SchemeResult(learning_curve(problem, outcome), outcome.score(problem.test.parts))
 
 
 def joint_plan(problem: JointDataset, contender: Contender, seed: int) -> Plan:
@@ -125,10 +187,11 @@ def _joint_history(problem: JointDataset, plan: Plan, outcome: TrainingResult) -
     ]
 
 
-def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> list[EpochRecord]:
+def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> SchemeResult:
     """Epoch by epoch; the seconds are the slowest party's, as they need not wait for each other."""
     models = {name: outcome.models[name] for name, outcome in alone.items()}
-    records = []
+    records: list[EpochRecord] = []
+    tested: Floats = np.zeros((0, 1))
     for snapshots in zip(*(outcome.snapshots for outcome in alone.values()), strict=True):
         for snapshot in snapshots:
             for name, state in snapshot.states.items():
@@ -146,4 +209,4 @@ def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> list[E
                 metric(problem.encoding.task, tested, problem.test),
             )
         )
-    return records
+    return SchemeResult(records, tested)

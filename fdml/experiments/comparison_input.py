@@ -18,13 +18,14 @@ from fdml.errors import LabelError, SettingsError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.key_join import load_parties
-from fdml.models.registry import kind_named, model_settings
+from fdml.models.registry import kind_named, model_settings, with_categories
 from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, check_label_owner, read_party
-from fdml.settings import GuardSettings, RunSettings, TrainingSettings, read_run
+from fdml.settings import GuardSettings, RunSettings, TrainingSettings
 from fdml.settings_choices import Task
 from fdml.settings_data import DataSettings
+from fdml.settings_federation import read_run
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
@@ -36,7 +37,7 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
         _check_record_level(party, run)
     data = load_parties(run, parties)
     problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
-    models = {name: party.model for name, party in parties.items()}
+    models = {name: with_categories(party.model, data[name].train.categories) for name, party in parties.items()}
     kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
     training = run.training
@@ -73,7 +74,7 @@ def from_data_file(
     seed: int,
     remark: Callable[[str], None] = lambda _: None,
 ) -> JointDataset:
-    """Deal the columns of one file to parties; the first group's party holds the labels.
+    """Split the columns of one file among parties; the first group's party holds the labels.
 
     `remark` hears what a person should know of the columns.
     """
@@ -98,7 +99,7 @@ def from_frames(
     seed: int = 7,
     data: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> JointDataset:
-    """Join frames of several parties; the first party's has the label.
+    """Join frames of several parties, for `fdml.compare`; the first party's has the label.
 
     Rows are joined by the columns in `id`, or by position where there are none. `data` has further settings of
     `[data]` by party.
@@ -122,10 +123,14 @@ def guess_task(table: Table) -> Task:
 
 
 def contenders(
-    kinds: Sequence[str], parties: Sequence[str], training: TrainingSettings, l2: float | str = "auto"
+    kinds: Sequence[str], parties: Sequence[str], training: TrainingSettings | None = None, l2: float | str = "auto"
 ) -> list[Contender]:
-    """One contender per kind of model, the same kind at every party."""
+    """One contender per kind of model, the same kind at every party, for `fdml.compare`.
+
+    Without `training` it is trained with the defaults of `[training]`.
+    """
+    chosen = TrainingSettings() if training is None else training
     return [
-        Contender(kind_named(kind).display_name, training, dict.fromkeys(parties, model_settings(kind, l2=l2)))
+        Contender(kind_named(kind).display_name, chosen, dict.fromkeys(parties, model_settings(kind, l2=l2)))
         for kind in kinds
     ]

@@ -48,6 +48,11 @@ PARAMETERS = """
         How many blocks the fastest party may be ahead of the slowest. 0 gives the same result every time.
     echo : float, default None
         How much the others are assumed to move as a party itself moves; None is the number of parties.
+    joint : {"sum", "fm", "head"}, default "sum"
+        What becomes of the sum of all parties' predictions. "fm" lets features of different parties interact by
+        products of vectors, "head" by a small network over the sum of vectors.
+    joint_width : int, default None
+        Numbers of a party's vector; None is 8 for "fm" and 16 for "head".
     scale : str, default "standard"
         "standard" brings columns to mean 0 and variance 1, as the columns of files are, and does so again in `predict`;
         sparse columns are not centred. "none" takes them as they are.

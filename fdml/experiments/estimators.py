@@ -1,4 +1,4 @@
-"""scikit-learn's front door: the columns of one matrix are dealt to parties that train jointly.
+"""scikit-learn's front door: the columns of one matrix are split among parties that train jointly.
 
 For trying out what joint training would give, before any company is asked.
 """

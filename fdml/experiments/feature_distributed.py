@@ -1,4 +1,4 @@
-"""What the two estimators share: their parameters, and how the columns of one matrix are dealt to parties."""
+"""What the two estimators share: their parameters, and how the columns of one matrix are split among parties."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ _TRAINING = (
     "lookahead",
     "staleness",
     "echo",
+    "joint",
+    "joint_width",
     "learning_rate",
     "lr_decay",
 )
@@ -74,6 +76,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         lookahead: int = 1,
         staleness: int = 0,
         echo: float | None = None,
+        joint: str = "sum",
+        joint_width: int | None = None,
         scale: str = "standard",
         class_weight: str | Mapping[Any, float] | None = None,
         early_stopping: bool = False,
@@ -100,6 +104,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         self.lookahead = lookahead
         self.staleness = staleness
         self.echo = echo
+        self.joint = joint
+        self.joint_width = joint_width
         self.scale = scale
         self.class_weight = class_weight
         self.early_stopping = early_stopping

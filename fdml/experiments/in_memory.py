@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import PartyIds
+from fdml.align.kept import Generation
+from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
@@ -24,9 +25,10 @@ from fdml.party.member import Member
 from fdml.party.plan import Plan
 from fdml.privacy.build_guard import seeded_key
 from fdml.privacy.statement import Statement
-from fdml.protocol.alignment_messages import RowCounts
-from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings
+from fdml.protocol.alignment_messages import RowCounts, RowsOffer
+from fdml.settings import PrivacySettings, RunSettings
 from fdml.settings_choices import LOSSES_OF, Task
+from fdml.settings_evaluation import EvaluationSettings
 
 DIGEST = bytes(32)
 """The alignment hash of rows that are in one order already."""
@@ -82,6 +84,12 @@ class RowsInMemory:
 class NothingStored:
     """The store of a party of which nothing has to last."""
 
+    def save_rows_offer(self, state: bytes, offer: RowsOffer) -> None:
+        """Nothing."""
+
+    def save_generation(self, generation: Generation) -> None:
+        """Nothing."""
+
     def save_alignment(self, shared: SharedRows) -> None:
         """Nothing."""
 
@@ -107,7 +115,7 @@ def run_of(plan: Plan, privacy: PrivacySettings | None = None, stop_after: int |
         task=_task_of(plan),
         loss=plan.loss,
         training=plan.training,
-        evaluation=EvaluationSettings(every="epoch", stop_after=stop_after),
+        evaluation=EvaluationSettings(every="epoch", stop_after=stop_after, baseline="none"),
         privacy=privacy or PrivacySettings(),
     )
 

@@ -112,6 +112,12 @@ def train_in_process(
         _run_in_turns(server, sessions, recorder)
     else:
         _run_in_threads(server, sessions, recorder)
+    return _result(plan, rows, server, sessions, recorder)
+
+
+def _result(
+    plan: Plan, rows: RowSet, server: InProcessServer, sessions: Mapping[str, PartySession], recorder: _Recorder
+) -> TrainingResult:
     workers = {name: _worker_of(session) for name, session in sessions.items()}
     coordinator = server.session.state.coordinator
     if coordinator is None:

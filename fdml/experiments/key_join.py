@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.data.readers import load
-from fdml.data.rows import PointedRows, vstack, with_zero_row
+from fdml.data.rows import PointedRows, RowEncoding, vstack, with_zero_row
 from fdml.data.sources import Source, open_sources
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError
 from fdml.federation.leading_keys import data_settings, leading_keys
+from fdml.models.registry import encoding_of
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
 from fdml.settings_data import DataSettings
@@ -26,19 +27,27 @@ Pointers = NDArray[np.int64]
 def load_parties(run: RunSettings, parties: Mapping[str, PartySettings]) -> dict[str, PartyData]:
     """All parties' tables; where rows of the label party point to others', the run's rows of each, in one order."""
     settings = {name: data_settings(party, run) for name, party in parties.items()}
+    encodings = {name: encoding_of(party.model) for name, party in parties.items()}
     if run.pointing_party is None:
-        return {name: load(data) for name, data in settings.items()}
+        return {name: load(data, encoding=encodings[name]) for name, data in settings.items()}
     label = settings[run.label_party]
     leads = _leads(run, label)
     found = {name: _pointers(settings[name], keys) for name, keys in leads.items()}
     kept = [_kept(list(of_file), keeps=run.unmatched == "keep") for of_file in zip(*found.values(), strict=True)]
     if not all(map(len, kept)):
         raise DataError(f"no row of {run.label_party!r} leads to a row of every other party; check data.id and [keys]")
-    own = _chosen(load(label), kept)
+    own = _chosen(load(label, encoding=encodings[run.label_party]), kept)
     return {
         name: own
         if name == run.label_party
-        else _pointed(run, name, data, [each[rows] for each, rows in zip(found[name], kept, strict=True)], own)
+        else _pointed(
+            run,
+            name,
+            data,
+            [each[rows] for each, rows in zip(found[name], kept, strict=True)],
+            own,
+            encoding=encodings[name],
+        )
         for name, data in settings.items()
     }
 
@@ -78,7 +87,13 @@ def _chosen(data: PartyData, rows: Sequence[NDArray[np.int64]]) -> PartyData:
 
 
 def _pointed(
-    run: RunSettings, name: str, data: DataSettings, pointers: Sequence[Pointers], own: PartyData
+    run: RunSettings,
+    name: str,
+    data: DataSettings,
+    pointers: Sequence[Pointers],
+    own: PartyData,
+    *,
+    encoding: RowEncoding,
 ) -> PartyData:
     """A party's rows as the label party's point to them, under its ids.
 
@@ -89,11 +104,11 @@ def _pointed(
         source = open_sources(data)[0]
         ids, used = source.ids(), pointers[0][pointers[0] >= 0]
         counts = np.bincount(used if ids is None else ids.rows[used], minlength=source.count)
-    loaded = load(data, counts)
+    loaded = load(data, counts, encoding=encoding)
     theirs = [loaded.train, loaded.train if loaded.test is None else loaded.test]
     mine: list[Table] = [own.train] if own.test is None else [own.train, own.test]
     tables = []
     for at, (table, like) in enumerate(zip(theirs[: len(mine)], mine, strict=True)):
         rows = PointedRows(vstack(list(with_zero_row([table.rows]))), pointers[at])
-        tables.append(Table(rows, table.names, ids=like.ids))
+        tables.append(Table(rows, table.names, ids=like.ids, categories=table.categories))
     return PartyData(*tables)

@@ -21,8 +21,8 @@ from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import train_in_process
-from fdml.federation.party_folder import MODEL
 from fdml.federation.processes import run_processes
+from fdml.federation.run_folder import MODEL, RUNS, STATE
 from fdml.federation.scaffold import write_keys
 from fdml.models.bundle import Bundle
 from fdml.models.registry import model_settings
@@ -30,6 +30,7 @@ from fdml.monitor.history import EpochRecord, Scheme
 from fdml.monitor.listeners import ignore_events
 from fdml.party.alignment_store import aligned_train_rows
 from fdml.party.plan import Plan
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.shuffle import permutation
 from fdml.settings import ModelSettings, TrainingSettings
 from fdml.storage.arrays import hash_arrays
@@ -37,6 +38,7 @@ from fdml.storage.disk import FolderDisk
 
 PARTIES = ("party-0", "party-1")
 GROUPS = (range(67), range(67, 123))
+_RUN = f"{RUNS}/demo"
 
 PAPER: dict[tuple[str, Scheme], EpochRecord] = {
     ("LR", "alone"): EpochRecord(40, 41, 0.3625, 0.3509, 0.8850),
@@ -61,23 +63,31 @@ def a9a_dataset() -> JointDataset:
 
 def write_a9a_run(folder: Path, problem: JointDataset, contender: Contender, seed: int, server: str) -> None:
     """The joint training of one contender as a run of processes: settings, keys and each party's rows."""
-    training = contender.training.model_copy(update={"seed": seed})
+    training = _training(contender, seed, len(problem.train))
     listed = ", ".join(f'"{name}"' for name in PARTIES)
     folder.mkdir()
+    (folder / "federation.toml").write_text(f'name = "demo"\nserver = "{server}"\nparties = [{listed}]\n')
     (folder / "run.toml").write_text(
-        f'name = "demo"\nserver = "{server}"\nparties = [{listed}]\nlabel_party = "{PARTIES[0]}"\n'
+        f'name = "demo"\nlabel_party = "{PARTIES[0]}"\n'
         f"[training]\n{_toml(training.model_dump(exclude_defaults=True) | {'seed': seed})}\n"
     )
     write_keys(folder, "demo", PARTIES)
     for name in PARTIES:
         model = contender.models[name]
         (folder / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[align]\nmax_rows = {len(problem.train)}\n'
+            f'party = "{name}"\nfederation = "../federation.toml"\n[align]\nmax_rows = {len(problem.train)}\n'
             f'[data]\npath = "train.npz"\ntest_path = "test.npz"\n'
             f"[model]\n{_toml({'kind': model.kind} | model.model_dump(mode='json', exclude_defaults=True))}\n"
         )
         for file, sample in (("train.npz", problem.train), ("test.npz", problem.test)):
             _write_rows(folder / name / file, sample, name, seed)
+
+
+def _training(contender: Contender, seed: int, rows: int) -> TrainingSettings:
+    """With nothing left that would follow from the line: on a busy machine that is slow, and the twin has none."""
+    training = contender.training.model_copy(update={"seed": seed})
+    agreed = agreed_training(training, rows, len(PARTIES))
+    return training.model_copy(update={"batches_per_block": agreed.batches_per_block, "value_bits": agreed.value_bits})
 
 
 def _toml(settings: Mapping[str, Any]) -> str:
@@ -93,13 +103,13 @@ def joint_by_processes(
     the figures are of that twin, the seconds are the processes'.
     """
     write_a9a_run(folder, problem, contender, seed, "127.0.0.1:0")
-    found = run_processes(folder / "run.toml", fresh=False, plain=False, on_event=on_event)
+    found = run_processes(folder / "run.toml", on_event=on_event)
     ordered = replace(problem, train=problem.train.take(_order_found(folder, len(problem.train), seed)))
-    training = contender.training.model_copy(update={"seed": seed})
+    training = _training(contender, seed, len(problem.train))
     plan = Plan(training, contender.models, problem.label_party, problem.loss, problem.encoding.class_count)
     twin = train_in_process(plan, ordered.train, held_out=ordered.test, keep_epochs=True)
     for name, model in twin.models.items():
-        saved = Bundle.load(folder / name / MODEL).parameters
+        saved = Bundle.load(folder / name / _RUN / MODEL).parameters
         if hash_arrays(saved) != hash_arrays(model.state()):
             raise FdmlError(
                 f"{name}'s model differs from the one trained in one process, at seed {seed}: a bug, report it"
@@ -110,7 +120,9 @@ def joint_by_processes(
 
 def _order_found(folder: Path, rows: int, seed: int) -> NDArray[np.int64]:
     """The run's order as numbers of a9a's own rows; every party must have found the same."""
-    orders = [_mixed(rows, seed, name)[aligned_train_rows(FolderDisk(folder / name / "state"))] for name in PARTIES]
+    orders = [
+        _mixed(rows, seed, name)[aligned_train_rows(FolderDisk(folder / name / _RUN / STATE))] for name in PARTIES
+    ]
     if not all(np.array_equal(order, orders[0]) for order in orders):
         raise FdmlError(f"the parties aligned different rows, at seed {seed}: a bug, report it")
     return orders[0]

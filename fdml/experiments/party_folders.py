@@ -1,4 +1,4 @@
-"""A run whose parties all have their folders beside its run.toml, as after `fdml simulate`."""
+"""A run whose parties all have their folders beside its run.toml and federation.toml, as after `fdml simulate`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, width
 from fdml.errors import AlignmentError, DataError
 from fdml.experiments.dataset import JointDataset
-from fdml.federation.party_folder import MODEL, PartyFolder
+from fdml.federation.party_folder import PartyFolder
+from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.models.model import Model
 from fdml.party.alignment import SharedRows
@@ -30,11 +31,11 @@ class AlignedFolder:
 
 def read_party_folders(run_toml: Path, run: RunSettings) -> dict[str, AlignedFolder]:
     """All parties of an aligned run."""
-    return {name: _read(run_toml.parent / name, name) for name in run.parties}
+    return {name: _read(run_toml.parent / name, name, run) for name in run.parties}
 
 
-def _read(path: Path, name: str) -> AlignedFolder:
-    folder = PartyFolder(path / "party.toml")
+def _read(path: Path, name: str, run: RunSettings) -> AlignedFolder:
+    folder = PartyFolder(path / "party.toml", run)
     if folder.settings.party != name:
         raise DataError(f"{path / 'party.toml'} is of party {folder.settings.party!r}; it should be of {name!r}")
     shared = folder.shared_rows()
@@ -79,4 +80,4 @@ def plan_of(run: RunSettings, folders: Mapping[str, AlignedFolder], problem: Joi
 def load_model(plan: Plan, home: AlignedFolder) -> Model:
     """A party's model as its run left it."""
     name = home.folder.settings.party
-    return plan.model(name, width(home.rows.train), state=Bundle.load(home.folder.path / MODEL).parameters)
+    return plan.model(name, width(home.rows.train), state=Bundle.load(home.folder.run_folder.path / MODEL).parameters)

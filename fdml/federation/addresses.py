@@ -1,19 +1,18 @@
-"""Addresses of a run's server, written host:port."""
+"""Addresses of a federation's server, written host:port."""
 
 from __future__ import annotations
 
 import re
 
 from fdml.errors import SettingsError
-from fdml.settings import RunSettings
 
 LARGEST_PORT = 65535
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
-def server_address(run: RunSettings, party_server: str | None = None, chosen: str | None = None) -> str:
-    """Where the server is reached: as chosen by option, else as party.toml says, else as run.toml does."""
-    address = checked_address(chosen or party_server or run.server)
+def server_address(federation_server: str, party_server: str | None = None, chosen: str | None = None) -> str:
+    """Where the server is reached: as chosen by option, else as party.toml says, else as federation.toml does."""
+    address = checked_address(chosen or party_server or federation_server)
     if takes_any_port(address):
         raise SettingsError(
             f"the server's address {address!r} leaves the port open; "

@@ -1,4 +1,4 @@
-"""The folder of whoever keeps a run's authority: its key, what it has signed, and what it has revoked."""
+"""The folder of whoever keeps a federation's authority: its key, what it has signed, and what it has revoked."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ ISSUED = "issued"
 
 
 class AuthorityFolder:
-    """An authority that lasts. Whoever can read its key can name new members; those in run.toml stay who they are."""
+    """An authority that lasts. Whoever can read its key can name new members; those in federation.toml stay."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.certificate = read_certificate(path / CERTIFICATE)
         named = identities(self.certificate)
         if len(named) != 1 or named[0] is None or named[0].role != "authority":
-            raise SettingsError(f"{str(path / CERTIFICATE)!r} is not the certificate of a run's authority")
-        self.authority = Authority(named[0].run, read_key(path / KEY), self.certificate)
+            raise SettingsError(f"{str(path / CERTIFICATE)!r} is not the certificate of a federation's authority")
+        self.authority = Authority(named[0].federation, read_key(path / KEY), self.certificate)
 
     @staticmethod
-    def make(path: Path, run: str, authority: Authority | None = None) -> AuthorityFolder:
-        """Make the authority of a run, in a folder that is not there yet."""
+    def make(path: Path, federation: str, authority: Authority | None = None) -> AuthorityFolder:
+        """Make the authority of a federation, in a folder that is not there yet."""
         if path.exists():
             raise SettingsError(f"{str(path)!r} is there, but is no authority; name another folder with --authority")
-        made = authority or Authority(run)
+        made = authority or Authority(federation)
         path.mkdir(mode=0o700, parents=True)
         write_file(path / KEY, made.key)
         write_file(path / CERTIFICATE, made.certificate, mode=PUBLIC)
@@ -70,10 +70,10 @@ class AuthorityFolder:
 
     def check(self, identity: Identity, key: ec.EllipticCurvePublicKey) -> None:
         """Raise unless the request may be signed."""
-        if identity.run != self.authority.run:
+        if identity.federation != self.authority.federation:
             raise SettingsError(
-                f"the request names run {identity.run!r}, and this authority is that of run {self.authority.run!r}; "
-                f"name another folder with --authority"
+                f"the request names federation {identity.federation!r}, and this authority is that of "
+                f"{self.authority.federation!r}; name another folder with --authority"
             )
         revoked, found = self.revoked(), fingerprint_of(key)
         if any(each.serial_number in revoked and fingerprint(each) == found for each in self.issued()):

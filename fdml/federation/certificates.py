@@ -1,6 +1,6 @@
-"""A certificate authority of a run's own, and what it signs: one certificate per member, and what is revoked.
+"""A certificate authority of a federation's own, and what it signs: one certificate per member, and what is revoked.
 
-Who someone is stands in the certificate as `fdml://<run>/<role>/<name>`.
+Who someone is stands in the certificate as `fdml://<federation>/<role>/<name>`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 
 class Authority:
-    """Signs the certificates of one run; a new authority, unless the key and certificate of an older one are given."""
+    """Signs the certificates of a federation; a new authority, unless key and certificate of an older one are given."""
 
     def __init__(
         self,
-        run: str,
+        federation: str,
         key: ec.EllipticCurvePrivateKey | None = None,
         certificate: x509.Certificate | None = None,
     ) -> None:
-        self.run = run
+        self.federation = federation
         self._key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
-        self._certificate = _self_signed(run, self._key) if certificate is None else certificate
+        self._certificate = _self_signed(federation, self._key) if certificate is None else certificate
 
     @property
     def certificate(self) -> bytes:
@@ -77,14 +77,14 @@ class Authority:
         role: Role,
         name: str,
         days: float = DAYS,
-        run: str | None = None,
+        federation: str | None = None,
         key: bytes | None = None,
     ) -> Credentials:
         """A certificate with its key, a new one unless given: the quick way, where all keys are made in one place.
 
         `days` below 0 make a certificate that has expired.
         """
-        identity = Identity(self.run if run is None else run, role, name)
+        identity = Identity(self.federation if federation is None else federation, role, name)
         private = ec.generate_private_key(ec.SECP256R1()) if key is None else _ec_key(key)
         certificate = self.sign(identity, private.public_key(), datetime.timedelta(days=days))
         return Credentials(key_pem(private), certificate.public_bytes(serialization.Encoding.PEM), self.certificate)
@@ -126,8 +126,8 @@ def _ec_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _self_signed(run: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    now, name = utc_now(), subject_of(f"fdml {run}")
+def _self_signed(federation: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    now, name = utc_now(), subject_of(f"fdml {federation}")
     return (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -138,7 +138,7 @@ def _self_signed(run: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .not_valid_after(now + datetime.timedelta(days=_AUTHORITY_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(key_cert_sign=True, crl_sign=True), critical=True)
-        .add_extension(_names(Identity(run, "authority", "authority")), critical=False)
+        .add_extension(_names(Identity(federation, "authority", "authority")), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -147,7 +147,7 @@ def _self_signed(run: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
 def _names(identity: Identity) -> x509.SubjectAlternativeName:
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
     if identity.role == "server":
-        names.append(x509.DNSName(host_name(identity.run)))
+        names.append(x509.DNSName(host_name(identity.federation)))
     return x509.SubjectAlternativeName(names)
 
 

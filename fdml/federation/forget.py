@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import os
 import shutil
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from fdml.errors import SettingsError
+from fdml.federation.alignment_folders import ALIGNMENTS
 from fdml.federation.party_folder import PartyFolder
+from fdml.federation.run_folder import RunFolder, begun_run, run_names
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.settings import read_run, run_hash
+from fdml.settings import run_hash
+from fdml.settings_federation import read_federation
+from fdml.settings_file import read_table
 from fdml.storage.atomic import sync
 from fdml.storage.disk import FolderDisk
 from fdml.storage.failures import explained_failures
 from fdml.storage.lock import LOCK, exclusive_lock
 
 _PARTY_STAYS = (
-    "the bundle (model/)",
-    "the statement (privacy.md, privacy.json) and history.json",
+    "the bundle (model/), and the predictions and keys to answer with (serving/; `fdml model forget` removes both)",
+    "the statement (privacy.md, privacy.json), history.json, measures.json, report.html and run.json",
     "the ledger and the secret that labels are randomised with",
+    "the kept alignment with its group key, for further runs (alignments/; --alignments removes it)",
     "party.toml, keys/, the data, and a group_key file of your own",
 )
-_SERVER_STAYS = ("run.toml", "server/keys/")
+_SERVER_STAYS = (
+    "federation.toml, run.toml and run.json",
+    "tokens or blinded points of the kept alignment, for further runs (server/alignments/; --alignments removes them)",
+    "server/keys/",
+)
 _MEANINGS = {
-    "align-secrets": "key-agreement key, group key and blinding secret",
-    "alignment": "which rows are shared, and the group key",
+    "alignment": "which rows the run uses, and its key",
     "blocks": "features in the run's order",
-    "bulletin": "tokens or blinded points, sealed offers and labels",
-    "consent": "which counts this party has agreed to",
     "checkpoint": "parameters and unanswered predictions",
     "encoder.json": "categories and means of columns",
     "incarnation": "the count of starts",
@@ -37,9 +42,13 @@ _MEANINGS = {
     "noise-key": "the noise key",
     "releases": "what left under noise",
     "result": "that the run has finished",
-    "run": "which run it was",
+    "rows-offer": "which generations of the alignment were offered to the run",
+    "rows-plan": "which generation of the alignment the run uses",
     "snapshot": "predictions of every row, and metrics",
 }
+
+
+_KEPT = "key-agreement key, group key, blinding secret, which rows are shared, and which counts were agreed to"
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class EndOfLife:
 
     side: str
     """Who forgets: "party 'store'" or "the server"."""
-    folder: Path
+    run: RunFolder
     finished: bool
     removes: tuple[str, ...]
     """Files and folders by name, with what is in them."""
@@ -62,40 +71,87 @@ class EndOfLife:
                 f"the run of {self.side} has not finished, and cannot go on once its state is gone; finish it, or give "
                 f"it up with --unfinished"
             )
-        with exclusive_lock(self.folder, f"process of {self.side}"):
-            for path in _content(self.folder):
+        with exclusive_lock(self.run.state, f"process of {self.side}"):
+            self.run.mark_forgotten()
+            for path in _content(self.run.state):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:
                     os.unlink(path)
-            sync(self.folder)
+            sync(self.run.state)
+
+
+@dataclass(frozen=True)
+class EndOfAlignments:
+    """The kept alignments of one side: what is removed if they are forgotten."""
+
+    home: Path
+    unfinished: tuple[str, ...]
+    """Runs of this side that have not finished."""
+    folders: tuple[Path, ...]
+
+    @property
+    def removes(self) -> tuple[str, ...]:
+        """What goes."""
+        what = "tokens or blinded points, sealed offers" if self.home.name == "server" else _KEPT
+        return tuple(f"{ALIGNMENTS}/{folder.name}: {what}" for folder in self.folders)
+
+    @explained_failures()
+    def carry_out(self, *, unfinished: bool = False) -> None:
+        """Remove them; the next run aligns anew, with new keys."""
+        if self.folders and self.unfinished and not unfinished:
+            raise SettingsError(
+                f"run {self.unfinished[0]!r} has not finished and may need the kept alignment; finish it, or give it "
+                f"up with --unfinished"
+            )
+        for folder in self.folders:
+            with exclusive_lock(folder, "process with this alignment"):
+                for path in _content(folder):
+                    os.unlink(path)
+                sync(folder)
+            shutil.rmtree(folder)
 
 
 @explained_failures()
-def end_of_life(path: Path) -> EndOfLife:
-    """What to remove for a party.toml (the party's side) or a run.toml (the server's side)."""
-    try:
-        is_party = "party" in tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{str(path)!r} is no party.toml or run.toml: {error}") from None
-    return _of_party(path) if is_party else _of_server(path)
+def end_of_alignments(path: Path) -> EndOfAlignments:
+    """What there is of kept alignments at the side of a party.toml, or of a federation.toml for the server."""
+    home = side_of(path)
+    runs = [end_of_life(path, name) for name in run_names(home)]
+    unfinished = tuple(run.run.path.name for run in runs if not run.finished)
+    folders = sorted((home / ALIGNMENTS).iterdir()) if (home / ALIGNMENTS).is_dir() else []
+    return EndOfAlignments(home, unfinished, tuple(folder for folder in folders if _content(folder)))
 
 
-def _of_party(path: Path) -> EndOfLife:
-    folder = PartyFolder(path)
+@explained_failures()
+def end_of_life(path: Path, name: str) -> EndOfLife:
+    """What to remove of a run, by its name: for a party.toml the party's side, for a federation.toml the server's."""
+    home = side_of(path)
+    return _of_party(path, home, name) if home == path.parent else _of_server(home, name)
+
+
+def side_of(path: Path) -> Path:
+    """The folder of the party whose party.toml this is, or of the server of a federation.toml."""
+    if "party" in read_table(path):
+        return path.parent
+    read_federation(path)
+    return path.parent / "server"
+
+
+def _of_party(path: Path, home: Path, name: str) -> EndOfLife:
+    folder = PartyFolder(path, begun_run(home, name))
     result = folder.finished_model()
-    state = folder.path / "state"
+    finished = folder.run_folder.is_forgotten or (result is not None and result.reported)
     side = f"party {folder.settings.party!r}"
-    return EndOfLife(side, state, result is not None and result.reported, _listed(state), _PARTY_STAYS)
+    return EndOfLife(side, folder.run_folder, finished, _listed(folder.run_folder.state), _PARTY_STAYS)
 
 
-def _of_server(path: Path) -> EndOfLife:
-    settings, state = read_run(path), path.parent / "server" / "state"
-    if not state.is_dir():
-        raise SettingsError(f"there is no state of a server in {str(state)!r}; name a party.toml for a party's side")
-    with exclusive_lock(state, "server of this run"):  # to read the log cuts off what a crash has torn
-        finished = RunState.open(RunDefinition(settings, run_hash(settings)), FolderDisk(state)).finished
-    return EndOfLife("the server", state, finished, _listed(state), _SERVER_STAYS)
+def _of_server(home: Path, name: str) -> EndOfLife:
+    settings = begun_run(home, name)
+    folder = RunFolder(home, settings)
+    with exclusive_lock(folder.state, f"server of run {name!r}"):  # to read the log cuts off what a crash has torn
+        disk = FolderDisk(folder.state)
+        finished = folder.is_forgotten or RunState.open(RunDefinition(settings, run_hash(settings)), disk).finished
+    return EndOfLife("the server", folder, finished, _listed(folder.state), _SERVER_STAYS)
 
 
 def _content(folder: Path) -> list[Path]:
@@ -109,6 +165,6 @@ def _listed(folder: Path) -> tuple[str, ...]:
 
 
 def _kind(name: str) -> str:
-    """Two slots are one thing, and so are all messages of the bulletin board."""
+    """Two slots are one thing, and so are the offers of all parties."""
     known = [kind for kind in _MEANINGS if name == kind or name.startswith((f"{kind}.", f"{kind}-"))]
     return max(known, key=len, default=name)

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fdml.data.origins import Origin
-from fdml.errors import AlignmentError
+from fdml.errors import AlignmentError, FdmlError, SettingsError
 from fdml.events import Listener
-from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
+from fdml.federation.accepting import await_acceptance
+from fdml.federation.decision_log import Decision, latest
+from fdml.federation.party_folder import HISTORY, PartyFolder
+from fdml.federation.party_home import decision_log
+from fdml.federation.publish import publish
+from fdml.federation.run_folder import MODEL, SETTINGS, settings_in
+from fdml.federation.run_report import write_report
+from fdml.federation.tracking import check_trackers, tracked
+from fdml.federation.versions import with_versions
 from fdml.monitor.history import HistoryFile
 from fdml.monitor.listeners import all_of, remarks_of
+from fdml.monitor.measures import MEASURES, MeasuresFile
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import SavedState
 from fdml.party.consent import Ask
 from fdml.party.driver import run_alignment, run_session
 from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
-from fdml.party.settings import PartySettings
+from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.agreed_training import agreed_training
-from fdml.settings import evaluation_schedule
+from fdml.protocol.signed_proposals import make_proposal
+from fdml.settings import RunSettings, evaluation_schedule, run_hash
+from fdml.settings_federation import read_run
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.wait_report import WaitReport
 
 
 @explained_failures()
 def join(
     path: Path,
+    run: Path | None = None,
     *,
-    fresh: bool = False,
+    name: str | None = None,
+    begin_with: str | None = None,
     plain: bool = False,
     server: str | None = None,
+    wait: float | None = None,
     yes: bool = False,
     ask: Ask | None = None,
     origins: Sequence[Origin] | None = None,
@@ -43,56 +60,97 @@ def join(
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
-    `server` is where the server is, if not where party.toml or run.toml says. `yes`
+    `path` is the party's party.toml; `run` is the run.toml, if not the one beside federation.toml. `name` and
+    `begin_with` take the place of `name` and `from` in it; all parties need the same.
+    `server` is where the server is, if not where party.toml or federation.toml says. `wait` is how many seconds the
+    server or other parties may be missing before the run is under way; None waits as long as it takes. `yes`
     consents to the shared rows being told to all parties, `ask` puts that question to
     a person; else align.max_rows in party.toml decides. `origins` and `settings` take the
     place of what party.toml says. In a process of its own, `machine_limits.tune_party_process`
     makes it faster.
     """
-    folder = PartyFolder(path, origins=origins, settings=settings)
+    party = read_party(path) if settings is None else settings
+    agreed = _begun(run)
+    if name is not None or begin_with is not None:
+        changed = partial(with_versions, path.parent, name=name, begin_with=begin_with)
+        agreed = read_run(run, party.federation, changed)
+    folder = PartyFolder(path, agreed, origins=origins, settings=party)
+    check_trackers(folder.settings.track)
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
-    with folder.lock():
-        if fresh:
-            folder.forget()
+    with folder.lock(), ExitStack() as trackers:
+        folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
         folder.files.remark = remark
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
-        history = HistoryFile(folder.path / HISTORY, known=known, remark=remark)
-        listener = all_of(history, on_event)
+        history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
+        measures = MeasuresFile(folder.run_folder.path / MEASURES) if saved.result is None else None
+        listener = all_of(*(each for each in (history, measures, on_event) if each is not None))
+        if saved.result is None:
+            listener = all_of(listener, *tracked(trackers, folder.settings, folder.run, folder.run_folder.path, remark))
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
-        with _channel(folder, endpoint, listener) as channel:
+        if saved.checkpoint is None and saved.result is None:  # a run under way was accepted by all
+            _accept(folder, endpoint, on_event, wait)
+        with _channel(folder, endpoint, listener, wait) as channel, _measured(measures, channel):
             result = run_session(session, channel, folder, listener)
+        try:
+            publish(folder)
+        except FdmlError as error:  # the model is there all the same
+            remark(f"nobody can ask for predictions of this model: {error}")
         lacking = _lacking(folder, history) if saved.result is None else ""
         if lacking:
             remark(f"{HISTORY} lacks {lacking}: an earlier start had evaluated them, and its figures are lost")
-    return replace(result, bundle=folder.path / MODEL)  # an earlier start may have written it
+        write_report(folder.path, folder.settings.party, folder.run.name)
+    return replace(result, bundle=folder.run_folder.path / MODEL)  # an earlier start may have written it
 
 
 @explained_failures()
 def align(
     path: Path,
+    run: Path | None = None,
     *,
-    fresh: bool = False,
     plain: bool = False,
     server: str | None = None,
+    wait: float | None = None,
     yes: bool = False,
     ask: Ask | None = None,
     on_event: Listener,
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
-    folder = PartyFolder(path)
+    folder = PartyFolder(path, _begun(run))
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
-        if fresh:
-            folder.forget()
+        folder.run_folder.begin()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
-        with _channel(folder, endpoint, on_event) as channel:
+        if folder.shared_rows() is None:  # else nobody has to be asked for anything
+            _accept(folder, endpoint, on_event, wait)
+        with _channel(folder, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)
         shared = folder.shared_rows()
         if shared is None:
             raise AlignmentError("the alignment was not stored; run the same command again")
         folder.files.rows(shared)
     return shared
+
+
+def _begun(run: Path | None) -> Path | RunSettings | None:
+    """A run.json is that of a run that was accepted before: its folder has all settings."""
+    return settings_in(run.parent) if run is not None and run.name == SETTINGS else run
+
+
+def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> None:
+    """Write down that this party takes part, tell the server, and wait until all parties do."""
+    run, party, log = folder.run, folder.settings.party, decision_log(folder.path, endpoint.credentials)
+    known = latest(log.read()).get((run.name, run_hash(run).hex()))
+    if known is None or known.choice == "waits":
+        log.append(Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join"))
+    elif known.choice != "accepted":
+        raise SettingsError(
+            f"party {party!r} has {known.choice} run {run.name!r} ({known.rule or known.reason}); give the run a new "
+            f"name"
+        )
+    proposal = make_proposal(run, party, endpoint.credentials)
+    longest = math.inf if wait is None else wait
+    await_acceptance(endpoint, proposal, run.parties, on_event, longest=longest)
 
 
 def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
@@ -106,9 +164,23 @@ def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
 
 
 @contextmanager
-def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener) -> Iterator[GrpcChannel]:
+def _measured(measures: MeasuresFile | None, channel: GrpcChannel) -> Iterator[None]:
+    """Count what this channel carries, and write it down however the run ends."""
+    if measures is None:  # the run was over before
+        yield
+        return
+    measures.line = channel
+    try:
+        yield
+    finally:
+        measures.save()
+
+
+@contextmanager
+def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> Iterator[GrpcChannel]:
     timeout = folder.run.training.peer_timeout_seconds
-    channel = GrpcChannel(endpoint, folder.run, timeout, on_event)
+    waits = WaitReport(endpoint, on_event, longest=math.inf if wait is None else wait)
+    channel = GrpcChannel(endpoint, folder.run, timeout, on_event, waits)
     try:
         yield channel
     finally:

@@ -21,6 +21,7 @@ from fdml.federation.revocations import RevocationFile
 from fdml.protocol.certificates import identities, utc_now, why_refused
 from fdml.protocol.identity import Credentials, Identity
 from fdml.settings import RunSettings
+from fdml.settings_federation import FederationSettings
 from fdml.storage.atomic import PUBLIC, write_file
 
 KEY = "key.pem"
@@ -64,7 +65,7 @@ def read_certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(_content(path))
     except ValueError:
         raise SettingsError(
-            f"{str(path)!r} is empty or no certificate; ask whoever keeps the run's authority to send it again"
+            f"{str(path)!r} is empty or no certificate; ask whoever keeps the federation's authority to send it again"
         ) from None
 
 
@@ -86,7 +87,7 @@ def read_credentials(folder: Path, on_event: Listener = lambda _: None, name: st
     if not is_signed_by(certificate, authority):
         raise SettingsError(
             f"the certificate {str(folder / CERTIFICATE)!r} is not signed by {str(folder / AUTHORITY)!r}; ask whoever "
-            f"keeps the run's authority for both, and put them in place with `fdml keys install`"
+            f"keeps the federation's authority for both, and put them in place with `fdml keys install`"
         )
     return Credentials(
         (folder / KEY).read_bytes(),
@@ -97,9 +98,12 @@ def read_credentials(folder: Path, on_event: Listener = lambda _: None, name: st
 
 
 def own_credentials(
-    folder: Path, identity: Identity, run: RunSettings, on_event: Listener = lambda _: None
+    folder: Path, identity: Identity, run: RunSettings | FederationSettings, on_event: Listener = lambda _: None
 ) -> Credentials:
-    """Read the credentials of one side, or say why the other side would not take them."""
+    """Read the credentials of one side, or say why the other side would not take them.
+
+    `run` is the federation, or any run of it: either says which keys the members have.
+    """
     found = read_credentials(folder, on_event, identity.name)
     path, certificate = folder / CERTIFICATE, x509.load_pem_x509_certificate(found.certificate)
     named = identities(certificate)
@@ -107,25 +111,26 @@ def own_credentials(
         names = ", ".join(each.uri for each in named if each is not None) or "nobody"
         raise SettingsError(
             f"the certificate {str(path)!r} names {names}, not {identity.uri}; put back the "
-            f"name of the run or party in the settings, or the certificate that was made for it"
+            f"name of the federation or party in the settings, or the certificate that was made for it"
         )
-    check_has_members(run)
+    check_has_members(identity.federation, run.members)
     why = why_refused(certificate, identity.name, members=run.members, revoked=found.revoked(), now=utc_now())
     if why is not None:
         raise SettingsError(
-            f"the certificate {str(path)!r} {why}; ask whoever keeps the run's authority for a new one with "
+            f"the certificate {str(path)!r} {why}; ask whoever keeps the federation's authority for a new one with "
             f"`fdml keys renew`"
         )
     return found
 
 
-def check_has_members(run: RunSettings) -> None:
-    """Raise unless run.toml says whose keys its members have."""
-    if not run.members:
+def check_has_members(federation: str, members: Mapping[str, str]) -> None:
+    """Raise unless federation.toml says whose keys its members have."""
+    if not members:
         raise SettingsError(
-            f"run {run.name!r} does not say which key each member has, and TLS needs that: `fdml keys members` with "
+            f"federation {federation!r} does not say which key each member has, and TLS needs that: `fdml keys "
+            f"members` with "
             f"the certificates or keys folders of the server and all parties prints the [members] table; put it at "
-            f"the end of run.toml, the same at every side"
+            f"the end of federation.toml, the same at every side"
         )
 
 
@@ -139,7 +144,7 @@ def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 
 
 def members_table(members: Mapping[str, str]) -> str:
-    """The members as run.toml has them."""
+    """The members as federation.toml has them."""
     return "[members]\n" + "".join(f'{_toml_key(name)} = "{members[name]}"\n' for name in sorted(members))
 
 

@@ -16,7 +16,7 @@ from fdml.federation.key_files import AUTHORITY, CERTIFICATE, KEY, is_signed_by,
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER, fingerprint_of, identities
 from fdml.protocol.identity import Identity
-from fdml.settings import read_run
+from fdml.settings_federation import read_federation
 from fdml.settings_file import read_table
 from fdml.storage.atomic import PUBLIC, write_file
 
@@ -38,17 +38,16 @@ class MemberKeys:
 
 
 def member_keys(path: Path) -> MemberKeys:
-    """The party whose party.toml this is, or the server whose run.toml."""
+    """The party whose party.toml this is, or the server of a federation.toml."""
     if "party" in read_table(path):
         party = read_party(path)
-        run = read_run(party.run)
-        if party.party not in run.parties:
+        federation = read_federation(party.federation)
+        if party.party not in federation.parties:
             raise SettingsError(
-                f"{path}: party {party.party!r} is not among the run's parties {', '.join(run.parties)}"
+                f"{path}: party {party.party!r} is not among the federation's parties {', '.join(federation.parties)}"
             )
-        return MemberKeys(Identity(run.name, "party", party.party), path.parent / "keys")
-    run = read_run(path)
-    return MemberKeys(Identity(run.name, "server", SERVER), path.parent / "server" / "keys")
+        return MemberKeys(Identity(federation.name, "party", party.party), path.parent / "keys")
+    return MemberKeys(Identity(read_federation(path).name, "server", SERVER), path.parent / "server" / "keys")
 
 
 def request(member: MemberKeys) -> str:
@@ -122,7 +121,7 @@ def read_request(path: Path) -> tuple[Identity, ec.EllipticCurvePublicKey]:
     if not found.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
         raise SettingsError(f"the request {str(path)!r} is not signed with its own EC key; ask for it again")
     if len(named) != 1 or named[0] is None or named[0].role not in ("party", "server"):
-        raise SettingsError(f"the request {str(path)!r} does not name one member of a run; ask for it again")
+        raise SettingsError(f"the request {str(path)!r} does not name one member of a federation; ask for it again")
     return named[0], key
 
 

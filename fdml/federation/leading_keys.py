@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.matching import LeadingKeys, PartyIds
+from fdml.align.party_ids import LeadingKeys, PartyIds
 from fdml.data.sources import Source
 from fdml.errors import SettingsError
 from fdml.party.settings import PartySettings

@@ -5,6 +5,7 @@ Nothing here is called by what runs inside a process of somebody else's: a noteb
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import sys
@@ -13,6 +14,8 @@ from threadpoolctl import threadpool_limits
 
 _MOST_FILES = 65_536
 _SWITCH_SECONDS = 0.0005
+_ARENA_MAX = -8
+"""The number by which glibc's `mallopt` knows how many heaps there may be."""
 
 
 def raise_open_files() -> None:
@@ -21,6 +24,22 @@ def raise_open_files() -> None:
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def tune_server_process() -> None:
+    """Let this process have many connections, and keep what they leave behind small."""
+    raise_open_files()
+    share_heap()
+
+
+def share_heap() -> bool:
+    """Have all threads allocate from one heap; False where the system's allocator cannot be told.
+
+    Else each of gRPC's threads gets a heap of its own, and none of them gives back what closed connections leave
+    free: 650 handshakes at a time, made anew again and again, took a third more memory.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and mallopt(_ARENA_MAX, 1) == 1
 
 
 def tune_party_process() -> None:

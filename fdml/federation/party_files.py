@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
-from fdml.data.encoders import AnyEncoder, encoder_from_json
+from fdml.data.encoders import AnyEncoder, categories_of, encoder_from_json
 from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.origins import Origin, origins_of
 from fdml.data.row_set import mean_one
-from fdml.data.rows import PointedRows, Rows, span, with_zero_row
-from fdml.data.sources import Source, open_sources, remarks_of
+from fdml.data.rows import PointedRows, RowEncoding, Rows, span, with_zero_row
+from fdml.data.sources import Source, open_encoded, open_sources, remarks_of
 from fdml.errors import DataError, LabelError
 from fdml.federation.leading_keys import data_settings, first_seen, leading_keys
+from fdml.models.registry import encoding_of
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.record_level import check_encoder
@@ -48,20 +49,30 @@ class PartyFiles:
         state: Path,
         *,
         origins: Sequence[Origin] | None = None,
+        encoder: AnyEncoder | None = None,
+        labels: LabelEncoding | None = None,
     ) -> None:
+        """`encoder` and `labels` are those of an earlier run, to be kept; None learns them from the training rows."""
         check_label_owner(party, run)
         self._party = party
         self._run = run
         self._data = data_settings(party, run)
         self._store = state / "blocks"
         self._encoder = state / "encoder.json"
+        self._encoding = encoding_of(party.model)
         self._origins = origins_of(self._data) if origins is None else origins
+        self._kept_encoder = encoder
+        self._kept_labels = labels
         self.remark: Callable[[str], None] = lambda _: None
 
     @cached_property
     def sources(self) -> list[Source]:
         """Of the training rows, and of the test rows if there are any."""
-        sources = open_sources(self._data, origins=self._origins)
+        kept = self._kept_encoder
+        if kept is None:
+            sources = open_sources(self._data, origins=self._origins, encoding=self._encoding)
+        else:
+            sources = [open_encoded(self._data, kept, origin) for origin in self._origins]
         for text in remarks_of(sources):
             self.remark(text)
         name = self._party.party
@@ -81,7 +92,12 @@ class PartyFiles:
     @cached_property
     def fingerprint(self) -> str:
         """Equal if the rows are, and the settings by which they are read."""
-        return fingerprint([origin.digest() for origin in self._origins], _reading(self._data)).hex()
+        return data_fingerprint(self._origins, self._data, self._encoding)
+
+    @property
+    def origins(self) -> Sequence[Origin]:
+        """Where the training rows are, and the test rows if there are any."""
+        return self._origins
 
     @property
     def weighted(self) -> bool:
@@ -115,14 +131,21 @@ class PartyFiles:
         stored = self._blocks(orders)
         check_encoder(self._party.guard, self._party.data, self.encoder)  # they may be of an earlier start
         if together:
-            return PartyRows(span(stored[0], 0, rows), span(stored[0], rows, rows + held_out))
-        return PartyRows(*stored)
+            stored = [span(stored[0], 0, rows), span(stored[0], rows, rows + held_out)]
+        return PartyRows(stored[0], stored[1], categories_of(self.encoder))
+
+    def held_out(self, shared: SharedRows) -> Rows:
+        """The features of the held-out rows alone."""
+        found = self.rows(replace(shared, train=shared.train[:0])).held_out
+        if found is None:
+            raise DataError("there are no held-out rows; raise evaluation.holdout, or bring a test file")
+        return found
 
     def labels(self, shared: SharedRows) -> tuple[LabelSet, LabelEncoding]:
         """The labels of the shared rows, encoded by those of the training rows."""
         train, held_out = self.raw_labels(shared)
         train_weights, weights = self.weights(shared)
-        encoding = fit_labels(self._run.task, train, train_weights)
+        encoding = self._kept_labels or fit_labels(self._run.task, train, train_weights)
         labels = LabelSet(
             encoding.class_count,
             encoding.transform(train),
@@ -168,14 +191,15 @@ class PartyFiles:
             places[order] = np.arange(len(order))
             blocks = open_blocks(folder)
             found += [PointedRows(blocks, places[each]) for each in rows]
-        return PartyRows(*found)
+        return PartyRows(found[0], found[1], categories_of(self.encoder))
 
     def _write_pointed(self, folders: Sequence[Path], stored: Sequence[NDArray[np.int64]], shared: SharedRows) -> None:
         """Write each row once and a row without features; the encoder is fitted to the run's rows as they occur."""
         sources = self.sources
-        if self._party.party in self._run.keys:
+        if self._party.party in self._run.keys and self._kept_encoder is None:
             used = shared.train if shared.has_test_files else np.concatenate([shared.train, shared.held_out])
-            sources = open_sources(self._data, np.bincount(used[used >= 0], minlength=sources[0].count), self._origins)
+            counts = np.bincount(used[used >= 0], minlength=sources[0].count)
+            sources = open_sources(self._data, counts, self._origins, self._encoding)
         write_file(self._encoder, sources[0].encoder.to_json().encode())
         for folder, order, source in zip(folders, stored, sources, strict=True):
             places = np.full(source.count + 1, -1, np.int64)
@@ -205,6 +229,12 @@ class PartyFiles:
     def _keep_only(self, folders: Sequence[Path]) -> None:
         for other in set(self._store.iterdir()) - set(folders):
             shutil.rmtree(other)
+
+
+def data_fingerprint(origins: Sequence[Origin], data: DataSettings, encoding: RowEncoding) -> str:
+    """Equal if the rows are, the settings by which they are read, and what the model wants of them."""
+    known = fingerprint([origin.digest() for origin in origins], _reading(data)).hex()
+    return known if encoding == "numeric" else f"{known} {encoding}"
 
 
 def _reading(data: DataSettings) -> str:

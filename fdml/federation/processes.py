@@ -16,9 +16,11 @@ from fdml.errors import PartyFailed, PeerTimeout
 from fdml.events import Listener, Remark
 from fdml.federation.addresses import takes_any_port, with_port
 from fdml.federation.party_folder import HISTORY
+from fdml.federation.run_folder import RunFolder
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.history import read_history
-from fdml.settings import RunSettings, read_run
+from fdml.settings import RunSettings
+from fdml.settings_federation import federation_of, read_run
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0
@@ -28,28 +30,31 @@ _LISTEN_SECONDS = 120.0
 
 
 def run_processes(
-    path: Path, *, fresh: bool = False, plain: bool = False, on_event: Listener = lambda _: None
+    path: Path, *, federation: Path | None = None, plain: bool = False, on_event: Listener = lambda _: None
 ) -> dict[str, Any]:
     """Run server and parties to their end; returns the alignment and, from the label party's file, the history and
     whether training has converged.
 
+    `path` is a run.toml. Beside `federation`, the federation.toml, are the folders of the server and all parties; None
+    takes the one beside the run.toml.
     All parties are in one hand here, so they consent to each other's rows (`--yes`).
-    What a process prints becomes remarks of its side. Where run.toml leaves the port open (port 0), the server
+    What a process prints becomes remarks of its side. Where federation.toml leaves the port open (port 0), the server
     takes a free one and the parties are started once it is known.
     """
-    settings = read_run(path)
-    options = [*(["--fresh"] if fresh else []), *(["--plain"] if plain else [])]
+    who = federation or federation_of(path)
+    settings, home = read_run(path, who), who.parent
+    options = ["--run", str(path), *(["--plain"] if plain else [])]
     with tempfile.TemporaryDirectory(prefix="fdml-") as name, Children(Path(name), on_event) as children:
         outcome, port_file = Path(name) / "server.json", Path(name) / "port"
-        children.start("server", "serve", str(path), "--json", str(outcome), "--port-file", str(port_file), *options)
+        children.start("server", "serve", str(who), "--json", str(outcome), "--port-file", str(port_file), *options)
         found = [] if not takes_any_port(settings.server) else _await_port(children, settings, port_file)
         if found is not None:
             for party in settings.parties:
-                children.start(party, "join", str(path.parent / party / "party.toml"), "--yes", *found, *options)
+                children.start(party, "join", str(home / party / "party.toml"), "--yes", *found, *options)
         while children.are_running():
             time.sleep(_POLL_SECONDS)
         alignment = json.loads(outcome.read_text(encoding="utf-8"))["alignment"]
-    history = read_history(path.parent / settings.label_party / HISTORY)
+    history = read_history(RunFolder(home / settings.label_party, settings).path / HISTORY)
     rows = [history[epoch] for epoch in sorted(history)]
     trained = convergence_of([row.train_loss for row in rows])
     return {
@@ -91,6 +96,16 @@ class ChildProcess:
         text = self.log.read_text(encoding="utf-8", errors="replace")
         begin, self.forwarded = self.forwarded, text.rfind("\n") + 1
         return text[begin : self.forwarded].splitlines()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self.process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        if self.is_running:
+            self.process.send_signal(number)
 
     def failure(self) -> str:
         """Why it failed, in its own words."""

@@ -71,7 +71,8 @@ def revocation_dates(content: bytes, authority: x509.Certificate, path: Path) ->
         ) from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not found.is_signature_valid(key):
         raise SettingsError(
-            f"the list of revoked certificates {str(path)!r} is not signed by the run's authority; get it again from "
+            f"the list of revoked certificates {str(path)!r} is not signed by the federation's authority; get it "
+            f"again from "
             f"whoever keeps the authority"
         )
     return {each.serial_number: each.revocation_date_utc for each in found}

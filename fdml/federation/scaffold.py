@@ -1,4 +1,4 @@
-"""A new run that works as it is: settings, keys, and example data to replace."""
+"""A new federation and a first run that work as they are: settings, keys, and example data to replace."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ from fdml.models.registry import DEFAULT_KIND, ready_kinds
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Role
 from fdml.protocol.shuffle import permutation
+from fdml.settings_federation import FEDERATION_FILE, RUN_FILE
 from fdml.settings_names import LONGEST_NAME, check_name, check_parties
 
 _EXAMPLE_ROWS = 4000
 _UNWRITABLE = re.compile(r'[\s"\\]')
 _UNNAMED = re.compile(r"[^A-Za-z0-9_.-]+|^[_.-]+")
-"""Letters of a folder's name that the name of a run cannot have."""
+"""Letters of a folder's name that the name of a federation cannot have."""
 _PARTS = ("party.toml", "data.csv", "keys")
 
-_RUN = """# Agreed by all parties; every side needs the same file.
+_FEDERATION = """# Who works together. Agreed by all parties; every side needs the same file.
 name = "{name}"
 server = "{server}"
 parties = [{parties}]
+"""
+
+_RUN = """# What is trained. Agreed by all parties; every side needs the same file.
+name = "first"               # of this run: another name begins another run, the same goes on with it
 label_party = "{label_party}"
 task = "binary"              # or "multiclass", "regression"
 
@@ -50,7 +55,7 @@ server = "plain"             # or "blind": the server sees predictions only unde
 
 _PARTY = """# Stays at this party.
 party = "{party}"
-run = "../run.toml"
+federation = "../federation.toml"
 
 [align]
 max_rows = 10_000            # the most rows another party may bring: consent to telling all which are shared
@@ -68,20 +73,25 @@ kind = {kind}# or {others}
 # noise = "gaussian"
 # sigma = "auto"
 # epsilon = 5.0
+
+# `fdml up` keeps every run waiting for a person (`fdml runs approve`) unless a policy takes it (docs/settings.md).
+# [policy]
+# accept = "policy"
+# max_releases = 100           # of a row in one run
 """
 
 
 def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None = None) -> None:
-    """Write a run for these parties; the first holds the labels. No existing file is overwritten."""
+    """Write a federation of these parties and a first run; the first party holds the labels. Nothing is overwritten."""
     _check(folder, parties, server)
-    run = name or _UNNAMED.sub("-", folder.resolve().name).strip("-")[:LONGEST_NAME] or "run"
-    check_name("run name", run)
+    federation = name or _UNNAMED.sub("-", folder.resolve().name).strip("-")[:LONGEST_NAME] or "federation"
+    check_name("federation name", federation)
     folder.mkdir(parents=True, exist_ok=True)
     listed = ", ".join(f'"{party}"' for party in parties)
-    (folder / "run.toml").write_text(
-        _RUN.format(name=run, server=server, parties=listed, label_party=parties[0]), encoding="utf-8"
-    )
-    write_keys(folder, run, parties)
+    text = _FEDERATION.format(name=federation, server=server, parties=listed)
+    (folder / FEDERATION_FILE).write_text(text, encoding="utf-8")
+    (folder / RUN_FILE).write_text(_RUN.format(label_party=parties[0]), encoding="utf-8")
+    write_keys(folder, federation, parties)
     kind = f'"{DEFAULT_KIND}"'.ljust(22)
     others = ", ".join(f'"{name}"' for name in ready_kinds() if name != DEFAULT_KIND)
     frame = adult().train.slice(0, _EXAMPLE_ROWS)
@@ -92,31 +102,32 @@ def scaffold(folder: Path, parties: Sequence[str], server: str, name: str | None
         pyarrow.csv.write_csv(_example(frame, number, len(parties)), folder / party / "data.csv")
 
 
-def write_keys(folder: Path, run: str, parties: Sequence[str]) -> None:
-    """Write an authority for the run, keys and certificates for the server and every party, and the members' table.
+def write_keys(folder: Path, federation: str, parties: Sequence[str]) -> None:
+    """Write the federation's authority, keys and certificates of the server and every party, and the members' table.
 
     All keys are made in one place: for trying out on one machine.
     """
-    authority = AuthorityFolder.make(folder / "authority", run)
+    authority = AuthorityFolder.make(folder / "authority", federation)
     members: list[tuple[Role, str]] = [("server", SERVER), *(("party", party) for party in parties)]
     for role, name in members:
         made = authority.authority.issue(role, name)
         authority.keep(x509.load_pem_x509_certificate(made.certificate))
         write_credentials(folder / name / "keys", made)
-    if (folder / "run.toml").is_file():
+    if (folder / FEDERATION_FILE).is_file():
         write_members(folder)
 
 
 def write_members(folder: Path) -> None:
-    """Put the members' table at the end of a run.toml that has none, from the authority beside it."""
-    with (folder / "run.toml").open("a", encoding="utf-8") as file:
+    """Put the members' table at the end of a federation.toml that has none, from the authority beside it."""
+    with (folder / FEDERATION_FILE).open("a", encoding="utf-8") as file:
         file.write("\n" + members_table(AuthorityFolder(folder / "authority").members()))
 
 
 def _check(folder: Path, parties: Sequence[str], server: str) -> None:
     check_parties(tuple(parties), parties[0] if parties else "")
-    if (folder / "run.toml").exists():
-        raise SettingsError(f"{str(folder)!r} holds a run already; choose another folder")
+    for name in (FEDERATION_FILE, RUN_FILE):
+        if (folder / name).exists():
+            raise SettingsError(f"{str(folder)!r} holds a {name} already; choose another folder")
     for name in ("server/keys", "authority", *(f"{party}/{part}" for party in parties for part in _PARTS)):
         if (folder / name).exists():
             raise SettingsError(f"{str(folder / name)!r} would be overwritten; move it away, or choose another folder")

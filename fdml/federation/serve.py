@@ -1,10 +1,11 @@
-"""The server of a run."""
+"""The server of a federation: of one run until its end, or standing, for all runs that its parties start."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,18 @@ from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
 from fdml.federation.addresses import checked_address, with_port
 from fdml.federation.key_files import own_credentials
-from fdml.federation.machine_limits import memory_size
+from fdml.federation.server_sessions import HostedRuns, ServerRuns
+from fdml.federation.standing import STANDING
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
+from fdml.protocol.run_messages import RunQuery
 from fdml.protocol.shuffle import permutation
-from fdml.server.alignment import AlignmentPhase
-from fdml.server.awake_clock import AwakeClock
-from fdml.server.bulletin import BulletinStore
-from fdml.server.run_state import RunDefinition, RunState
-from fdml.server.session import ServerSession
-from fdml.settings import RunSettings, read_run, run_hash
+from fdml.server.host import NO_RUNS, RunHost
+from fdml.server.run_alignment import RunAlignment
+from fdml.server.run_state import RunState
+from fdml.settings_federation import FederationSettings, read_federation, read_run
 from fdml.storage.atomic import write_file
-from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
@@ -39,85 +39,125 @@ class ServerResult:
     """What a server knows at the end of its run."""
 
     state: RunState
-    bulletin: BulletinStore
+    alignment: RunAlignment
     traffic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bytes that came from each party and that went to it, since this process was started."""
 
 
 def serve(
     path: Path,
+    run: Path,
     *,
-    fresh: bool = False,
     plain: bool = False,
     listen: str | None = None,
     port_file: Path | None = None,
     on_event: Listener = lambda _: None,
     on_start: Callable[[Stop], None] = lambda _: None,
 ) -> ServerResult:
-    """Serve a run until all its parties have finished, going on from what an earlier server stored.
+    """Serve one run until all its parties have finished, going on from what an earlier server stored.
 
+    `path` is the federation.toml, with the server's folder beside it; `run` is the run.toml.
     `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
     is written to `port_file`. `on_start` is handed a function that stops the server, for another thread to call;
     `serve` then raises `asyncio.CancelledError`.
     """
-    settings = read_run(path)
-    home, address = path.parent / "server", checked_address(listen or settings.server)
+    settings, remark = read_run(run, path), remarks_of(SERVER, on_event)
+    place = _place(path, FederationSettings.of_run(settings), listen, on_event, plain=plain)
+    with _explained(place.home), ServerRuns(place.home, remark) as runs:
+        opened = runs.open(settings)
+        try:
+            server = GrpcServer(
+                RunHost(place.federation, NO_RUNS, time.time, only=settings),
+                lambda _: opened,
+                place.federation,
+                plain=plain,
+                on_event=on_event,
+                only=settings.name,
+            )
+            ready = _ready(f"serving run {settings.name!r}", place.address, port_file, remark)
+            _listen(server.run(place.address, place.credentials, ready), place.address, on_start)
+        finally:
+            opened.close()  # if it never was opened
+    return ServerResult(opened.state, opened.rows, opened.session.status.traffic)
+
+
+def serve_federation(
+    path: Path,
+    *,
+    plain: bool = False,
+    listen: str | None = None,
+    port_file: Path | None = None,
+    on_event: Listener = lambda _: None,
+    on_start: Callable[[Stop], None] = lambda _: None,
+) -> None:
+    """Serve all runs that the parties start, until it is stopped; runs of an earlier server go on.
+
+    The arguments are those of `serve`.
+    """
+    remark = remarks_of(SERVER, on_event)
+    place = _place(path, read_federation(path), listen, on_event, plain=plain)
+    with (
+        _explained(place.home),
+        exclusive_lock(place.home / STANDING, "server of this federation"),
+        ServerRuns(place.home, remark) as runs,
+    ):
+        authority = None if place.credentials is None else place.credentials.authority
+        host = RunHost(place.federation, HostedRuns(place.home), time.time, authority=authority)
+        known = host.listing(RunQuery()).runs
+        if known:
+            still_open = sum(each.is_open for each in known)
+            remark(f"{len(known)} runs are known, {still_open} of them not over")
+        server = GrpcServer(
+            host,
+            runs.open,
+            place.federation,
+            plain=plain,
+            on_event=on_event,
+        )
+        ready = _ready(f"serving federation {place.federation.name!r}", place.address, port_file, remark)
+        _listen(server.run(place.address, place.credentials, ready), place.address, on_start)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a server is and who it is."""
+
+    home: Path
+    federation: FederationSettings
+    address: str
+    credentials: Credentials | None
+
+
+def _place(
+    path: Path, federation: FederationSettings, listen: str | None, on_event: Listener, *, plain: bool
+) -> _Place:
+    home, address = path.parent / SERVER, checked_address(listen or federation.server)
     if plain:
         check_loopback(address)
-    identity = Identity(settings.name, "server", SERVER)
-    credentials = None if plain else own_credentials(home / "keys", identity, settings, on_event)
+    identity = Identity(federation.name, "server", SERVER)
+    credentials = None if plain else own_credentials(home / "keys", identity, federation, on_event)
+    permutation(1, "so that it is compiled or loaded before anyone waits for it")
+    return _Place(home, federation, address, credentials)
+
+
+def _ready(what: str, address: str, port_file: Path | None, remark: Callable[[str], None]) -> Callable[[int], None]:
+    def ready(port: int) -> None:
+        remark(f"{what} at {with_port(address, port)}")
+        if port_file is not None:
+            write_file(port_file, f"{port}\n".encode(), mode=0o644)
+
+    return ready
+
+
+@contextmanager
+def _explained(home: Path) -> Iterator[None]:
     try:
-        return _serve(
-            settings,
-            home / "state",
-            address,
-            credentials,
-            fresh=fresh,
-            port_file=port_file,
-            on_event=on_event,
-            on_start=on_start,
-        )
+        yield
     except OSError as error:
         raise StateCorrupt(
-            f"cannot store the run ({error}); make room in {str(home / 'state')!r} and see that it can be written to, "
-            f"then run the same command again"
+            f"cannot store the run ({error}); make room in {str(home)!r} and see that it can be written to, then run "
+            f"the same command again"
         ) from None
-
-
-def _serve(
-    settings: RunSettings,
-    folder: Path,
-    address: str,
-    credentials: Credentials | None,
-    *,
-    fresh: bool,
-    port_file: Path | None,
-    on_event: Listener,
-    on_start: Callable[[Stop], None],
-) -> ServerResult:
-    remark, clock = remarks_of("server", on_event), AwakeClock(time.monotonic)
-    with exclusive_lock(folder, "server of this run"):
-        disk = FolderDisk(folder)
-        definition = RunDefinition(settings, run_hash(settings), memory_size())
-        _check_same_run(disk, definition, fresh=fresh)
-        state = RunState.open(definition, disk)
-        bulletin = BulletinStore.open(settings.parties, settings.align, disk, pointing=settings.pointing_party)
-        if state.finished:
-            remark(f"run {settings.name!r} was finished before; --fresh starts it over, at every side")
-        elif state.rows:
-            remark(f"going on with a run of {state.rows} rows")
-        permutation(1, "so that it is compiled or loaded before anyone waits for it")
-        alignment = AlignmentPhase(bulletin, settings.parties, definition.run_hash, clock)
-        session = ServerSession(state, alignment, settings, clock)
-        server = GrpcServer(session, settings, plain=credentials is None, on_event=on_event)
-
-        def ready(port: int) -> None:
-            remark(f"serving run {settings.name!r} at {with_port(address, port)}")
-            if port_file is not None:
-                write_file(port_file, f"{port}\n".encode(), mode=0o644)
-
-        _listen(server.run(address, credentials, ready), address, on_start)
-    return ServerResult(state, bulletin, session.status.traffic)
 
 
 def _listen(work: Coroutine[Any, Any, None], address: str, on_start: Callable[[Stop], None]) -> None:
@@ -135,18 +175,3 @@ def _listen(work: Coroutine[Any, Any, None], address: str, on_start: Callable[[S
             f"cannot listen at {address!r}: another process does, or it is no address of this machine; "
             f"end the other one, or choose an address with --listen"
         ) from None
-
-
-def _check_same_run(disk: FolderDisk, definition: RunDefinition, *, fresh: bool) -> None:
-    """Stored state of other settings is never gone on with."""
-    if fresh:
-        for name in ("run", "journal", "snapshot.0", "snapshot.1"):
-            disk.remove(name)
-        run = definition.settings
-        BulletinStore(run.parties, run.align, disk, pointing=run.pointing_party).clear()
-    known = disk.read("run")
-    if known is not None and known != definition.run_hash:
-        raise SettingsError(
-            "run.toml has changed since this run began; put it back, or start over at every side with --fresh"
-        )
-    disk.replace("run", definition.run_hash)

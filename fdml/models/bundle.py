@@ -33,7 +33,7 @@ LAYOUT = 1
 _CARD, _PARAMETERS, _ENCODER, _LABELS = "card.json", "parameters.npz", "encoder.json", "labels.json"
 _MANIFEST = "manifest.json"
 _NEEDED = (_CARD, _PARAMETERS, _ENCODER)
-_WAY_OUT = "restore the folder from a copy, or train again with `fdml join --fresh` at every side"
+_WAY_OUT = "restore the folder from a copy, or train again under a new name of the run"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from fdml.events import Evaluated
+from fdml.events import Compared, ComparedVersion, Evaluated
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
 from fdml.settings import ModelSettings, RunSettings, run_hash
@@ -22,7 +22,7 @@ def version_of(run_hash: bytes, alignment_hash: bytes) -> str:
 
     It is not a hash of parameters, as nothing made of them may leave a party. So the same run.toml trained again over
     the same alignment has the same version, even where noise, staleness or a party's own model settings made other
-    parameters; `created` on the card tells the two apart. An alignment with `--fresh` has a new version, unless the
+    parameters; `created` on the card tells the two apart. A new alignment has a new version, unless the
     rows are matched by position: then only their number counts.
     """
     digest = hashlib.blake2b(digest_size=16, person=b"fdml version")
@@ -58,6 +58,10 @@ class BundleCard:
     """Of this model; only the label party has them. A figure that is no finite number is None."""
     figures: dict[str, float | None] | None = None
     """All that was found of the held-out rows, by name; only at the label party."""
+    compared: Compared | None = None
+    """What the joint model brings over the label party's features alone; only at the label party."""
+    earlier: ComparedVersion | None = None
+    """What it brings over an earlier version on the same held-out rows; only at the label party."""
     chosen_by_held_out_rows: bool = False
     """Whether the held-out rows have chosen this model among those of all epochs: its figures are then too good."""
     privacy: tuple[Spent, ...] | None = None
@@ -66,6 +70,8 @@ class BundleCard:
     """The joint score times `scale` plus `offset` is what the loss should see."""
     offset: tuple[float, ...] = (0.0,)
     """One for each class, or one for all."""
+    width: int | None = None
+    """Floats of a local prediction; None where an older fdml wrote the card."""
 
     @classmethod
     def of(
@@ -80,6 +86,7 @@ class BundleCard:
         privacy: Iterable[Spent] | None = None,
         scale: float = 1.0,
         offset: Iterable[float] = (0.0,),
+        width: int | None = None,
     ) -> BundleCard:
         """The card of a model that was trained just now with these settings."""
         agreed = run_hash(run)
@@ -96,11 +103,16 @@ class BundleCard:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             fdml_version=metadata.version("fdml"),
             metrics=None if evaluated is None else _finite(evaluated),
-            figures=None if evaluated is None else {name: _or_none(each) for name, each in evaluated.figures.items()},
+            figures=None
+            if evaluated is None
+            else {name: finite_or_none(each) for name, each in evaluated.figures.items()},
+            compared=None if evaluated is None else evaluated.compared,
+            earlier=None if evaluated is None else evaluated.earlier,
             chosen_by_held_out_rows=evaluated is not None and run.evaluation.stop_after is not None,
             privacy=None if privacy is None else tuple(privacy),
             scale=float(scale),
             offset=tuple(map(float, offset)),
+            width=width,
         )
 
 
@@ -109,11 +121,12 @@ def _finite(found: Evaluated) -> Metrics:
     return Metrics(
         found.epoch,
         found.seconds,
-        train_loss=_or_none(found.train_loss),
-        test_loss=_or_none(found.test_loss),
-        test_metric=_or_none(found.test_metric),
+        train_loss=finite_or_none(found.train_loss),
+        test_loss=finite_or_none(found.test_loss),
+        test_metric=finite_or_none(found.test_metric),
     )
 
 
-def _or_none(figure: float | None) -> float | None:
+def finite_or_none(figure: float | None) -> float | None:
+    """JSON has no word for what is no finite number."""
     return figure if figure is not None and math.isfinite(figure) else None

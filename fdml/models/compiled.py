@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fdml.data.rows import Rows, row_count, take, width
 from fdml.errors import DataError
-from fdml.models.kernels.gradients import SQUARED, KernelScores
+from fdml.models.kernels.gradients import SQUARED, InteractionScores, KernelScores
 from fdml.models.kernels.optimizers import (
     COLLECT,
     RULES,
@@ -25,6 +25,8 @@ from fdml.models.model import State
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.settings import ModelSettings
+
+AnyScores = KernelScores | InteractionScores
 
 
 class Kernels(Protocol):
@@ -78,7 +80,7 @@ class CompiledModel:
         return theta
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
-        """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
+        """The outputs of the rows from `start` to `stop`, `(rows, width)`."""
         self._check(rows)
         stop = row_count(rows) if stop is None else stop
         out = np.empty((stop - start, self._width), self.dtype)
@@ -105,7 +107,7 @@ class CompiledModel:
                 self._learn_privately(self._dp_sgd, *given)
 
     def _train(
-        self, rows: Rows, block: BlockUpdate, scores: KernelScores, rule: UpdateRule, state: OptimizerState
+        self, rows: Rows, block: BlockUpdate, scores: AnyScores, rule: UpdateRule, state: OptimizerState
     ) -> None:
         self.kernels.train(kernel_view(rows), block, scores, rule, state, *self._extras, *self._scratch)
 
@@ -117,14 +119,14 @@ class CompiledModel:
         given = KernelScores(gradient, zeros, 0.0, np.zeros(count), np.ones(count), SQUARED)
         return chosen, BlockUpdate(0, np.arange(count), batch.batch_bounds, batch.rates), given
 
-    def _learn_privately(self, dp_sgd: DpSgd, rows: Rows, batch: BlockUpdate, scores: KernelScores) -> None:
+    def _learn_privately(self, dp_sgd: DpSgd, rows: Rows, batch: BlockUpdate, scores: AnyScores) -> None:
         """One batch by the noisy sum of its rows' clipped gradients."""
         size, updates = len(batch.order), self._state.counters
         noisy = dp_sgd.noisy(int(updates[1]), self._collected(rows, batch, scores) * size) / size
         descend(self._rule, self._state, float(batch.rates[0]), noisy)
         updates[1] += 1.0
 
-    def _collected(self, rows: Rows, batch: BlockUpdate, scores: KernelScores) -> NDArray[np.float64]:
+    def _collected(self, rows: Rows, batch: BlockUpdate, scores: AnyScores) -> NDArray[np.float64]:
         """The mean of the rows' clipped gradients, in double precision whatever the parameters'."""
         gradient = np.zeros(len(self._state.theta))
         rule, state = self._rule._replace(optimizer=COLLECT), self._state._replace(gradient=gradient)
@@ -168,6 +170,8 @@ def clip_of(spec: ModelSpec) -> float | None:
     return None if spec.dp_sgd is None else spec.dp_sgd.row_clip
 
 
-def _kernel_scores(scores: Scores, loss: int | None) -> KernelScores:
+def _kernel_scores(scores: Scores, loss: int | None) -> AnyScores:
     code = SQUARED if loss is None else loss
-    return KernelScores(scores.total, scores.own_at_push, scores.echo, scores.labels, scores.weights, code)
+    given = KernelScores(scores.total, scores.own_at_push, scores.echo, scores.labels, scores.weights, code)
+    factors = scores.objective.joint.factors
+    return InteractionScores(*given, factors) if factors else given

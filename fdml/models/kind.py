@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from fdml.data.rows import RowEncoding
+from fdml.models.joint import SUM, JointFunction
+from fdml.models.layers import PlainModel
 from fdml.models.learning_rate import RateInputs, default_rate
+from fdml.models.losses import Floats
 from fdml.models.model import Model
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.settings import ModelSettings
@@ -50,6 +53,10 @@ class ModelSpec(NamedTuple):
     """Clip and noise of its updates; only where the kind can do it."""
     rows: int = 10_000
     """Rows to train on, by which the rules of "auto" go; unknown outside a training."""
+    joint: JointFunction = SUM
+    """What becomes of the sum of all parties' predictions, and so what the model's outputs mean."""
+    passes: int = 10
+    """How often the training goes over all rows; unknown outside a training."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +72,19 @@ class ModelKind(Generic[S]):
     build: Callable[[S, ModelSpec], Model]
     encoding: RowEncoding = "numeric"
     """The rows it wants from a party's encoder."""
-    optimizer: OptimizerName = "adam"
-    """The update rule where none is set."""
+    optimizer: OptimizerName | None = "adam"
+    """The update rule where none is set; None of a kind that has none."""
     default_l2: Callable[[int, float], float] = l2_of_rows
     """The L2 penalty where none is set, by the number of rows and the mean number of their features that are not 0."""
     default_rate: Callable[[S, RateInputs], float] = default_rate
     """The step size where none is set."""
     supports_dp_sgd: bool = False
+    learns_from_all_rows: bool = False
+    """Whether it learns once in an epoch, from the totals of all its blocks, and not from block to block."""
     function_setting: str | None = None
     """The setting that takes a Python function; an estimator given a function for a model builds this kind with it."""
+    layers: Callable[[S, ModelSpec, Floats], PlainModel] | None = None
+    """Its parameters as plain weights, for other programs; None where there is no such form."""
 
     @property
     def has_defaults(self) -> bool:

@@ -16,6 +16,8 @@ from fdml.models.objective import Objective
 from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import NO_ROWS, BlockUpdate, Signal, no_scores
 
+PROGRESS = "progress/"
+"""How the names of those arrays of a learner's state begin that are no parameters."""
 _FEWEST = 4096
 """Rows for which another thread is worth its start."""
 

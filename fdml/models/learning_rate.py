@@ -48,6 +48,8 @@ class RateInputs(NamedTuple):
     """Features of a row."""
     square_norm: float
     """The mean squared length of the party's rows."""
+    vectors: bool = False
+    """Whether parties' vectors interact: products of parameters are no longer convex, whatever the kind."""
 
 
 def default_rate(

@@ -43,6 +43,10 @@ class Loss(Protocol):
         """dLoss/dscore, `(rows, scores)`."""
         ...
 
+    def curvatures(self, score: Floats, labels: Floats) -> Floats:
+        """The second derivative by each score, `(rows, scores)`, never below zero; what a Newton step divides by."""
+        ...
+
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Scores and labels that have this gradient: who sees a gradient can compute them."""
         ...
@@ -67,6 +71,11 @@ class Logistic:
     def gradient(self, score: Floats, labels: Floats) -> Floats:
         """Probability minus label."""
         return expit(score) - labels[:, None]
+
+    def curvatures(self, score: Floats, labels: Floats) -> Floats:  # noqa: ARG002 (others need the labels)
+        """The variance of the label."""
+        chance = expit(score)
+        return chance * (1.0 - chance)
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """The label by the sign, the score by the size."""
@@ -99,6 +108,10 @@ class Hinge:
         sign = (2.0 * labels - 1.0)[:, None]
         return np.where(sign * score < 1.0, -sign, 0.0)
 
+    def curvatures(self, score: Floats, labels: Floats) -> Floats:  # noqa: ARG002 (others need the labels)
+        """One, as for the squared loss: there is none but at the kink."""
+        return np.ones_like(score)
+
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Only the side of the margin can be found, not the distance from it."""
         raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not show scores; use logistic")
@@ -122,6 +135,10 @@ class Squared:
     def gradient(self, score: Floats, labels: Floats) -> Floats:
         """Score minus target."""
         return score - labels[:, None]
+
+    def curvatures(self, score: Floats, labels: Floats) -> Floats:  # noqa: ARG002 (others need the labels)
+        """One."""
+        return np.ones_like(score)
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """The residual as a score beside the target 0: it has the same gradient."""
@@ -149,6 +166,11 @@ class Softmax:
         result = softmax(score, axis=1)
         result[np.arange(len(score)), labels.astype(np.int64)] -= 1.0
         return result
+
+    def curvatures(self, score: Floats, labels: Floats) -> Floats:  # noqa: ARG002 (others need the labels)
+        """Each score's own part, without those that two scores have together."""
+        chances = softmax(score, axis=1)
+        return chances * (1.0 - chances)
 
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """The class by the one negative entry, scores up to a constant by the sizes."""

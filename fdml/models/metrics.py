@@ -45,25 +45,26 @@ class Ranking:
     """
 
     positive: Floats
-    """From the lowest score to the highest."""
+    """`(..., groups)`, from the lowest score to the highest; under several weightings `aucs` alone is defined."""
     negative: Floats
 
     @classmethod
-    def of(cls, labels: Floats, score: Floats, weights: Floats) -> Self:
+    def of(cls, labels: Floats, score: Floats, weights: Floats) -> Ranking:
         """The ranking of rows whose label is 1 or 0."""
-        order = np.argsort(score)
-        positive = np.where(labels[order] > 0, weights[order], 0.0)
-        negative = weights[order] - positive
-        ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
-        return cls(_sums(positive, ends), _sums(negative, ends))
+        return SortedRows.of(labels, score).ranking(weights)
 
     @property
     def auc(self) -> float | None:
         """The chance that a positive row scores higher than a negative one; a tie counts half."""
-        if not self._has_both:
-            return None
-        lower = np.cumsum(self.negative) - 0.5 * self.negative
-        return float(self.positive @ lower / (self.positive.sum() * self.negative.sum()))
+        return float(self.aucs) if self._has_both else None
+
+    @property
+    def aucs(self) -> Floats:
+        """The AUC under each weighting; NaN where it leaves no positive or no negative row."""
+        lower = np.cumsum(self.negative, axis=-1) - 0.5 * self.negative
+        pairs = self.positive.sum(axis=-1) * self.negative.sum(axis=-1)
+        with np.errstate(invalid="ignore"):
+            return np.where(pairs > 0.0, np.vecdot(self.positive, lower) / pairs, np.nan)
 
     @property
     def average_precision(self) -> float | None:
@@ -98,13 +99,44 @@ class Ranking:
         return bool(self.positive.sum() > 0.0 and self.negative.sum() > 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class SortedRows:
+    """Rows sorted by their score once, to be ranked under any weights."""
+
+    order: NDArray[np.int64]
+    positive: NDArray[np.bool_]
+    """Which are, in that order."""
+    ends: NDArray[np.int64]
+    """The last place of each group of equal scores."""
+
+    @classmethod
+    def of(cls, labels: Floats, score: Floats) -> Self:
+        """Rows whose label is 1 or 0."""
+        order = np.argsort(score)
+        ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
+        return cls(order, labels[order] > 0, ends)
+
+    def ranking(self, weights: Floats) -> Ranking:
+        """These rows under these weights, `(..., rows)`."""
+        sorted_weights = np.take(weights, self.order, axis=-1)
+        positive = np.where(self.positive, sorted_weights, 0.0)
+        return Ranking(_sums(positive, self.ends), _sums(sorted_weights - positive, self.ends))
+
+
 def r2(targets: Floats, score: Floats, weights: Floats) -> float:
     """The share of the targets' variance that the score explains; 0 if they are all the same and it is not perfect."""
-    left = float(weights @ np.square(targets - score))
-    variance = float(weights @ np.square(targets - np.average(targets, weights=weights)))
-    return 1.0 - left / variance if variance else float(left == 0.0)
+    return float(r2_of_each(targets, score, weights))
+
+
+def r2_of_each(targets: Floats, score: Floats, weights: Floats) -> Floats:
+    """R2 under each weighting, `(..., rows)`, whose weights must not all be 0."""
+    mean = (targets * weights).sum(axis=-1, keepdims=True) / weights.sum(axis=-1, keepdims=True)
+    left, variance = np.vecdot(weights, np.square(targets - score)), np.vecdot(weights, np.square(targets - mean))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.where(variance != 0.0, 1.0 - left / variance, left == 0.0)
+    return found
 
 
 def _sums(values: Floats, ends: NDArray[np.int64]) -> Floats:
-    """The sum of each run of values that ends at one of these places."""
-    return np.add.reduceat(values, np.concatenate([[0], ends[:-1] + 1]))
+    """The sum of each run of values, `(..., rows)`, that ends at one of these places."""
+    return np.add.reduceat(values, np.concatenate([[0], ends[:-1] + 1]), axis=-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,16 @@ State = Mapping[str, NDArray[Any]]
 
 
 class Model(Protocol):
-    """A party's local model: maps features to `width` floats a row. Its parameters never leave the party."""
+    """A party's local model: maps features to `width` floats a row. Its parameters never leave the party.
 
-    concurrent: ClassVar[bool]
-    """Whether several threads may predict with it at once, and gain by it."""
+    A kind's own model predicts its outputs; `fdml.models.joint_model` makes local predictions of them where a joint
+    function has it so. In `learn` it is asked for gradients of outputs.
+    """
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may predict with it at once, and gain by it."""
+        ...
 
     @property
     def dtype(self) -> np.dtype[Any]:

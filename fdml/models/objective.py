@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import SettingsError
-from fdml.models.joint import SUM, JointFunction
+from fdml.models.head.head import Head
+from fdml.models.joint import SUM, Interactions, JointFunction
 from fdml.models.losses import LOSSES, Floats, Loss
 from fdml.settings_choices import LossName
+from fdml.settings_joint import SUM as SUM_SETTINGS
+from fdml.settings_joint import JointSettings
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Objective:
 
     @cached_property
     def kernel_code(self) -> int | None:
-        """The number under which compiled kernels know its gradient; None if they have to be given gradients."""
-        return self.loss.code if self.joint.is_identity else None
+        """The number under which compiled kernels know the loss; None if they have to be given gradients."""
+        return self.loss.code if self.joint.is_identity or self.joint.factors else None
 
     def score(self, total: Floats) -> Floats:
         """The scores of each row, `(rows, scores)`."""
@@ -58,6 +61,14 @@ class Objective:
         """dLoss/dtotal, `(rows, width)`."""
         return self.joint.gradient(total, self.loss.gradient(self.joint.score(total), labels))
 
+    def output_gradient(self, total: Floats, labels: Floats, outputs: Floats) -> Floats:
+        """dLoss/doutputs of a party whose model computes `outputs`, `(rows, width)`: the chain rule to the end."""
+        return self.joint.output_gradient(outputs, self.gradient(total, labels))
+
+    def curvatures(self, total: Floats, labels: Floats) -> Floats:
+        """The second derivative of the loss by each score, `(rows, scores)`; never below zero."""
+        return self.loss.curvatures(self.joint.score(total), labels)
+
     def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Totals and labels that have this gradient: who sees a gradient can compute them."""
         if not self.joint.is_identity:
@@ -65,6 +76,21 @@ class Objective:
         return self.loss.invert_gradient(gradient)
 
 
-def objective_for(loss: LossName, classes: int) -> Objective:
-    """The objective of a run by its loss and its number of classes; 0 for a regression."""
-    return Objective(LOSSES[loss], classes)
+def objective_for(loss: LossName, classes: int, training: JointSettings = SUM_SETTINGS, *, seed: int = 0) -> Objective:
+    """The objective of a run by its loss, its number of classes (0 for a regression) and its joint function.
+
+    A joint function that learns begins by the seed.
+    """
+    found = LOSSES[loss]
+    return Objective(found, classes, joint_for(training, found.scores(classes), seed))
+
+
+def joint_for(training: JointSettings, scores: int, seed: int = 0) -> JointFunction:
+    """The joint function that the settings of a run name, before training, where the loss takes `scores` scores."""
+    match training.joint:
+        case "sum":
+            return SUM
+        case "fm":
+            return Interactions(training.vector)
+        case "head":
+            return Head(training.vector, training.head_units, scores, seed)

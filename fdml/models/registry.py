@@ -7,15 +7,17 @@ from typing import Any, get_args
 from fdml.data.rows import RowEncoding
 from fdml.errors import SettingsError
 from fdml.models.fm.kind import FM
-from fdml.models.kind import ModelKind, ModelSpec
+from fdml.models.joint_model import JointModel
+from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
 from fdml.models.linear.kind import LINEAR
 from fdml.models.mlp.kind import MLP
 from fdml.models.model import Model
 from fdml.models.torch.kind import TORCH
+from fdml.models.trees.kind import TREES
 from fdml.privacy.dp_sgd import WAY_OUT
 from fdml.settings import ModelSettings
 
-_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH)}
+_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH, TREES)}
 DEFAULT_KIND = LINEAR.name
 
 
@@ -42,6 +44,11 @@ def ready_kinds() -> list[str]:
     return [kind.name for kind in kinds() if kind.has_defaults]
 
 
+def compiled_kinds() -> list[str]:
+    """The names of those whose passes are compiled kernels."""
+    return [LINEAR.name, FM.name, MLP.name]
+
+
 def kind_named(name: str) -> ModelKind[Any]:
     """The kind of this name."""
     if name not in _KINDS:
@@ -55,27 +62,44 @@ def model_settings(kind: str = DEFAULT_KIND, **values: Any) -> ModelSettings:
     return chosen
 
 
-def resolved_model(settings: ModelSettings, rows: int, entries: float = 0.0, *, private: bool = False) -> ModelSettings:
+def resolved_model(
+    settings: ModelSettings, rows: int, entries: float = 0.0, *, private: bool = False, vectors: bool = False
+) -> ModelSettings:
     """The settings with every "auto" replaced by the rule of the kind; `private` where [guard.training] adds noise.
 
-    `entries` is how many features other than zero a row has on average; with noise it is not looked at.
+    `entries` is how many features other than zero a row has on average; with noise it is not looked at. `vectors` says
+    whether the parties' vectors interact: then every kind has weights enough to learn single rows by heart.
     """
     kind = kind_named(settings.kind)
     found: dict[str, Any] = {}
-    if settings.optimizer == "auto":
+    if settings.optimizer == "auto" and kind.optimizer is not None:
         found["optimizer"] = "sgd" if private else kind.optimizer
     if settings.l2 == "auto":
-        found["l2"] = kind.default_l2(rows, 0.0 if private else entries)
+        rule = l2_of_nets if vectors else kind.default_l2
+        found["l2"] = rule(rows, 0.0 if private else entries)
     return settings.model_copy(update=found) if found else settings
+
+
+def encoding_of(settings: ModelSettings) -> RowEncoding:
+    """The rows that a model with these settings wants from a party's encoder."""
+    return kind_named(settings.kind).encoding
+
+
+def with_categories(settings: ModelSettings, found: tuple[int, ...]) -> ModelSettings:
+    """The settings with the places of features that the encoder has found to be categories, where the kind has them."""
+    if not found or kind_named(settings.kind).encoding != "native":
+        return settings
+    return settings.model_copy(update={"categories": found})
 
 
 def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
     """A model before training."""
     kind = kind_named(settings.kind)
-    resolved = resolved_model(settings, spec.rows, private=spec.dp_sgd is not None)
+    resolved = resolved_model(settings, spec.rows, private=spec.dp_sgd is not None, vectors=bool(spec.joint.factors))
     if spec.dp_sgd is not None:
         _check_dp_sgd(resolved, kind)
-    return kind.build(resolved, spec)
+    model: Model = kind.build(resolved, spec)
+    return model if spec.joint.is_identity else JointModel(model, spec.joint)
 
 
 def _check_dp_sgd(settings: ModelSettings, kind: ModelKind[Any]) -> None:

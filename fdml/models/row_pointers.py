@@ -35,7 +35,11 @@ def _predict_part(model: Model, rows: PointedRows, start: int, stop: int) -> Flo
 
 
 def learn_rows(model: Model, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
-    """One pass over one block; a batch learns from the same rows in the same order, wherever they are stored."""
+    """One pass over one block; a batch learns from the same rows in the same order, wherever they are stored.
+
+    The model is asked once for each stretch of batches: not for one that learns from all rows at once, which
+    `CollectingLearner` asks itself.
+    """
     if not isinstance(rows, PointedRows):
         model.learn(rows, block, scores)
         return

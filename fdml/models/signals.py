@@ -57,10 +57,11 @@ class Scores(NamedTuple):
         """This signal itself."""
         return self
 
-    def gradient(self, rows: NDArray[np.int64], own: Floats) -> Floats:
-        """dLoss/dtotal times the weight of these rows, where the party now predicts `own` for them; `(rows, width)`."""
+    def gradient(self, rows: NDArray[np.int64], outputs: Floats) -> Floats:
+        """dLoss/doutputs times the weight of these rows, where the model has these outputs now; `(rows, width)`."""
+        own = self.objective.joint.local_prediction(outputs)
         total = self.total[rows] + self.echo * (own - self.own_at_push[rows])
-        return self.objective.gradient(total, self.labels[rows]) * self.weights[rows, None]
+        return self.objective.output_gradient(total, self.labels[rows], outputs) * self.weights[rows, None]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ TITLES = {
     "mae": "MAE",
 }
 """How a person reads a figure's name."""
+LOSS = "test_loss"
+LOWER_IS_BETTER = frozenset((LOSS, "log_loss", "brier", "calibration_error", "rmse", "mae"))
+"""Figures that are the better the lower they are."""
 CHOSEN = (
     "held-out rows have chosen this epoch, so their figures are a little too good: for an honest test use rows that no "
     "training has seen"
@@ -52,6 +55,19 @@ def undefined_remark(figures: Mapping[str, float | None]) -> str:
         f"{', '.join(names)} of the held-out rows {'is' if len(names) == 1 else 'are'} not defined, as a class is "
         f"missing among them or there are too many to rank; hold out more rows to have them"
     )
+
+
+def gain_text(over: str, metric: str, gain: float | None, low: float | None, high: float | None) -> str:
+    """What joint training brings over something else, with the interval of its gain, which may say that it is none."""
+    name, alone = TITLES.get(metric, metric), f"over {over}"
+    if gain is None:
+        return f"what joint training brings {alone} is not known: {name} of the held-out rows is not defined"
+    if low is None or high is None:
+        return f"joint brings {gain:+.3f} {name} {alone}; too few held-out rows to say how sure that is"
+    interval = f"{gain:+.3f} ({low:.3f} to {high:.3f}) {name} {alone}"
+    if low <= 0.0 <= high:
+        return f"joint brings no certain gain: {interval}"
+    return f"joint brings {interval}" if gain > 0.0 else f"joint is worse: {interval}"
 
 
 def _figure_text(name: str, figure: float | None, figures: Mapping[str, float | None]) -> str:

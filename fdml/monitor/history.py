@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fdml.events import EpochChosen, Evaluated, Event, Stopped
+from fdml.events import Compared, ComparedVersion, EpochChosen, Evaluated, Event, Reliability, Stopped
 from fdml.monitor.convergence import Convergence, convergence_of
 from fdml.settings_choices import Task
 from fdml.storage.atomic import write_file
@@ -36,6 +36,14 @@ class EpochRecord:
     test_metric: float
 
 
+class Gain(NamedTuple):
+    """What one training brings over another on the same held-out rows; 95 % of resamples are from `low` to `high`."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
 @dataclass(frozen=True)
 class LearningCurve:
     """One model under one scheme, epoch by epoch."""
@@ -43,6 +51,10 @@ class LearningCurve:
     model: str
     scheme: Scheme
     records: tuple[EpochRecord, ...]
+    gains: Mapping[Scheme, Gain] = field(default_factory=dict)
+    """Of joint training: what it brings over these, by the last epoch's metric."""
+    reliability: Reliability | None = None
+    """How well the last epoch's probabilities came true, with the last seed; None where that was not asked."""
 
     @property
     def last(self) -> EpochRecord:
@@ -103,10 +115,18 @@ class HistoryFile:
         """Store an evaluation; it is durable on return."""
         if isinstance(event, Stopped):
             self._ended_early = True
+        if not isinstance(event, (Evaluated, Compared, ComparedVersion, Reliability, EpochChosen)):
+            return  # as two of every step are
         with self._lock:
             match event:
                 case Evaluated():
                     self._rows[event.epoch] = event
+                case Compared() if event.epoch in self._rows:
+                    self._rows[event.epoch] = replace(self._rows[event.epoch], compared=event)
+                case ComparedVersion() if event.epoch in self._rows:
+                    self._rows[event.epoch] = replace(self._rows[event.epoch], earlier=event)
+                case Reliability() if event.epoch in self._rows:
+                    self._rows[event.epoch] = replace(self._rows[event.epoch], reliability=event)
                 case EpochChosen() if event.epoch in self._rows:
                     self._rows = {epoch: replace(row, chosen=epoch == event.epoch) for epoch, row in self._rows.items()}
                 case _:
@@ -115,6 +135,8 @@ class HistoryFile:
 
     def _write(self) -> None:
         rows = [asdict(self._rows[epoch]) for epoch in sorted(self._rows)]
+        for row in rows:
+            del row["run"]  # the file is in the run's folder
         write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
 
 
@@ -123,13 +145,29 @@ def read_history(path: Path, remark: Callable[[str], None] = lambda _: None) -> 
     if not path.is_file():
         return {}
     try:
-        rows = [Evaluated(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        rows = [_evaluated_of(row) for row in json.loads(path.read_text(encoding="utf-8"))]
         return {int(row.epoch): row for row in rows}
     except (ValueError, TypeError) as error:
         renamed = path.with_name(f"{path.name}.damaged")
         path.replace(renamed)
         remark(f"{str(path)!r} was no history that fdml wrote ({error}); it is now {renamed.name!r}, and is begun anew")
         return {}
+
+
+def _evaluated_of(row: dict[str, Any]) -> Evaluated:
+    found = Evaluated(**row)
+    alone, earlier, reliability = (row.get(name) for name in ("compared", "earlier", "reliability"))
+    return replace(
+        found,
+        compared=None if alone is None else Compared(**alone),
+        earlier=None if earlier is None else ComparedVersion(**earlier),
+        reliability=None if reliability is None else _reliability_of(reliability),
+    )
+
+
+def _reliability_of(row: dict[str, Any]) -> Reliability:
+    values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in row.items()}
+    return Reliability(**values)
 
 
 def _epochs(numbers: Iterable[int]) -> str:

@@ -40,7 +40,7 @@ class JsonLog:
 
     def __call__(self, event: Event) -> None:
         """Write one line; it is with the operating system on return."""
-        fields = {name: _plain(value) for name, value in asdict(event).items()}
+        fields = {name: plain_values(value) for name, value in asdict(event).items()}
         with self._lock:
             if self._file.closed:
                 return
@@ -73,12 +73,15 @@ def _open(path: Path) -> TextIO:
 
 
 def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
-    """`Refused` has a field named kind, which is the name of every line's first field."""
-    return {"refusal" if name == "kind" else name: value for name, value in fields.items()}
+    """`Refused` has a field named kind, which is the name of every line's first field; one run alone needs no name."""
+    kept = {name: value for name, value in fields.items() if name != "run" or value}
+    return {"refusal" if name == "kind" else name: value for name, value in kept.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """JSON has no word for infinite numbers and nan."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain_values(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from fdml.events import Event, Listener, Remark
+from fdml.events import Event, Listener, OfRun, Remark
 
 
 def all_of(*listeners: Listener) -> Listener:
@@ -15,6 +16,11 @@ def all_of(*listeners: Listener) -> Listener:
             listener(event)
 
     return listen
+
+
+def of_run(run: str, listener: Listener) -> Listener:
+    """A listener for one of many runs, whose name it puts on every event that has a place for it."""
+    return lambda event: listener(replace(event, run=run) if isinstance(event, OfRun) else event)
 
 
 def ignore_events(_: Event) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import SealedMetrics
 
 
@@ -35,9 +36,12 @@ class PartyStatus:
     aligned: bool = False
     """The shared rows are known to the server."""
     largest_prediction: float | None = None
-    """The largest that the party has pushed in its present epoch; None where the server is blind."""
+    """The largest that the party has pushed in its present epoch; None where the server is blind, or in the eyes of
+    another party."""
     stands_out: bool = False
     """Whether its predictions are far larger than before, or than those of the others."""
+    gone_seconds: float = 0.0
+    """Since the party was last here; 0 if it is, or if this server has never seen it."""
 
     @property
     def state(self) -> str:
@@ -47,9 +51,11 @@ class PartyStatus:
         if self.aligning:
             return "aligned" if self.aligned and not self.waits_for else "aligning"
         if not self.connected:
-            if self.incarnation:
-                return "away"
-            return "aligned, not joined yet" if self.aligned else "not here yet"
+            if self.aligned and not self.incarnation:
+                return "aligned, not joined yet"
+            if self.gone_seconds:
+                return f"gone for {self.gone_seconds:.0f} s"
+            return "gone" if self.incarnation else "not here yet"
         return "waiting" if self.waits_for else "training"
 
 
@@ -65,3 +71,13 @@ class RunStatus:
     """Metrics of every evaluated epoch, sealed for the parties."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Number of refused messages by reason."""
+
+    def seen_by(self, caller: str) -> RunStatus:
+        """What a party may see: how large the predictions of others are tells of each alone, so it sees its own only.
+
+        The server, which has all predictions, sees all.
+        """
+        if caller == SERVER:
+            return self
+        parties = [each if each.name == caller else replace(each, largest_prediction=None) for each in self.parties]
+        return replace(self, parties=tuple(parties))

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from fdml.events import (
     Aligned,
+    Compared,
+    ComparedVersion,
     Convergence,
     EpochChosen,
     EpochDone,
@@ -24,8 +26,10 @@ from fdml.events import (
     Joined,
     LargestPart,
     Listener,
+    OfRun,
     Refused,
     Released,
+    Reliability,
     Remark,
     Scheduled,
     StepDone,
@@ -156,6 +160,10 @@ def run_terminal(console: Console, party: str) -> Iterator[Listener]:
         yield RunTerminal(console, display)
 
 
+_Who = tuple[str, str]
+"""A run, which is empty where there is one alone, and a party."""
+
+
 @dataclass
 class _Wait:
     since: float
@@ -165,7 +173,8 @@ class _Wait:
 class RunTerminal:
     """Prints what happens at one side of a run; progress only where there is a display for it.
 
-    Steps and releases print nothing. The same refusal is printed once. A wait is printed once it is long.
+    Steps and releases print nothing. The same refusal is printed once. A wait is printed once it is long. Lines of a
+    server that stays up begin with the run that they are of.
     """
 
     def __init__(
@@ -178,34 +187,51 @@ class RunTerminal:
         self._display = display
         self._clock = clock
         self._lock = threading.Lock()
-        self._waits: dict[str, _Wait] = {}
+        self._waits: dict[_Who, _Wait] = {}
         self._refusals: set[str] = set()
-        self._joins: Counter[str] = Counter()
-        self._evaluated: dict[str, Evaluated] = {}
+        self._joins: Counter[_Who] = Counter()
+        self._evaluated: dict[_Who, Evaluated] = {}
         """The last of each party, or the chosen one."""
-        self._all_evaluated: dict[tuple[str, int], Evaluated] = {}
+        self._by_epoch: dict[_Who, dict[int, Evaluated]] = {}
+        self._run = ""
+        """Of the event that is shown just now."""
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
         with self._lock:
+            self._run = event.run if isinstance(event, OfRun) else ""
             if not isinstance(event, Waiting | Released | Refused | Remark | LargestPart):
-                self._end_wait(event.party)
+                self._end_wait(self._who(event))
             self._show(event)
+            if self._run and isinstance(event, Finished):
+                self._forget(self._who(event))
+
+    def _who(self, event: Event) -> _Who:
+        return self._run, event.party
+
+    def _forget(self, who: _Who) -> None:
+        """A server that stays up keeps nothing of runs that are over."""
+        for known in (self._waits, self._joins, self._evaluated, self._by_epoch):
+            known.pop(who, None)
 
     def _show(self, event: Event) -> None:
         match event:
-            case StepDone() | Released() | LargestPart():
+            case StepDone() | Released() | LargestPart() | Reliability():
                 pass
             case EpochDone():
                 self._show_epoch(event)
             case Evaluated():
-                self._evaluated[event.party] = event
-                self._all_evaluated[event.party, event.epoch] = event
+                self._evaluated[self._who(event)] = event
+                self._by_epoch.setdefault(self._who(event), {})[event.epoch] = event
             case EpochChosen():
                 self._show_choice(event)
             case Convergence():
                 if event.text:
                     self._print(event.text)
+            case Compared():
+                self._print(f"{event.text}; that took {event.seconds:.1f} s")
+            case ComparedVersion():
+                self._print(event.text)
             case Waiting():
                 self._show_wait(event)
             case Refused():
@@ -216,8 +242,8 @@ class RunTerminal:
                 self._print(f"{event.shared:,} rows are shared by all, {event.train:,} of them to train on")
             case Scheduled():
                 self._show_schedule(event)
-            case Joined() if self._joins[event.party] < _MOST_JOINS:
-                self._joins[event.party] += 1
+            case Joined() if self._joins[self._who(event)] < _MOST_JOINS:
+                self._joins[self._who(event)] += 1
                 more = f"going on at step {event.resumed_at}" if event.resumed_at else "joined"
                 self._print(f"{event.party}: {more}")
             case Joined():
@@ -237,29 +263,32 @@ class RunTerminal:
 
     def _show_epoch(self, event: EpochDone) -> None:
         if self._display is not None:
-            evaluated = self._evaluated.get(event.party)
+            evaluated = self._evaluated.get(self._who(event))
             self._display.move_to(event.epoch, "" if evaluated is None else _epoch_text(evaluated))
 
     def _show_choice(self, event: EpochChosen) -> None:
         self._print(
             f"{event.party}: keeps the model of epoch {event.epoch}, which has the lowest loss of held-out rows"
         )
-        chosen = self._all_evaluated.get((event.party, event.epoch))
+        chosen = self._by_epoch.get(self._who(event), {}).get(event.epoch)
         if chosen is not None:
-            self._evaluated[event.party] = chosen
+            self._evaluated[self._who(event)] = chosen
             self._print(CHOSEN)
 
     def _show_wait(self, event: Waiting) -> None:
-        wait = self._waits.setdefault(event.party, _Wait(self._clock()))
+        wait = self._waits.setdefault(self._who(event), _Wait(self._clock()))
         seconds, names = self._clock() - wait.since, ", ".join(event.waits_for)
         if self._display is not None:
             self._display.remark(f"waits for {names}")
-        if seconds >= _LONG_WAIT_SECONDS and wait.printed_for != event.waits_for:
+        if event.why:
             wait.printed_for = event.waits_for
-            self._print(f"{event.party}: waits for {names}, {seconds:.0f} s up to now")
+            self._print(f"{event.party}: waiting for {event.seconds:.0f} s so far: {event.why}")
+        elif seconds >= _LONG_WAIT_SECONDS and wait.printed_for != event.waits_for:
+            wait.printed_for = event.waits_for
+            self._print(f"{event.party}: waits for {names}, {seconds:.0f} s so far")
 
-    def _end_wait(self, party: str) -> None:
-        if self._waits.pop(party, None) is not None and self._display is not None:
+    def _end_wait(self, who: _Who) -> None:
+        if self._waits.pop(who, None) is not None and self._display is not None:
             self._display.remark("")
 
     def _show_refusal(self, reason: str) -> None:
@@ -268,13 +297,13 @@ class RunTerminal:
             self._print(f"refused: {reason}")
 
     def _show_end(self, event: Finished) -> None:
-        evaluated = self._evaluated.get(event.party)
+        evaluated = self._evaluated.get(self._who(event))
         more = "" if evaluated is None else f"; {_epoch_text(evaluated)}"
         after = "" if event.seconds is None else f" after {event.seconds:.1f} s"
         self._print(f"{event.party}: finished{after}{more}")
 
     def _print(self, text: str) -> None:
-        print_line(self._console, text)
+        print_line(self._console, f"run {self._run!r}, {text}" if self._run else text)
 
 
 def _epoch_text(event: Evaluated) -> str:

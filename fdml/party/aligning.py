@@ -1,25 +1,33 @@
-"""How a party finds its shared rows: agree on a group key, match ids, and name the rows of its own files."""
+"""How a party finds its shared rows: by what all keep of an alignment, or by one more generation of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from fdml.align.conversation import Conversation
-from fdml.align.group_key import agree, pair_keys
-from fdml.align.matching import align
+from fdml.align.conversation import Conversation, fetch, post
+from fdml.align.group_key import GroupKey, agree, pair_keys, read_key_file
+from fdml.align.kept import Change, Generation, KeptAlignment, change_of, offer_of, usable
+from fdml.align.matching import Aligner, align, few_shared, no_fit
+from fdml.align.party_secrets import Secrets
 from fdml.align.pointing import align_by_keys
+from fdml.align.split import order_of
 from fdml.errors import AlignmentError, ExchangeError
 from fdml.events import Aligned
-from fdml.party.alignment import AlignmentReport, SharedRows, file_rows, largest_group
+from fdml.party.alignment import AlignmentReport, RowIds, SharedRows, file_rows, largest_group
 from fdml.party.channel import Incoming
-from fdml.party.effects import Emit, Flush, SaveAlignment, Send, Work, remark
-from fdml.party.member import Member
+from fdml.party.effects import Emit, Flush, SaveAlignment, SaveGeneration, SaveRowsOffer, Send, Work, remark
+from fdml.party.member import AlignmentKeys, Member
 from fdml.protocol.agreed_training import line_class
-from fdml.protocol.alignment_messages import AlignmentMessage, Fetch
-from fdml.settings import run_hash
+from fdml.protocol.alignment_identity import begun_hash
+from fdml.protocol.alignment_messages import SERVER, AlignmentMessage, Fetch, RowsOffer, RowsPlan
+from fdml.settings import RunSettings
+
+T = TypeVar("T")
 
 
 class RoundTrips:
@@ -43,40 +51,149 @@ class RoundTrips:
         return line_class(0.0 if math.isinf(self._shortest) else self._shortest)
 
 
-def find_shared_rows(member: Member, clock: Callable[[], float], trips: RoundTrips) -> Conversation[SharedRows]:
-    """The whole alignment of one party."""
-    if member.alignment is None:
-        raise AlignmentError(f"party {member.name!r} has no keys to align with; run `fdml new` to make them")
-    began, run = clock(), member.run
-    own = member.data.row_ids()
-    keys = member.alignment()
-    agreement = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file)
+@dataclass(frozen=True, eq=False)
+class AlignmentInputs:
+    """What a party brings to a run's alignment, before anything is posted."""
+
+    own: RowIds
+    keys: AlignmentKeys
+    given: GroupKey | None
+    """The group key of a file."""
+    usable: KeptAlignment
+    """What it keeps and rows can be added to."""
+    change: Change
+    offer: RowsOffer
+
+    @classmethod
+    def of(cls, member: Member) -> AlignmentInputs:
+        """Of a party that is about to align."""
+        if member.alignment is None:
+            raise AlignmentError(f"party {member.name!r} has no keys to align with; run `fdml new` to make them")
+        run, own, keys = member.run, member.data.row_ids(), member.alignment()
+        given = None if keys.group_key_file is None else read_key_file(keys.group_key_file)
+        offer = replace(keys.secrets.offer, brings_key=given is not None)
+        kept = usable(keys.kept, run, own.ids, (member.name, offer), given)
+        change = change_of(run, kept, own.ids, _tag_key(keys.secrets, given))
+        brought = replace(offer_of(run, keys.kept, kept, own.ids, change), start=keys.start)
+        return cls(own, keys, given, kept, change, brought)
+
+    def compared_with(self, run: RunSettings, kept: KeptAlignment, *, places: bool) -> Change:
+        """How the ids differ from an earlier state of the kept alignment; with the ids of all `places` if asked for."""
+        return change_of(run, kept, self.own.ids, _tag_key(self.keys.secrets, self.given), places=places)
+
+
+def _tag_key(secrets: Secrets, given: GroupKey | None) -> bytes:
+    return secrets.tag_key(b"" if given is None else given.secret)
+
+
+def find_generation(
+    member: Member, inputs: AlignmentInputs, trips: RoundTrips
+) -> Conversation[tuple[KeptAlignment, tuple[bytes, ...]]]:
+    """The generation that this run uses, newest of those it adds to: one that is kept, or one that is made now.
+
+    Beside it what all parties have drawn when they began the run.
+    """
+    yield from post(inputs.offer)
+    plan = yield from fetch(RowsPlan, SERVER)
+    if _drawn_by(member, plan) != inputs.offer.start:
+        raise no_fit()
+    if plan.generation in inputs.usable.ids:
+        return inputs.usable.upto(plan.generation), plan.starts
+    if plan.base and plan.base not in inputs.usable.ids:
+        raise no_fit()
+    base = inputs.usable.upto(plan.base)
+    return base.and_then((yield from _align(member, inputs, trips, plan, base))), plan.starts
+
+
+def _drawn_by(member: Member, plan: RowsPlan) -> bytes | None:
+    """What the plan says that this party has drawn; None if it is of other parties."""
+    parties = member.run.parties
+    return plan.starts[parties.index(member.name)] if len(plan.starts) == len(parties) else None
+
+
+def _align(
+    member: Member, inputs: AlignmentInputs, trips: RoundTrips, plan: RowsPlan, base: KeptAlignment
+) -> Conversation[Generation]:
+    """One more generation on top of those of `base`."""
+    run, keys, ids = member.run, inputs.keys, inputs.own.ids
+    agreement = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file, plan.generation)
+    if base.newest is not None and base.newest.key != agreement.key:
+        raise no_fit()
+    side = Aligner(run, member.name, agreement.key, keys.secrets, keys.consent, trips.line, plan.generation)
     if run.pointing_party is None:
-        found = yield from align(run, member.name, own.ids, agreement.key, keys.secrets, keys.consent, trips.line)
+        found = yield from align(side, ids, base, inputs.compared_with(run, base, places=True))
     else:
-        found = yield from align_by_keys(run, member.name, own.ids, agreement, keys.secrets, keys.consent, trips.line)
-    train, held_out = file_rows(own.train_rows, found.train), file_rows(own.test_rows, found.held_out)
+        found = yield from align_by_keys(side, ids, agreement)
+    return Generation(
+        id=plan.generation,
+        base=plan.base,
+        number=plan.number,
+        key=agreement.key,
+        offers=agreement.offers,
+        found=found,
+        tag=inputs.offer.tag,
+        state=inputs.change.state,
+    )
+
+
+def shared_rows(
+    member: Member,
+    inputs: AlignmentInputs,
+    kept: KeptAlignment,
+    seconds: float,
+    *,
+    is_new: bool,
+    starts: tuple[bytes, ...],
+) -> SharedRows:
+    """The rows of this run, in its order: the kept rows, split and shuffled by the run's seed.
+
+    The run's keys are bound to what all parties drew when they began it: were it begun again under the same name,
+    over the same kept alignment, its masks would else be those of before.
+    """
+    run, own, newest = member.run, inputs.own, kept.chain[0]
+    begun = begun_hash(run, starts)
+    is_newest = kept.ids == inputs.usable.ids
+    change = inputs.change if is_new or is_newest else inputs.compared_with(run, kept, places=False)
+    if not is_new and not change.is_none:
+        raise no_fit()
+    found, numbers = newest.found, kept.ids_of(change)
+    holdout = None if found.has_test_files else run.evaluation.holdout
+    train_order, held_out_order = order_of(kept.rows[0], holdout, run.training.seed)
+    train = file_rows(own.train_rows, numbers[0][train_order])
+    if found.has_test_files:
+        held_out = file_rows(own.test_rows, numbers[1][~kept.rows[1].left])
+    else:
+        held_out = file_rows(own.train_rows, numbers[0][held_out_order])
+    if not len(train) or not len(held_out):
+        raise AlignmentError("no rows are left to train on or to test on: too many have gone; see what the files hold")
+    shared, compared = kept.rows[0].present, run.parties if run.pointing_party is None else (run.label_party,)
     report = AlignmentReport(
         mode=run.align,
-        rows=found.counts,
-        shared=found.shared,
-        train=len(found.train),
-        held_out=len(found.held_out),
-        seconds=clock() - began,
+        rows=dict(found.counts),
+        shared=shared,
+        train=len(train),
+        held_out=len(held_out),
+        seconds=seconds,
         ids=own.counts,
-        warning=found.warning,
+        warning=few_shared(shared, {party: rows for party, rows in found.counts.items() if party in compared}),
         absent=int((train < 0).sum() + (held_out < 0).sum()),
         largest_group=largest_group(np.concatenate([train, held_out])) if member.name in run.keys else 1,
+        generation=newest.number,
+        since="" if is_new else newest.date,
+        new=sum(map(len, found.places)) if is_new and newest.base else 0,
+        left=sum(map(len, found.left)) if is_new else 0,
+        adds=bool(newest.base),
     )
     return SharedRows(
         train,
         held_out,
         found.digest,
-        agreement.key.bound_to(run_hash(run), found.digest),
+        newest.key.bound_to(begun, found.digest),
         report,
-        pair_keys(run, member.name, keys.secrets, agreement, found.digest),
+        pair_keys(run, member.name, inputs.keys.secrets, newest.agreement, found.digest, begun),
         has_test_files=found.has_test_files,
         line=found.line,
+        begun=begun,
     )
 
 
@@ -93,8 +210,15 @@ def align_rows(
             yield remark(member.name, "the rows were aligned before")
         return member.shared
     yield remark(member.name, f"looking for the rows that {', '.join(member.run.parties)} share")
-    trips = RoundTrips(clock)
-    shared = yield from _conversation(find_shared_rows(member, clock, trips), receive, trips)
+    began, trips = clock(), RoundTrips(clock)
+    inputs = yield from _offered(member, AlignmentInputs.of(member))
+    kept, starts = yield from _conversation(find_generation(member, inputs, trips), receive, trips)
+    newest = kept.chain[0]
+    is_new = newest.id not in inputs.usable.ids
+    if is_new:
+        yield Flush()
+        yield SaveGeneration(newest)
+    shared = shared_rows(member, inputs, kept, clock() - began, is_new=is_new, starts=starts)
     yield Flush()
     yield SaveAlignment(shared)
     report = shared.report
@@ -104,17 +228,31 @@ def align_rows(
     return shared
 
 
+def _offered(member: Member, inputs: AlignmentInputs) -> Work[AlignmentInputs]:
+    """What an earlier start of this run has offered is offered again, as the server has it for good."""
+    before, state = inputs.keys.offered, inputs.change.state
+    if before is None:
+        yield SaveRowsOffer(state, inputs.offer)
+        return inputs
+    if before[0] != state:
+        raise AlignmentError(
+            f"the ids of party {member.name!r} have changed since it began to align its rows for run "
+            f"{member.run.name!r}; put the files back, or give the run a new name at every side"
+        )
+    return replace(inputs, offer=before[1])
+
+
 def _conversation(
-    conversation: Conversation[SharedRows], receive: Callable[[str], Work[Incoming]], trips: RoundTrips
-) -> Work[SharedRows]:
+    conversation: Conversation[T], receive: Callable[[str], Work[Incoming]], trips: RoundTrips
+) -> Work[T]:
     """Send every request, and bring the answer to each fetch."""
     answer: AlignmentMessage | None = None
     while True:
         try:
             request = conversation.send(answer)
         except StopIteration as end:
-            shared: SharedRows = end.value
-            return shared
+            result: T = end.value
+            return result
         trips.ask()
         yield Send(request)
         answer = None

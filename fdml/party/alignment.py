@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.data.ids import IdCounts
 
 
@@ -46,9 +46,22 @@ class AlignmentReport:
     largest_group: int = 1
     """How many rows of the run point to the same row of this party, at most."""
 
+    generation: int = 1
+    """Counts the generations of the alignment."""
+    since: str = ""
+    """The day on which these rows were aligned; empty if that was now."""
+    new: int = 0
+    """How many rows have come to those that were aligned before."""
+    left: int = 0
+    """How many rows that were aligned before are no longer shared."""
+    adds: bool = False
+    """Whether the generation adds to another."""
+
     def remarks(self) -> list[str]:
         """Rows that were left out, and warnings; no row is left out in silence."""
-        lines = []
+        lines = [f"rows aligned before on {self.since} are used again"] if self.since else []
+        if self.adds and not self.since:
+            lines.append(f"{self.new:,} new rows, {self.left:,} gone; the others keep their order and split")
         for file, ids in zip(("data.path", "data.test_path"), self.ids, strict=False):
             lines += _rows_named(file, ids.missing, "without an id", ids.missing_at)
             lines += _rows_named(file, ids.repeated, "with a duplicate id", ids.repeated_at)
@@ -90,6 +103,8 @@ class SharedRows:
     """Whether the held-out rows are of test files; told where rows of the label party point to this party's."""
     line: int = 0
     """The class of the slowest line of all parties."""
+    begun: bytes = b""
+    """Of the run as it was begun: its keys are bound to it."""
 
 
 def file_rows(rows: NDArray[np.int64], found: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
-from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
-from fdml.party.consent import forget_consent
+from fdml.protocol.alignment_messages import HASH_BYTES, RowsOffer
+from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.facts import damaged
 
 _NAME = "alignment"
+_OFFER = "rows-offer"
 
 
 class AlignmentStore:
@@ -39,6 +40,7 @@ class AlignmentStore:
             "report": asdict(shared.report),
             "has_test_files": shared.has_test_files,
             "line": shared.line,
+            "begun": shared.begun.hex(),
         }
         arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
         self._disk.replace(_NAME, pack_arrays(arrays))
@@ -50,20 +52,30 @@ class AlignmentStore:
             return None
         known, shared = _read(raw)
         if known.get("run.toml") != self._facts["run.toml"]:
-            raise StateCorrupt("the saved state belongs to another run.toml; put it back, or start over with --fresh")
+            raise StateCorrupt(
+                "the saved state belongs to another run.toml; put it back, or give the run a new name at every side"
+            )
         if known.get("data") != self._facts["data"]:
             raise AlignmentError(
                 "the data of this party has changed since its rows were aligned: the file of data.path or "
-                "data.test_path, or the [data] settings, are not what they were; put them back, or start over at "
-                "every side with --fresh"
+                "data.test_path, or the [data] settings, are not what they were; put them back, or give the run a new "
+                "name at every side"
             )
         return shared
 
-    def clear(self) -> None:
-        """Start over, with new secrets."""
-        self._disk.remove(_NAME)
-        Secrets.forget(self._disk)
-        forget_consent(self._disk)
+    def save_offer(self, state: bytes, offer: RowsOffer) -> None:
+        """Store what is offered to the run, and the state of the ids; durable on return."""
+        self._disk.replace(_OFFER, state + encode_alignment(offer))
+
+    def offered(self) -> tuple[bytes, RowsOffer] | None:
+        """What was offered to the run, and the state of the ids then."""
+        raw = self._disk.read(_OFFER)
+        if raw is None:
+            return None
+        offer = decode_alignment(raw[HASH_BYTES:])
+        if not isinstance(offer, RowsOffer):
+            raise StateCorrupt(f"the stored {_OFFER} is none; restore it, or give the run a new name")
+        return raw[:HASH_BYTES], offer
 
 
 def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:
@@ -81,6 +93,7 @@ def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:
             {party: bytes.fromhex(key) for party, key in stored.get("pair_keys", {}).items()},
             has_test_files=bool(stored.get("has_test_files", False)),
             line=int(stored["line"]),
+            begun=bytes.fromhex(stored["begun"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise damaged(_NAME, error) from None
@@ -95,6 +108,12 @@ def stored_group_key(disk: Disk) -> GroupKey | None:
     """The key of a party's alignment, to open what was sealed for it; None before it has aligned."""
     raw = disk.read(_NAME)
     return None if raw is None else GroupKey(bytes.fromhex(json.loads(str(unpack_arrays(raw)["facts"]))["key"]))
+
+
+def aligned_row_count(disk: Disk) -> int | None:
+    """How many rows a party's run trains on; None before it has aligned."""
+    raw = disk.read(_NAME)
+    return None if raw is None else len(_read(raw)[1].train)
 
 
 def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fdml.errors import StateCorrupt
 from fdml.events import Evaluated
-from fdml.protocol.messages import FromParty
+from fdml.protocol.messages import FromParty, Stop
 from fdml.protocol.wire import decode_from_party, encode_from_party
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
@@ -23,6 +23,8 @@ _CHECKPOINT = "checkpoint"
 _INCARNATION = "incarnation"
 _RESULT = "result"
 _UNACKNOWLEDGED = "unacknowledged/"
+_SCORE = "held_out_score/"
+_HEAD = "head_at/"
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -41,6 +43,10 @@ class Progress:
     """At the label party, what it has found so far."""
     losses: tuple[float, ...] = ()
     """At the label party, the mean training loss of every epoch so far."""
+    score: tuple[int, NDArray[np.floating[Any]]] | None = None
+    """At the label party: the epoch that would be kept by now, and its scores of the held-out rows."""
+    heads: Mapping[int, NDArray[np.floating[Any]]] = field(default_factory=dict)
+    """At the label party, by pending epoch: the parameters that the head had, where the run has one."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,16 @@ class Checkpoint:
     worker: Arrays
     progress: Progress
     unacknowledged: tuple[FromParty, ...] = ()
-    """Gradients, held-out predictions and metrics that the server may not have yet: a restart would not make them
-    again."""
+    """Gradients, held-out predictions, metrics and stops that the server may not have yet: a restart would not make
+    them again."""
+
+
+def first_messages(checkpoint: Checkpoint | None, pushes: Iterable[FromParty]) -> Iterator[FromParty]:
+    """What a start sends first: what the server may not have, then the pushes, and that they stop only after them."""
+    left = () if checkpoint is None else checkpoint.unacknowledged
+    yield from (each for each in left if not isinstance(each, Stop))
+    yield from pushes
+    yield from (each for each in left if isinstance(each, Stop))
 
 
 @dataclass(frozen=True)
@@ -148,18 +162,23 @@ def _written(checkpoint: Checkpoint) -> bytes:
         f"{_UNACKNOWLEDGED}{number}": np.frombuffer(encode_from_party(message), np.uint8)
         for number, message in enumerate(checkpoint.unacknowledged)
     }
-    return pack_arrays({"facts": np.array(json.dumps(facts)), **messages, **checkpoint.worker})
+    score = {} if progress.score is None else {f"{_SCORE}{progress.score[0]}": progress.score[1]}
+    heads = {f"{_HEAD}{epoch}": theta for epoch, theta in progress.heads.items()}
+    return pack_arrays({"facts": np.array(json.dumps(facts)), **messages, **score, **heads, **checkpoint.worker})
 
 
 def _read(stored: bytes) -> Checkpoint:
     arrays = unpack_arrays(stored)
     facts = json.loads(str(arrays.pop("facts")))
+    scores = [(int(key.removeprefix(_SCORE)), arrays.pop(key)) for key in list(arrays) if key.startswith(_SCORE)]
+    heads = {int(key.removeprefix(_HEAD)): arrays.pop(key) for key in list(arrays) if key.startswith(_HEAD)}
     keys = sorted((key for key in arrays if key.startswith(_UNACKNOWLEDGED)), key=_number)
     messages = tuple(decode_from_party(arrays.pop(key).tobytes()) for key in keys)
     pending = {int(epoch): (float(seconds), float(loss)) for epoch, (seconds, loss) in facts["pending"].items()}
     history = tuple(Evaluated(**each) for each in facts.get("history", ()))
     losses = tuple(facts.get("losses", ()))
-    progress = Progress(facts["seconds"], pending, facts["evaluations"], history, losses)
+    score = scores[0] if scores else None
+    progress = Progress(facts["seconds"], pending, facts["evaluations"], history, losses, score, heads)
     return Checkpoint(facts["facts"], facts["step"], arrays, progress, messages)
 
 

@@ -20,7 +20,10 @@ Ask = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class ConsentDecision:
-    """How one party decides. Its limits hold whatever else is said; what it consented to once is not asked again."""
+    """How one party decides. Its limits hold whatever else is said; what it consented to once is not asked again.
+
+    Every generation of an alignment is consented to by itself, as its counts have its number.
+    """
 
     disk: Disk
     run: RunSettings
@@ -71,8 +74,3 @@ class ConsentDecision:
             f"{summary_text(summary, self.run)}. Tell all parties which of their rows are shared? Each then knows "
             f"which of its own ids all others hold"
         )
-
-
-def forget_consent(disk: Disk) -> None:
-    """Ask again."""
-    disk.remove(_NAME)

@@ -18,6 +18,8 @@ class PartyRows:
     train: Rows
     held_out: Rows | None
     """None where there is nothing to evaluate on."""
+    categories: tuple[int, ...] = ()
+    """The places of those features that are numbers of categories."""
 
 
 class PartyData(Protocol):

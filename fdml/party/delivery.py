@@ -19,6 +19,7 @@ from fdml.protocol.messages import (
     Labels,
     Push,
     SealedMetrics,
+    Stop,
     Stopped,
     Total,
     Waiting,
@@ -26,10 +27,12 @@ from fdml.protocol.messages import (
     prediction_width,
 )
 from fdml.protocol.schedule import schedule_of
+from fdml.protocol.waited_for import WaitedFor
 from fdml.settings import RunSettings
 
 _MANY = 2**53
 """More steps than any run has."""
+_OF_A_RUN_UNDER_WAY = (Labels, Total, Gradient, HeldOutTotal, Stopped, BestEpoch)
 _MOST_UNUSED = 64
 """Messages that may wait for the party to use them before no more are read."""
 
@@ -46,6 +49,8 @@ class Delivery:
         self._width = 1
         """How many values of a row travel; known from the labels on."""
         self._training = None if run is None else agreed_with(run, hello)
+        self.largest_message = self._largest_message()
+        """Bytes of the largest message that the server may send now."""
         self._steps = _MANY if self._training is None else schedule_of(hello.rows, self._training).steps
         self._asked = -1
         """The last step that this party has pushed, in this start or an earlier one."""
@@ -59,7 +64,10 @@ class Delivery:
         """The last step whose answer was given."""
         self.welcomed = False
         """Whether the server has answered on the present line."""
-        self.waits_for: tuple[str, ...] = ()
+        self.under_way = hello.done >= 0
+        """Whether labels or an answer have come, to this start or an earlier one: from then on nobody is waited for
+        longer than the peer timeout."""
+        self.waits_for: tuple[WaitedFor, ...] = ()
 
     def connect(self) -> list[FromParty]:
         """What to send first on a new line: hello, then all that is not known to be stored.
@@ -80,9 +88,7 @@ class Delivery:
             case Labels():
                 self._note_labels(message)
 
-    @property
-    def largest_message(self) -> int:
-        """Bytes of the largest message that the server may send now."""
+    def _largest_message(self) -> int:
         if self._run is None or self._training is None:
             return CEILING
         return largest_answer(self._training, self._hello, self._width, len(self._run.parties))
@@ -100,12 +106,12 @@ class Delivery:
     @property
     def unacknowledged(self) -> list[FromParty]:
         """What is not known to be stored and would not be made again after a restart."""
-        return [
-            message for message in self._unstored if isinstance(message, Gradient | HeldOutPredictions | SealedMetrics)
-        ]
+        kinds = Gradient | HeldOutPredictions | SealedMetrics | Stop
+        return [message for message in self._unstored if isinstance(message, kinds)]
 
     def receive(self, message: FromServer) -> None:
         """Take in a message from the server."""
+        self.under_way |= isinstance(message, _OF_A_RUN_UNDER_WAY)
         match message:
             case Welcome(pushed):
                 self._check_steps(pushed, "the server has", self._steps - 1)
@@ -154,6 +160,7 @@ class Delivery:
     def _note_labels(self, labels: Labels) -> None:
         if self._run is not None:
             self._width = prediction_width(self._run.task, labels.classes)
+            self.largest_message = self._largest_message()
 
     def _check_steps(self, step: int, what: str, most: int) -> None:
         if step > most:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, cast
 
+from fdml.align.kept import Generation
 from fdml.errors import FdmlError
 from fdml.events import Listener
 from fdml.party.alignment import SharedRows
@@ -20,22 +21,35 @@ from fdml.party.effects import (
     Receive,
     SaveAlignment,
     SaveCheckpoint,
+    SaveGeneration,
     SaveResult,
+    SaveRowsOffer,
     Send,
     WriteBundle,
     WriteStatement,
 )
 from fdml.party.session import PartySession
 from fdml.privacy.statement import Statement
+from fdml.protocol.alignment_messages import RowsOffer
 
 T = TypeVar("T")
+_WAITING = (Receive, Flush)
+"""Effects that may have to wait."""
 
 
 class PartyStore(Protocol):
     """Where a party keeps what must last. Everything is durable on return."""
 
+    def save_rows_offer(self, state: bytes, offer: RowsOffer) -> None:
+        """Keep what this party offers to the run, and the state of its ids, for later starts."""
+        ...
+
+    def save_generation(self, generation: Generation) -> None:
+        """Keep a generation of the alignment for all runs."""
+        ...
+
     def save_alignment(self, shared: SharedRows) -> None:
-        """Keep the alignment for later starts."""
+        """Keep the run's rows for later starts."""
         ...
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -123,9 +137,11 @@ class SessionDriver(Generic[T]):
 
     def advance(self) -> bool:
         """Carry out effects until one has to wait. False once the session has ended."""
-        while not self.has_ended and self.is_ready:
+        while not self.has_ended:
+            if type(self._effect) in _WAITING and not self.is_ready:
+                return True
             self.step()
-        return not self.has_ended
+        return False
 
     def step(self) -> None:
         """Carry out the next effect, which must be ready."""
@@ -133,13 +149,16 @@ class SessionDriver(Generic[T]):
             self._carry_out()
         except FdmlError as error:
             self.fail(error)
-        else:
-            self._go_on(self._effects.__next__)
+            return
+        try:
+            self._effect = next(self._effects)
+        except StopIteration as end:
+            self._end(end.value)
 
     @property
     def is_waiting(self) -> bool:
         """Whether the next effect is one that may have to wait."""
-        return isinstance(self._effect, Receive | Flush)
+        return type(self._effect) in _WAITING
 
     def fail(self, error: FdmlError) -> None:
         """Raise an error inside the session, which may know a way out; else it is raised here."""
@@ -149,7 +168,10 @@ class SessionDriver(Generic[T]):
         try:
             self._effect = resume()
         except StopIteration as end:
-            self._effect, self._result, self.has_ended = None, end.value, True
+            self._end(end.value)
+
+    def _end(self, result: T) -> None:
+        self._effect, self._result, self.has_ended = None, result, True
 
     def _carry_out(self) -> None:
         match self._effect:
@@ -165,6 +187,10 @@ class SessionDriver(Generic[T]):
             case SaveCheckpoint(checkpoint):
                 unacknowledged = tuple(self._channel.unacknowledged())
                 self._store.save_checkpoint(replace(checkpoint, unacknowledged=unacknowledged))
+            case SaveRowsOffer(state, offer):
+                self._store.save_rows_offer(state, offer)
+            case SaveGeneration(generation):
+                self._store.save_generation(generation)
             case SaveAlignment(shared):
                 bytes_sent, bytes_received = self._channel.traffic
                 report = replace(shared.report, bytes_sent=bytes_sent, bytes_received=bytes_received)

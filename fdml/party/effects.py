@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from fdml.align.kept import Generation
 from fdml.data.label_encoding import LabelEncoding
 from fdml.events import Evaluated, Event, Remark
 from fdml.models.calibration import Calibration
@@ -15,6 +16,7 @@ from fdml.party.alignment import SharedRows
 from fdml.party.channel import ToServer
 from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.privacy.statement import Spent, Statement
+from fdml.protocol.alignment_messages import RowsOffer
 from fdml.settings import ModelSettings
 
 
@@ -39,8 +41,23 @@ class Flush:
 
 
 @dataclass(frozen=True)
+class SaveRowsOffer:
+    """Store what this party offers to the run, and the state of its ids; durable before the next effect."""
+
+    state: bytes
+    offer: RowsOffer
+
+
+@dataclass(frozen=True)
+class SaveGeneration:
+    """Keep a generation of the alignment, for all runs; durable before the next effect."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True)
 class SaveAlignment:
-    """Store the alignment; durable before the next effect."""
+    """Store the rows of this run; durable before the next effect."""
 
     shared: SharedRows
 
@@ -81,6 +98,10 @@ class WriteBundle:
     alignment_hash: bytes
     model: ModelSettings
     """As trained: every "auto" replaced."""
+    promoted: bool = False
+    """Whether the rule of the run lets its version take the place of the one before."""
+    width: int = 1
+    """Floats of a local prediction."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +128,19 @@ class PartyResult:
     """At the label party: "converged", "falling" or "diverged"; None where it is not known."""
 
 
-Effect = Send | Receive | Flush | SaveAlignment | SaveCheckpoint | SaveResult | WriteStatement | WriteBundle | Emit
+Effect = (
+    Send
+    | Receive
+    | Flush
+    | SaveRowsOffer
+    | SaveGeneration
+    | SaveAlignment
+    | SaveCheckpoint
+    | SaveResult
+    | WriteStatement
+    | WriteBundle
+    | Emit
+)
 T = TypeVar("T")
 Work = Generator[Effect, None, T]
 """Part of a session's work: it yields effects and returns a value."""

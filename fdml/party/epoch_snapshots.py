@@ -43,6 +43,6 @@ class EpochSnapshots:
             known = ", ".join(map(str, sorted(self.states))) or "none"
             raise ExchangeError(
                 f"the label party has named epoch {epoch} as the best, and this party has the models of {known}; see "
-                f"that all sides run the same version of fdml, then start over with --fresh at every side"
+                f"that all sides run the same version of fdml, then give the run a new name at every side"
             )
         return self.states[epoch]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from fdml import events
 from fdml.align.group_key import GroupKey
-from fdml.align.sealed_metrics import open_epoch, seal_epoch
+from fdml.align.sealed_metrics import open_outcome, seal_outcome
 from fdml.monitor.figures import undefined_remark
+from fdml.party.alignment import SharedRows
+from fdml.party.earlier import EARLIER, EarlierModel
 from fdml.party.effects import Emit, Send, Work, remark
 from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.party.loop import Worker
@@ -40,10 +43,21 @@ class HeldOutRows:
     def _is_label_party(self) -> bool:
         return self.worker.party == self.run.label_party
 
-    @property
-    def _decides(self) -> bool:
+    @cached_property
+    def decides(self) -> bool:
         """Whether this party decides when to stop."""
         return self._is_label_party and self.run.evaluation.stop_after is not None
+
+    def predict_earlier(self, earlier: EarlierModel | None, shared: SharedRows) -> Work[None]:
+        """Before training: send what an earlier version predicts of the held-out rows, if the run is compared with one.
+
+        The label party looks at their total at the end. The server keeps it until then, as no metrics of it are told.
+        """
+        if earlier is None or not self.evaluation.is_on:
+            return
+        predictions = earlier.predict(shared, self.evaluation.width)
+        yield from self.send([self.guard.held_out(EARLIER, predictions)])
+        self.evaluation.count += 1
 
     def end_epoch(self, seconds: float) -> Work[None]:
         """An epoch has ended after so many seconds of training."""
@@ -58,40 +72,58 @@ class HeldOutRows:
         yield from self.send([self.guard.held_out(epoch, self.worker.predict_held_out())])
         self.evaluation.count += 1
         if self._is_label_party:
-            self.evaluation.pending[epoch] = (seconds, self.worker.mean_loss)
+            self.evaluation.wait_for(epoch, seconds, self.worker.mean_loss)
             for waiting in sorted(self.evaluation.pending):
                 yield from self._score(waiting)
 
     def stop_if_nothing_gained(self) -> Work[None]:
-        """Before the next step: the label party scores the epochs that are due, and stops if they say so.
+        """Before the next step, at the party that `decides`: score the epochs that are due, and stop if they say so.
 
         An epoch that was scored before it is due does not count yet.
         """
-        if not self._decides:
-            return
         due = self.worker.schedule.epochs_scored(self.worker.step, self.run.training.lookahead)
         yield from self._score_all(due)
         final_at = self.evaluation.best_so_far.final_at
         if final_at is not None and final_at <= due:
             yield from self.send(self.worker.stop_pushing())
 
-    def finish(self) -> Work[None]:
-        """What is left when training has ended: score all, and where held-out rows choose it, keep the best epoch."""
+    def finish(self, earlier: EarlierModel | None = None) -> Work[bool]:
+        """What is left when training has ended: score all, and where held-out rows choose it, keep the best epoch.
+
+        Gives whether the run's version is promoted.
+        """
         if self.evaluation.pending:
             yield from self._score_all(max(self.evaluation.pending))
-        if self.run.evaluation.stop_after is None:
-            return
-        if self._decides:
-            epoch = self.evaluation.best_so_far.epoch
-            yield from self.send([seal_epoch(self.key, epoch)])
+        promoted = (yield from self._compare(earlier)) if self._is_label_party else False
+        if self._is_label_party and (reliability := self.evaluation.reliability) is not None:
+            yield Emit(reliability)
+        if not self.run.has_outcome:
+            return promoted
+        if self._is_label_party:
+            epoch = self.evaluation.best_so_far.epoch if self.decides else 0
+            yield from self.send([seal_outcome(self.key, epoch, promoted=promoted)])
         else:
             while self.messages.best_epoch is None:
-                yield from self.take_in("for {} to tell which epoch is the best")
-            epoch = open_epoch(self.key, self.messages.best_epoch)
+                yield from self.take_in("for {} to tell how the run ends")
+            epoch, promoted = open_outcome(self.key, self.messages.best_epoch)
         if epoch:
             self.worker.keep_epoch(epoch)
             self.evaluation.keep(epoch)
             yield Emit(events.EpochChosen(self.worker.party, epoch))
+        return promoted
+
+    def _compare(self, earlier: EarlierModel | None) -> Work[bool]:
+        """At the label party: compare with an earlier version; gives whether the rule of the run promotes this one."""
+        if earlier is None or not self.evaluation.is_on:
+            return False
+        while EARLIER not in self.messages.held_out:
+            yield from self.take_in(f"for {{}} to predict the held-out rows with {earlier.text}")
+        found = self.evaluation.compared_with(earlier, self.messages.held_out[EARLIER], self.guard)
+        if found is None:
+            yield remark(self.worker.party, f"no figures to compare with {earlier.text}: training ended too soon")
+            return False
+        yield Emit(found)
+        return found.promoted is True
 
     def _score_all(self, last: int) -> Work[None]:
         """Score all epochs up to this one; wait for the totals that will come."""

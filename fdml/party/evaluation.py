@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,15 +12,19 @@ from fdml.align.sealed_metrics import seal_metrics
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.errors import MessageRefused, Refusal, SettingsError
-from fdml.events import Evaluated
+from fdml.events import Compared, ComparedVersion, Evaluated, Reliability
 from fdml.models.calibration import IDENTITY, Calibration
+from fdml.models.head.head import Head
 from fdml.models.losses import Floats
 from fdml.models.metrics import mean_loss
-from fdml.models.objective import objective_for
+from fdml.models.objective import Objective, objective_for
+from fdml.models.reliability import reliability_of
 from fdml.models.task_metrics import task_metrics
 from fdml.monitor.convergence import Convergence, convergence_of
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Progress
+from fdml.party.comparing import compared_version
+from fdml.party.earlier import EarlierModel
 from fdml.party.early_stopping import BestSoFar, best_so_far
 from fdml.party.member import Member
 from fdml.privacy.guard import Guard
@@ -38,15 +43,18 @@ class Evaluation:
         labels: LabelSet,
         progress: Progress,
         encoding: LabelEncoding | None = None,
+        objective: Objective | None = None,
     ) -> None:
         self._key = shared.key
         self._grid = grid_of(member.training(shared).value_bits)
         self._stays_home = member.has_private_labels
         self._run = member.run
         self._party = member.name
-        self._rows = RowSet({}, labels.held_out, labels.held_out_weights)
+        self._encoding = encoding
+        self.rows = RowSet({}, labels.held_out, labels.held_out_weights)
+        """The held-out rows' labels and weights."""
         self._loss = loss_for(self._run.task, self._run.loss)
-        self._objective = objective_for(self._loss, labels.classes)
+        self._objective = objective or objective_for(self._loss, labels.classes, self._run.training)
         self._unit = 1.0 if encoding is None else encoding.spread
         """What a target of 1 means in the labels' own units."""
         self.is_on = len(labels.held_out) > 0
@@ -57,6 +65,8 @@ class Evaluation:
         """How often the held-out rows were predicted for others."""
         self.pending: dict[int, tuple[float, float]] = dict(progress.pending)
         """By epoch: training seconds and mean training loss."""
+        self._heads: dict[int, Floats] = dict(progress.heads)
+        """By epoch that is pending: what the head's parameters were, where the run has one."""
         self.history: dict[int, Evaluated] = {each.epoch: each for each in progress.history}
         """By epoch, what was found so far, also by earlier starts."""
         self.calibration: Calibration = IDENTITY
@@ -65,11 +75,17 @@ class Evaluation:
         """The mean training loss of every epoch, at the label party."""
         self._kept: int | None = None
         self._best = self._find_best()
+        self._kept_score = progress.score
         if self._run.evaluation.stop_after is not None and not self.is_on:
             raise SettingsError(
                 "evaluation.stop_after needs held-out rows to decide by, and there are none; raise evaluation.holdout, "
                 "bring a test file at every party, or leave stop_after out"
             )
+
+    @property
+    def width(self) -> int:
+        """Floats of a local prediction."""
+        return self._objective.width
 
     @property
     def best_so_far(self) -> BestSoFar:
@@ -94,7 +110,46 @@ class Evaluation:
     @property
     def result(self) -> Evaluated | None:
         """What was found of the model that stays; None at all but the label party."""
-        return self.history.get(max(self.history, default=0) if self._kept is None else self._kept)
+        return self.history.get(self._epoch)
+
+    @property
+    def score_of_result(self) -> Floats | None:
+        """The scores of the held-out rows that `result` was found of; None where they are not known."""
+        return None if self._kept_score is None or self._kept_score[0] != self._epoch else self._kept_score[1]
+
+    @property
+    def _epoch(self) -> int:
+        """The epoch whose model stays, as things are; 0 where none was evaluated."""
+        if self._kept is not None:
+            return self._kept
+        decides = self._run.evaluation.stop_after is not None
+        return self._best.epoch if decides else max(self.history, default=0)
+
+    @property
+    def progress(self) -> Progress:
+        """What a checkpoint keeps of it; the seconds of training are the session's to add."""
+        history, losses = tuple(self.history.values()), tuple(self.losses)
+        return Progress(0.0, dict(self.pending), self.count, history, losses, self._kept_score, dict(self._heads))
+
+    def wait_for(self, epoch: int, seconds: float, train_loss: float) -> None:
+        """The held-out rows of an epoch are predicted, and their total is on its way."""
+        self.pending[epoch] = (seconds, train_loss)
+        if isinstance(self._objective.joint, Head):
+            self._heads[epoch] = self._objective.joint.state()["theta"]
+
+    def _objective_at(self, epoch: int) -> Objective:
+        """What training lowered at the end of an epoch: a head has moved on since."""
+        joint, theta = self._objective.joint, self._heads.pop(epoch, None)
+        return (
+            self._objective
+            if theta is None or not isinstance(joint, Head)
+            else replace(self._objective, joint=joint.at(theta))
+        )
+
+    def compare(self, compared: Compared) -> None:
+        """Keep what the model that stays brings over the label party's features alone."""
+        found = self.history[compared.epoch]
+        self.history[compared.epoch] = replace(found, compared=compared)
 
     def score(self, total: HeldOutTotal, guard: Guard) -> tuple[Evaluated, SealedMetrics]:
         """The figures of one epoch, from the sum of all parties' held-out predictions, and what others are told.
@@ -103,29 +158,53 @@ class Evaluation:
         """
         predictions = decode(self._opened(total, guard)).reshape(-1, self._objective.width)
         seconds, train_loss = self.pending.pop(total.epoch)
-        score = self._objective.score(predictions)
+        score = self._objective_at(total.epoch).score(predictions)
         told = self._scored(total.epoch, seconds, train_loss, score)
         own = told
         if self.calibration is not IDENTITY:
-            own = self._scored(total.epoch, seconds, train_loss, self.calibration.apply(score))
+            score = self.calibration.apply(score)
+            own = self._scored(total.epoch, seconds, train_loss, score)
         self.history[total.epoch] = own
         self._best = self._find_best()
+        if total.epoch == self._epoch:
+            self._kept_score = (total.epoch, score)
         if self._stays_home:
             return own, SealedMetrics(total.epoch)
         return own, seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, told.test_loss, told.test_metric))
 
+    def compared_with(self, earlier: EarlierModel, total: HeldOutTotal, guard: Guard) -> ComparedVersion | None:
+        """What the model that stays brings over an earlier version, by its total; None where it has no figures."""
+        found, ours = self.result, self.score_of_result
+        if found is None or ours is None:
+            return None
+        objective = replace(self._objective, joint=earlier.joint or self._objective.joint)
+        score = objective.score(decode(self._opened(total, guard)).reshape(-1, objective.width))
+        score = earlier.score(score, self._encoding)
+        compared = compared_version(self._run, found, earlier, (ours, score), self)
+        self.history[found.epoch] = replace(found, earlier=compared)
+        return compared
+
+    def loss_of(self, score: Floats) -> float:
+        """The mean loss of the held-out rows."""
+        return mean_loss(self._loss, score, self.rows)
+
     def _scored(self, epoch: int, seconds: float, train_loss: float, score: Floats) -> Evaluated:
-        figures = task_metrics(
-            self._run.task,
-            self._loss,
-            score,
-            self._rows,
-            threshold=self._run.evaluation.threshold,
-            unit=self._unit,
-        )
-        test_loss = mean_loss(self._loss, score, self._rows)
+        figures, test_loss = self.figures(score), self.loss_of(score)
         metric = next(iter(figures.values()))
         return Evaluated(self._party, epoch, seconds, train_loss, test_loss, metric, figures)
+
+    def figures(self, score: Floats) -> dict[str, float | None]:
+        """All that is said of a score of the held-out rows besides its loss, the task's own metric first."""
+        threshold = self._run.evaluation.threshold
+        return task_metrics(self._run.task, self._loss, score, self.rows, threshold=threshold, unit=self._unit)
+
+    @property
+    def reliability(self) -> Reliability | None:
+        """How well the probabilities of the model that stays came true; None where there are none."""
+        score = self.score_of_result
+        if score is None or self._run.task != "binary":
+            return None
+        return reliability_of(self._party, self._epoch, self._loss, score, self.rows)
 
     def _opened(self, total: HeldOutTotal, guard: Guard) -> Codes:
         """The sum without masks, if the parties can have made it: other values would tell of labels by the loss."""

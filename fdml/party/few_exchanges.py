@@ -61,11 +61,12 @@ class FewExchanges:
         """The total of an exchange with the party's own part exact, and the shrinkage applied to it.
 
         `noise` is the variance of the noise in the others' parts. A log-odds that is uncertain is shrunk to the
-        chance that it means.
+        chance that it means; only of a sum is a total one.
         """
         found = self._denoise(decode(total - pushed.codes), max(0.0, noise))
         self.last = LastExchange(found.values, pushed.own, found.variance)
-        shrinkage = probit_scale(found.variance) if self._objective.loss.has_odds else 1.0
+        is_odds = self._objective.loss.has_odds and self._objective.joint.is_identity
+        shrinkage = probit_scale(found.variance) if is_odds else 1.0
         return (shrinkage * (found.values + pushed.own)).astype(pushed.own.dtype), shrinkage
 
     def estimate(self, own: Floats, echo: float) -> Estimate | None:

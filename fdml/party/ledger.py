@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fdml.data.label_encoding import LabelEncoding
+from fdml.errors import SettingsError
 from fdml.party.label_flips import LabelFlips
-from fdml.privacy.accounts import AccountFile, Counts, LifeAccount, RunAccount, ShownLabels
+from fdml.privacy.accounts import AccountFile, BudgetedAccount, Counts, RunAccount, ShownLabels
 from fdml.privacy.build_guard import gradients_of, mechanism_of, row_uses
 from fdml.privacy.calibrate import releases_within
+from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings, evaluation_schedule
+
+
+def planned_account(
+    run: RunSettings, guard: GuardSettings, schedule: Schedule, *, data: str = "", file: str = ""
+) -> RunAccount:
+    """What a run will have released once it is over: never less than it will, and more if it ends early."""
+    mechanism = mechanism_of(guard, schedule)
+    gradients = None if guard.training is None else gradients_of(guard)
+    releases = schedule.epochs
+    if guard.epsilon is not None and gradients is None:
+        releases = min(releases, releases_within(mechanism, guard.epsilon, guard.delta))
+    evaluations = schedule.epochs if evaluation_schedule(run) == "epoch" else 1
+    held_out = min(releases, evaluations)
+    if run.compared_version is not None:
+        held_out = evaluations + 1
+        _check_comparison(guard, mechanism, held_out)
+    is_exact = guard.evaluation == "exact" and mechanism.noise != "none"
+    uses = 0 if gradients is None else row_uses(schedule)
+    counts = Counts(releases, held_out, int(is_exact), uses)
+    return RunAccount(run.name, data, file, mechanism, gradients, counts)
+
+
+def _check_comparison(guard: GuardSettings, mechanism: Mechanism, held_out: int) -> None:
+    """Raise where the budget does not allow one more release of the held-out rows, by an earlier version."""
+    if guard.epsilon is None or guard.evaluation == "exact":
+        return
+    allowed = releases_within(mechanism, guard.epsilon, guard.delta)
+    if held_out > allowed:
+        raise SettingsError(
+            f"a run that is compared with an earlier version (evaluation.against, `from`) releases held-out rows "
+            f'{held_out} times, and guard.epsilon {guard.epsilon:g} allows {allowed}; set evaluation.every = "end"'
+        )
 
 
 @dataclass(frozen=True)
@@ -27,22 +61,20 @@ class PartyLedger:
     column: str = ""
     """Of the labels, at the label party."""
 
-    def open_run(self, run: RunSettings, guard: GuardSettings, schedule: Schedule, noise: NoiseKey) -> LifeAccount:
+    def open_run(self, run: RunSettings, guard: GuardSettings, schedule: Schedule, noise: NoiseKey) -> BudgetedAccount:
         """The account of this run's life, or an error if the run as planned would exceed the party's total.
 
         A life is one noise key: a restart goes on in the same account, and starting over opens another.
         """
-        mechanism = mechanism_of(guard, schedule)
-        gradients = None if guard.training is None else gradients_of(guard)
-        account = RunAccount(run.name, self.data, self.file, mechanism, gradients)
-        life = LifeAccount(
-            self.accounts, noise.bound(b"life").fingerprint, account, total=guard.total_epsilon, delta=guard.delta
+        planned = planned_account(run, guard, schedule, data=self.data, file=self.file)
+        life = BudgetedAccount(
+            self.accounts,
+            noise.bound(b"life").fingerprint,
+            replace(planned, counts=Counts()),
+            total=guard.total_epsilon,
+            delta=guard.delta,
         )
-        releases = schedule.epochs
-        if guard.epsilon is not None and gradients is None:
-            releases = min(releases, releases_within(mechanism, guard.epsilon, guard.delta))
-        evaluations = schedule.epochs if evaluation_schedule(run) == "epoch" else 1
-        life.check_plan(Counts(releases, min(releases, evaluations), 0, 0 if gradients is None else row_uses(schedule)))
+        life.check_plan(planned.counts)
         return life
 
     def show_labels(

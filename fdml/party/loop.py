@@ -7,7 +7,7 @@ learn from it batch by batch, and push the predictions of a block to come.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 
 from fdml.errors import PrivacyBudgetSpent
 from fdml.events import Event
-from fdml.models.learner import Learner
-from fdml.models.learning_rate import LearningRate
+from fdml.models.head.head import RATE as HEAD_RATE
+from fdml.models.head.head import Head
+from fdml.models.learner import PROGRESS, Learner
 from fdml.models.losses import Floats
 from fdml.models.model import State
 from fdml.models.objective import Objective
 from fdml.models.signals import BlockUpdate, Gradients, Scores, Signal
 from fdml.party.answers import check_answer
+from fdml.party.block_loss import with_loss
 from fdml.party.epoch_snapshots import EpochSnapshots
-from fdml.party.few_exchanges import Denoiser, Estimate, FewExchanges, train_alone
+from fdml.party.few_exchanges import Estimate, FewExchanges, train_alone
 from fdml.party.others import OthersPart
 from fdml.party.outbox import Outbox, PendingPush
+from fdml.party.task import TrainingTask
 from fdml.party.worker_state import WorkerState
 from fdml.privacy.guard import Guard, group_of
 from fdml.privacy.ledger import Ledger
@@ -34,43 +37,8 @@ from fdml.protocol.fixed_point import Codes, decode, replace_own_part
 from fdml.protocol.messages import Gradient, Push, Stop, Total
 from fdml.protocol.schedule import Schedule, Visit
 
-_AT_ONCE = 8192
-"""Rows whose loss is computed at once."""
 _LARGEST_GRADIENT = 1.0
 """Of a loss over classes, and only those have private labels."""
-
-
-@dataclass(frozen=True)
-class TrainingTask:
-    """What a party trains for and how. Row i is the same person at every party."""
-
-    party: str
-    labels: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    """One per row, mean 1."""
-    schedule: Schedule
-    objective: Objective
-    rate: LearningRate
-    echo: float
-    lookahead: int
-    staleness: int
-    watch_loss: bool = False
-    """Whether to sum up the loss of the totals as they come."""
-    gradient_party: str | None = None
-    """The label party where labels are private: it alone has `labels`, and returns gradients."""
-    denoise: Denoiser | None = None
-    """Only where exchanges are few."""
-    others: tuple[str, ...] = ()
-    """The names of the other parties."""
-    others_limit: int | None = None
-    """The largest code that the others' predictions may come to together; None is any."""
-    stop_after: int | None = None
-    """How many epochs without gain end the run; then the models of the last epochs are kept."""
-
-    @property
-    def learns_from_gradients(self) -> bool:
-        """Whether this party learns from another's gradients."""
-        return self.gradient_party not in (None, self.party)
 
 
 class Worker:
@@ -92,6 +60,8 @@ class Worker:
         self._spent = ""
         self._stop_sent = False
         """Whether this start has asked to stop."""
+        self._head = task.objective.joint if isinstance(task.objective.joint, Head) else None
+        """What this party's copy of the joint network is, where the run has one."""
         self._few = None
         if task.denoise is not None:
             self._few = FewExchanges(task.denoise, task.objective)
@@ -114,17 +84,20 @@ class Worker:
         """Learn from the answer to the current step, then push ahead."""
         task, visit = self._task, self._task.schedule.visit(self.step)
         check_answer(answer, task.schedule, task.staleness, wants_gradient=task.learns_from_gradients)
-        pushed, total = self._outbox.take(self.step), None
+        pushed, total, echo = self._outbox.take(self.step), None, task.echo_of(answer)
         if isinstance(answer, Gradient):
-            signal: Signal = self._gradients(answer, pushed, visit)
+            signal: Signal = self._gradients(answer, pushed, visit, echo)
         else:
             opened = self._guard.open_total(answer).reshape(pushed.codes.shape)
             total = self._others.take(opened, pushed.codes, self.step)
             if task.gradient_party == task.party:
                 of_total = task.objective.gradient(decode(total), task.labels[visit.start : visit.stop])
                 yield self._guard.gradient(self.step, of_total)
-            signal = self._scores(total, answer.variance - pushed.release.variance, pushed, visit)
-        self._update(visit, signal)
+            signal = self._scores(total, answer.variance - pushed.release.variance, pushed, visit, echo)
+        if task.learns_at(self.step):
+            self._update(visit, signal)
+        if self._head is not None and total is not None:
+            self._update_head(self._head, visit, decode(opened))
         self.step += 1
         if self.ended_epoch:
             self._others.end_epoch(self.epoch)
@@ -132,9 +105,11 @@ class Worker:
                 self._snapshots.add(self.epoch, self.learner.state())
         yield from self._push_ahead()
         if task.watch_loss and total is not None:  # after the push, so that nobody waits for it
-            self._add_loss(visit, total)
+            before = self.loss_sum if (self.step - 1) % task.schedule.blocks else 0.0
+            labels, weights = task.labels[visit.start : visit.stop], task.weights[visit.start : visit.stop]
+            self.loss_sum = with_loss(before, total, labels, weights, task.objective)
 
-    def _scores(self, total: Codes, noise: float, pushed: PendingPush, visit: Visit) -> Scores:
+    def _scores(self, total: Codes, noise: float, pushed: PendingPush, visit: Visit, echo: float) -> Scores:
         """The totals of a block with the party's own part exact.
 
         The exact part stays here: gradients and losses that others get are made from what was released.
@@ -143,51 +118,58 @@ class Worker:
             exact, shrinkage = replace_own_part(total, pushed.codes, pushed.own), 1.0
         else:
             exact, shrinkage = self._few.take(total, pushed, noise)
-        return self._signal(exact, pushed.own, visit=visit, echo=shrinkage * self._task.echo)
+        return self._signal(exact, pushed.own, visit=visit, echo=shrinkage * echo)
 
     def _signal(self, total: Floats, own: Floats, *, visit: Visit, echo: float) -> Scores:
         task, rows = self._task, slice(visit.start, visit.stop)
         return Scores(total, own, task.labels[rows], task.weights[rows], echo, task.objective)
 
-    def _gradients(self, answer: Gradient, pushed: PendingPush, visit: Visit) -> Gradients:
+    def _gradients(self, answer: Gradient, pushed: PendingPush, visit: Visit, echo: float) -> Gradients:
         """The gradients of a block that the label party returned."""
         task = self._task
         opened = self._guard.open_gradient(answer, task.gradient_party or "").reshape(pushed.codes.shape)
         values = np.clip(opened, -_LARGEST_GRADIENT, _LARGEST_GRADIENT)
         weights = task.weights[visit.start : visit.stop]
-        return Gradients(values, decode(pushed.codes), pushed.own, weights, task.echo, task.objective)
+        return Gradients(values, decode(pushed.codes), pushed.own, weights, echo, task.objective)
 
     def _update(self, visit: Visit, signal: Signal) -> None:
         """All passes over the block."""
-        passes = self._task.schedule.passes_at(self.step)
+        task, passes = self._task, self._task.schedule.passes_at(self.step)
         if self._may_use(visit, passes):
             for number in range(passes):
-                self.learner.update(self._pass(visit, number, self._task.schedule.first_update(self.step)), signal)
+                self.learner.update(task.block_update(visit, number, task.schedule.first_update(self.step)), signal)
 
-    def _pass(self, visit: Visit, number: int, first_update: int) -> BlockUpdate:
-        """One pass over a block; `first_update` counts the batches before its first pass."""
-        schedule = self._task.schedule
-        batch_bounds = schedule.batch_bounds(visit)
-        batches = len(batch_bounds) - 1
-        rates = self._task.rate.of(first_update + number * batches, batches)
-        return BlockUpdate(visit.start, schedule.order(visit, number), batch_bounds, rates)
+    def _update_head(self, head: Head, visit: Visit, total: Floats) -> None:
+        """The same passes for the head, from the total as it was exchanged: all parties have the same."""
+        task, rows = self._task, slice(visit.start, visit.stop)
+        first = task.schedule.first_update(self.step)
+        for number in range(task.schedule.passes_at(self.step)):
+            block = task.block_update(visit, number, first)
+            batches = len(block.rates)
+            head.learn(
+                task.objective.loss,
+                total,
+                task.labels[rows],
+                task.weights[rows],
+                order=block.order,
+                batch_bounds=block.batch_bounds,
+                rates=replace(task.rate, start=HEAD_RATE).of(first + number * batches, batches),
+            )
 
     def _local_passes(self, whole: Visit) -> Iterator[BlockUpdate]:
         """The passes over all rows before the first exchange, as far as the budget allows."""
         for number in range(self._task.schedule.local_passes):
             if not self._may_use(whole, 1):
                 return
-            yield self._pass(whole, number, 0)
+            yield self._task.block_update(whole, number, 0)
 
     def _push_ahead(self) -> Iterator[Push | Stop]:
         """Predict and push the blocks to come, as far as lookahead goes and the budget allows."""
         schedule = self._task.schedule
         while self.pushed < min(self.step + self._task.lookahead, self._end - 1):
             step = self.pushed + 1
-            visit = schedule.visit(step)
-            own = self.learner.predict(visit.start, visit.stop)
             try:
-                push, codes = self._guard.push(step, visit.block, own)
+                own, push, codes = self._release(step, schedule.visit(step))
             except PrivacyBudgetSpent as spent:
                 self._spend(spent)
             else:
@@ -197,6 +179,14 @@ class Worker:
         if self._spent and not self._stop_sent and self.pushed + 1 < schedule.steps:
             self._stop_sent = True
             yield Stop(self.pushed + 1)
+
+    def _release(self, step: int, visit: Visit) -> tuple[Floats, Push, Codes]:
+        """The predictions of a step, exact and as they leave; zeros where it is trained without this party."""
+        if self._task.absences.at(step) == self._task.party:
+            own = np.zeros((visit.size, self._task.objective.width), self.learner.dtype)
+            return own, *self._guard.push_nothing(step, visit.block, own.shape)
+        own = self.learner.predict(visit.start, visit.stop)
+        return own, *self._guard.push(step, visit.block, own)
 
     def _may_use(self, visit: Visit, times: int) -> bool:
         """Count the use of the block's rows in noisy gradients; no more learning once that would overspend."""
@@ -212,17 +202,6 @@ class Worker:
     def _spend(self, spent: PrivacyBudgetSpent) -> None:
         self._spent = str(spent)
         self._end = min(self._end, self.pushed + 1)
-
-    def _add_loss(self, visit: Visit, total: Codes) -> None:
-        """Of totals as they were released: others get the sum. Few rows at a time stay in the cache."""
-        task = self._task
-        if (self.step - 1) % task.schedule.blocks == 0:
-            self.loss_sum = 0.0
-        for first in range(0, visit.size, _AT_ONCE):
-            some = slice(visit.start + first, min(visit.start + first + _AT_ONCE, visit.stop))
-            totals = decode(total[first : first + _AT_ONCE]).astype(np.float32)
-            values = task.objective.value(totals, task.labels[some])
-            self.loss_sum += float(values.astype(np.float64) @ task.weights[some])
 
     def events(self) -> list[Event]:
         """What there is to tell of the others since the last call."""
@@ -258,6 +237,11 @@ class Worker:
     def schedule(self) -> Schedule:
         """Which rows each step visits."""
         return self._task.schedule
+
+    @property
+    def objective(self) -> Objective:
+        """What training lowers."""
+        return self._task.objective
 
     @property
     def mean_loss(self) -> float:
@@ -311,7 +295,7 @@ class Worker:
 
     def parameters(self) -> State:
         """The model's own arrays, without the rest of the worker's state."""
-        return self.learner.state()
+        return {name: array for name, array in self.learner.state().items() if not name.startswith(PROGRESS)}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on from here, as arrays."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fdml.align.consent import Decide
 from fdml.align.group_key import GroupKey
+from fdml.align.kept import KeptAlignment
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
@@ -18,21 +19,24 @@ from fdml.models.model import State
 from fdml.models.registry import model_settings
 from fdml.party.alignment import SharedRows
 from fdml.party.data import PartyData, PartyRows
+from fdml.party.earlier import EarlierModel
 from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.loop import Worker
 from fdml.party.plan import Plan, build_worker
 from fdml.party.record_level import check_repeats
-from fdml.privacy.accounts import LifeAccount
+from fdml.privacy.accounts import BudgetedAccount
 from fdml.privacy.build_guard import dp_sgd_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.pairwise_masks import PairwiseMasks
 from fdml.protocol.agreed_training import agreed_training
+from fdml.protocol.alignment_messages import START_BYTES, RowsOffer
 from fdml.protocol.identity import Credentials
 from fdml.protocol.schedule import schedule_of
-from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, loss_for, run_hash, training_hash
+from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, loss_for, run_hash
+from fdml.settings_hash import training_hash
 from fdml.storage.disk import Disk
 
 _MASK_BITS = 63
@@ -63,6 +67,12 @@ class AlignmentKeys:
     """Answers how many rows are shared, before anyone is told which."""
     credentials: Credentials | None = None
     group_key_file: Path | None = None
+    kept: KeptAlignment = field(default_factory=KeptAlignment)
+    """What this party keeps of earlier alignments."""
+    offered: tuple[bytes, RowsOffer] | None = None
+    """What an earlier start of this run has offered, and the state of the ids then."""
+    start: bytes = field(default_factory=lambda: secrets.token_bytes(START_BYTES))
+    """What is drawn when this party begins the run; the first start's stays, with what it has offered."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,6 +101,8 @@ class Member:
     """Whether the line is not encrypted."""
     start: State | None = None
     """Parameters to begin with."""
+    earlier: EarlierModel | None = None
+    """The version that the run is compared with."""
     watch_loss: bool = False
     """Whether the label party keeps the training loss of every epoch, also without held-out rows."""
     build: Callable[..., Worker] = build_worker
@@ -132,7 +144,7 @@ class Member:
         """The key of this run's noise over these rows: in another run or order of rows the noise is another."""
         return self.noise.bound(b"noise", training_hash(self.run), shared.digest)
 
-    def open_account(self, shared: SharedRows) -> LifeAccount | None:
+    def open_account(self, shared: SharedRows) -> BudgetedAccount | None:
         """This run's account in the party's ledger; raises if the run as planned would exceed the party's total."""
         if self.ledger is None:
             return None
@@ -153,8 +165,10 @@ class Member:
             classes,
             parties=len(self.run.parties),
             others=tuple(party for party in self.run.parties if party != self.name),
+            order=self.run.parties,
             guards={self.name: self.guard},
             line=shared.line,
+            new_parties=self.run.new_parties,
         )
         return plan.resolved(len(shared.train), {self.name: rows})
 
@@ -174,7 +188,7 @@ class Member:
     def worker(self, plan: Plan, labels: LabelSet, rows: PartyRows, guard: Guard, noise: NoiseKey) -> Worker:
         """This party's training, before its first step."""
         return self.build(
-            plan,
+            plan.with_categories(self.name, rows.categories),
             RowSet({self.name: rows.train}, labels.train, labels.train_weights),
             self.name,
             guard,

@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
+from fdml.models.collecting import BindingModel, CollectingLearner
+from fdml.models.head.head import Head
+from fdml.models.joint_model import joint_of
 from fdml.models.kind import ModelSpec
 from fdml.models.learner import LocalLearner
 from fdml.models.learning_rate import LearningRate, RateInputs, starting_rate
 from fdml.models.losses import Floats
 from fdml.models.model import Model, State
 from fdml.models.objective import Objective, objective_for
-from fdml.models.registry import build_model, kind_named, resolved_model
+from fdml.models.registry import build_model, kind_named, resolved_model, with_categories
 from fdml.models.row_pointers import predict_rows
 from fdml.party.denoising import denoise
-from fdml.party.loop import TrainingTask, Worker
+from fdml.party.loop import Worker
 from fdml.party.record_level import check_rate
+from fdml.party.task import TrainingTask
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.guard import Guard
+from fdml.protocol.absences import absences_of
 from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.fixed_point import grid_of
+from fdml.protocol.frozen import FrozenEpochs
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, TrainingSettings
 from fdml.settings_choices import LossName
@@ -45,10 +52,14 @@ class Plan:
     """How many parties the run has; None if all train here."""
     others: tuple[str, ...] = ()
     """The names of the parties that train elsewhere."""
+    order: tuple[str, ...] = ()
+    """The names of all parties in the run's order; empty if all train here, in the order of `models`."""
     guards: Mapping[str, GuardSettings] = field(default_factory=dict)
     """Of the parties that protect what they release."""
     line: int = 0
     """The class of the run's slowest line."""
+    new_parties: tuple[str, ...] = ()
+    """Those that the version was trained without that the run goes on from."""
 
     def resolved(self, rows: int, parts: Mapping[str, Rows], private: Collection[str] = ()) -> Plan:
         """The plan over so many rows: nothing is left to a rule. A resolved plan stays as it is.
@@ -60,10 +71,17 @@ class Plan:
         def model_of(party: str, model: ModelSettings) -> ModelSettings:
             hidden = party in private or self.guard(party).training is not None
             looked_at = model.l2 == "auto" and party in parts and not hidden
-            return resolved_model(model, rows, mean_entries(parts[party]) if looked_at else 0.0, private=hidden)
+            entries = mean_entries(parts[party]) if looked_at else 0.0
+            return resolved_model(model, rows, entries, private=hidden, vectors=self.training.joint == "fm")
 
         models = {party: model_of(party, model) for party, model in self.models.items()}
         return replace(self, training=self.agreed(rows), models=models)
+
+    def with_categories(self, party: str, found: tuple[int, ...]) -> Plan:
+        """The plan with the places of a party's features that are numbers of categories."""
+        return (
+            replace(self, models={**self.models, party: with_categories(self.models[party], found)}) if found else self
+        )
 
     def agreed(self, rows: int) -> AgreedTraining:
         """The settings of the training over so many rows."""
@@ -77,8 +95,8 @@ class Plan:
 
     @property
     def objective(self) -> Objective:
-        """What training lowers."""
-        return objective_for(self.loss, self.classes)
+        """What training lowers; a joint function that learns is a new one each time."""
+        return objective_for(self.loss, self.classes, self.training, seed=self.training.seed)
 
     @property
     def party_count(self) -> int:
@@ -90,17 +108,28 @@ class Plan:
         """How much the others are assumed to move as a party itself moves."""
         return float(self.party_count) if self.training.echo is None else self.training.echo
 
-    def model(self, party: str, inputs: int, dp_sgd: DpSgd | None = None, *, state: State | None = None) -> Model:
+    def model(
+        self,
+        party: str,
+        inputs: int,
+        dp_sgd: DpSgd | None = None,
+        *,
+        state: State | None = None,
+        objective: Objective | None = None,
+    ) -> Model:
         """A party's model before training, or as it was when it gave `state`.
 
-        Where parties begin alone, each needs a bias of its own.
+        Where parties begin alone, each needs a bias of its own. A joint function that learns is that of `objective`.
         """
+        objective = objective or self.objective
         spec = ModelSpec(
             inputs=inputs,
-            width=self.objective.width,
+            width=objective.width,
             bias=party == self.label_party or self.training.exchanges is not None,
             key=(self.training.seed, "model", party),
             dp_sgd=dp_sgd,
+            joint=objective.joint,
+            passes=_passes_of(self.training),
         )
         model = build_model(self.models[party], spec)
         if state is not None:
@@ -112,12 +141,27 @@ class Plan:
         return schedule_of(rows, self.agreed(rows))
 
 
+def _passes_of(training: TrainingSettings) -> int:
+    """How often a training goes over all rows."""
+    epochs = training.epochs
+    return ModelSpec._field_defaults["passes"] if epochs == "auto" else epochs * training.passes
+
+
+def learner_of(
+    settings: ModelSettings, model: Model, rows: Rows, *, held_out: Rows | None, threads: int
+) -> LocalLearner:
+    """A model with its rows bound, ready to learn from blocks or from all rows at once, as its kind does."""
+    if kind_named(settings.kind).learns_from_all_rows:
+        return CollectingLearner(cast(BindingModel, model), rows, held_out=held_out)
+    return LocalLearner(model, rows, held_out=held_out, threads=threads)
+
+
 def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows], objective: Objective) -> Floats:
-    """The scores `(rows, scores)` that all parties' predictions of the same rows make."""
+    """The scores `(rows, scores)` that all parties' predictions of the same rows make by their joint function."""
     predictions = [
         predict_rows(model, parts[name], 0, row_count(parts[name])).astype("float64") for name, model in models.items()
     ]
-    return objective.score(sum(predictions))  # type: ignore[arg-type]
+    return replace(objective, joint=joint_of(models.values())).score(sum(predictions))  # type: ignore[arg-type]
 
 
 def recalibrated(worker: Worker, loss: LossName, sample: RowSet) -> Calibration:
@@ -142,6 +186,7 @@ def training_task(
     watch_loss: bool = False,
     gradient_party: str | None = None,
     stop_after: int | None = None,
+    objective: Objective | None = None,
 ) -> TrainingTask:
     """What one party of the plan trains for and how; `private` where noise in its training hides its rows."""
     plan = plan.resolved(len(sample), sample.parts, private=(party,) if private else ())
@@ -159,6 +204,7 @@ def training_task(
             parties=plan.party_count,
             inputs=width(rows),
             square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
+            vectors=training.joint == "fm",
         ),
         kind_named(settings.kind).default_rate,
     )
@@ -167,7 +213,7 @@ def training_task(
         labels=sample.labels,
         weights=sample.weights,
         schedule=schedule,
-        objective=plan.objective,
+        objective=objective or plan.objective,
         rate=LearningRate(start, training.lr_decay, schedule.updates),
         echo=plan.echo,
         lookahead=training.lookahead if training.exchanges is None else 0,
@@ -178,6 +224,13 @@ def training_task(
         others=plan.others or tuple(name for name in plan.models if name != party),
         others_limit=(plan.party_count - 1) * grid.largest_code(plan.party_count),
         stop_after=stop_after,
+        absences=absences_of(
+            schedule,
+            plan.order or tuple(plan.models),
+            plan.label_party,
+            even_echo=kind_named(settings.kind).learns_from_all_rows,
+        ),
+        frozen=FrozenEpochs(training.frozen_epochs, plan.party_count, plan.new_parties),
     )
 
 
@@ -198,9 +251,12 @@ def build_worker(
     """One party ready to train: its model built, or continued from `start`, and its kernels compiled or loaded."""
     plan = plan.resolved(len(rows), rows.parts, private=(party,) if dp_sgd is not None else ())
     own = replace(rows, parts={party: drop_unit_values(rows.parts[party])})
-    model = plan.model(party, width(own.parts[party]), dp_sgd, state=start)
-    learner = LocalLearner(model, own.parts[party], held_out=held_out, threads=threads)
-    learner.warm_up(plan.objective)
+    objective = plan.objective
+    model = plan.model(party, width(own.parts[party]), dp_sgd, state=start, objective=objective)
+    learner = learner_of(plan.models[party], model, own.parts[party], held_out=held_out, threads=threads)
+    learner.warm_up(objective)
+    if isinstance(objective.joint, Head):
+        objective.joint.warm_up(objective.loss)
     task = training_task(
         plan,
         own,
@@ -209,5 +265,6 @@ def build_worker(
         watch_loss=watch_loss,
         gradient_party=gradient_party,
         stop_after=stop_after,
+        objective=objective,
     )
     return Worker(learner, task, guard)

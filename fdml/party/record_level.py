@@ -49,6 +49,11 @@ def check_record_level(
     if guard.training is None:
         return
     check_rate(training, model)
+    if training.joint == "head":
+        raise SettingsError(
+            'training.joint = "head" learns a network from all rows and their labels, without noise, and '
+            f'[guard.training] must cover them; set training.joint = "fm", {WAY_OUT}'
+        )
     if data.missing == "mean":
         raise SettingsError(
             'data.missing = "mean" takes the mean of all rows, without noise, and [guard.training] must cover them; '

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from fdml import events
@@ -19,8 +20,9 @@ from fdml.data.row_set import RowSet
 from fdml.errors import ServerUnreachable
 from fdml.party.aligning import align_rows
 from fdml.party.alignment import SharedRows
+from fdml.party.baseline import card_evaluation, compare_alone
 from fdml.party.channel import Incoming
-from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress, SavedState
+from fdml.party.checkpoint import Checkpoint, FinishedModel, Progress, SavedState, first_messages
 from fdml.party.class_weights import weighted_by_class
 from fdml.party.effects import (
     Emit,
@@ -42,7 +44,7 @@ from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
 from fdml.party.training_messages import NO_GAIN, TrainingMessages
-from fdml.privacy.accounts import LifeAccount
+from fdml.privacy.accounts import BudgetedAccount
 from fdml.privacy.build_guard import budget_remarks, guard_for
 from fdml.privacy.guard import Guard
 from fdml.privacy.statement import state_of
@@ -84,7 +86,7 @@ class PartySession:
         self._label_encoding: LabelEncoding | None = None
         self._alignment_hash = b""
         self._model = member.model
-        self._account: LifeAccount | None = None
+        self._account: BudgetedAccount | None = None
         """Where this run is counted with all others of the party."""
         self._waited = 0.0
         self._seconds = 0.0 if saved.checkpoint is None else saved.checkpoint.progress.seconds
@@ -96,6 +98,7 @@ class PartySession:
         """Up to this step the server was told to forget totals."""
         self._trend: str | None = None
         """At the label party, whether training has converged."""
+        self._promoted = False
 
     def deliver(self, message: Incoming) -> None:
         """Bring the message that the last `Receive` asked for."""
@@ -116,12 +119,15 @@ class PartySession:
         labels = yield from self._exchange_labels(shared)
         worker, guard = yield from self._prepare(shared, labels)
         progress = Progress() if self._checkpoint is None else self._checkpoint.progress
-        evaluation = Evaluation(self._member, shared, labels, progress, self._label_encoding)
+        evaluation = Evaluation(self._member, shared, labels, progress, self._label_encoding, worker.objective)
         held_out = HeldOutRows(
             self._run, shared.key, worker, guard, evaluation, self._messages, self._send, self._take_in
         )
+        if self._checkpoint is None:  # else it is among what a checkpoint has unacknowledged, or has arrived
+            yield from held_out.predict_earlier(self._member.earlier, shared)
         yield from self._train(worker, guard, held_out, facts)
         yield from self._evaluate(worker, held_out, labels)
+        yield from compare_alone(self._member, shared, labels, evaluation, self._clock, Checkpointed(self._safe))
         result = yield from self._finish(worker, guard, evaluation, facts)
         return (yield from self._end(result))
 
@@ -156,6 +162,8 @@ class PartySession:
         member = self._member
         if member.is_label_party:
             labels, self._label_encoding = member.data.labels(shared)
+            if member.earlier is not None:
+                member.earlier.check_labels(self._label_encoding)
             labels = weighted_by_class(labels, self._run.training, self._label_encoding)
             count_labels(member, labels, self._label_encoding)
             yield Send(labels_to_send(member, shared, labels))
@@ -204,8 +212,7 @@ class PartySession:
         self.phase = "training"
         began = self._clock() - self._seconds
         waited, is_first = self._waited, True
-        yield from self._send(() if self._checkpoint is None else self._checkpoint.unacknowledged)
-        yield from self._send(worker.first_messages())
+        yield from self._send(first_messages(self._checkpoint, worker.first_messages()))
         while not worker.finished:
             answer = yield from self._answer(worker.step)
             if is_first:  # the wait for the first total is no training
@@ -213,7 +220,8 @@ class PartySession:
             if isinstance(answer, Stopped):
                 worker.stop_at(answer.step)
             else:
-                yield from held_out.stop_if_nothing_gained()
+                if held_out.decides:
+                    yield from held_out.stop_if_nothing_gained()
                 yield from self._send(worker.learn(answer))
                 self._seconds = self._clock() - began
                 yield Emit(events.StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
@@ -222,6 +230,8 @@ class PartySession:
                 if worker.ended_epoch:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
                     yield from held_out.end_epoch(self._seconds)
+            yield from self._save(worker, guard, held_out.evaluation, facts)
+        if worker.ended_early:  # in both slots: from an older state it might hear of the end after a total more
             yield from self._save(worker, guard, held_out.evaluation, facts)
 
     def _answer(self, step: int) -> Work[Total | Gradient | Stopped]:
@@ -236,10 +246,7 @@ class PartySession:
             safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
-                history = tuple(evaluation.history.values())
-                progress = Progress(
-                    self._seconds, dict(evaluation.pending), evaluation.count, history, tuple(evaluation.losses)
-                )
+                progress = replace(evaluation.progress, seconds=self._seconds)
                 yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress))
                 self._saved_at = self._clock()
                 self._saved_steps = (self._saved_steps[1], worker.step - 1)
@@ -263,7 +270,7 @@ class PartySession:
             evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
         if evaluation.at_end:
             yield from held_out.predict(worker.last_epoch, self._seconds)
-        yield from held_out.finish()
+        self._promoted = yield from held_out.finish(self._member.earlier)
         found = evaluation.convergence
         if self._member.is_label_party and found is not None:
             self._trend = found.trend
@@ -280,16 +287,17 @@ class PartySession:
             self._run, member.name, member.guard, guard.ledger, worker.schedule, evaluation.count, plain=member.plain
         )
         yield WriteStatement(statement)
-        parameters = worker.parameters()
-        result = FinishedModel(facts, hash_arrays(parameters), reported=False)
+        result = FinishedModel(facts, hash_arrays(worker.parameters()), reported=False)
         yield WriteBundle(
-            parameters=parameters,
+            parameters=worker.parameters(),
             calibration=evaluation.calibration,
             labels=self._label_encoding,
-            evaluated=evaluation.result,
+            evaluated=card_evaluation(evaluation, member.guard),
             spent=statement.spent,
             alignment_hash=self._alignment_hash,
             model=self._model,
+            promoted=self._promoted,
+            width=evaluation.width,
         )
         yield Flush()
         yield SaveResult(result)
@@ -304,7 +312,7 @@ class PartySession:
     def _report_again(self, shared: SharedRows, result: FinishedModel) -> Work[None]:
         """An earlier start has finished; the server may not know it yet."""
         if result.reported:
-            yield remark(self._member.name, "this party had finished before; --fresh starts it over, at every side")
+            yield remark(self._member.name, "this party had finished before; a new name begins another run")
         else:
             try:
                 yield Send(self._hello(shared))

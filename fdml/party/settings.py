@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
+from pydantic import BeforeValidator, PositiveInt, SerializeAsAny, field_validator
 
 from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
+from fdml.party.policy import PolicySettings
 from fdml.settings import GuardSettings, ModelSettings, RunSettings
 from fdml.settings_data import DataSettings
-from fdml.settings_file import Settings, read_settings
+from fdml.settings_file import Settings, read_settings, read_table
 
 
 def _model(values: object) -> object:
@@ -29,13 +31,40 @@ class AlignSettings(Settings):
     """The fewest rows that must be shared; None is any number."""
 
 
+class TrackSettings(Settings):
+    """Where else this party's own figures go."""
+
+    tensorboard: Path | None = None
+    """A folder for TensorBoard's event files; every run has a folder of its name in it."""
+    mlflow: str | None = None
+    """A folder for MLflow's file store, or the address of a tracking server, "https://...". Name and password are not
+    written here: MLflow takes them from its own environment variables."""
+    experiment: str = "fdml"
+    """The experiment of MLflow that runs belong to."""
+
+    @field_validator("mlflow")
+    @classmethod
+    def _holds_no_password(cls, value: str | None) -> str | None:
+        if value is not None and "@" in urlsplit(value).netloc:
+            raise ValueError("holds a name or password; give them in MLFLOW_TRACKING_USERNAME and _PASSWORD")
+        return value
+
+
+_NOT_A_PARTY = {
+    "parties": "this is a federation.toml; give the party.toml in the party's folder",
+    "label_party": "this is a run.toml; give the party.toml in the party's folder",
+}
+"""Keys of other files."""
+
+
 class PartySettings(Settings):
     """One party's own file."""
 
     party: str
-    run: Path
+    federation: Path
+    """The federation.toml that all sides agree on; a run.toml stands beside it, unless `--run` names another."""
     server: str | None = None
-    """Where this party reaches the server; None takes the run's address."""
+    """Where this party reaches the server; None takes the federation's address."""
     group_key: Path | None = None
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
     ledger: Path = Path("ledger")
@@ -47,12 +76,22 @@ class PartySettings(Settings):
     data: DataSettings = DataSettings()
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
     guard: GuardSettings = GuardSettings()
+    policy: PolicySettings = PolicySettings()
+    """Which runs of others this party takes part in without a person, where it stands by with `fdml up`."""
+    track: TrackSettings = TrackSettings()
 
 
 def read_party(path: Path) -> PartySettings:
     """Read and check a party.toml; its paths are taken from the folder it is in."""
-    other = ("parties", "this is a run.toml; give the party.toml in the party's folder")
-    return in_folder(read_settings(path, PartySettings, other=other), path.parent)
+    values = read_table(path)
+    for key, text in _NOT_A_PARTY.items():
+        if key in values and "party" not in values:
+            raise SettingsError(f"{path}: {text}")
+    if "run" in values and "federation" not in values:
+        raise SettingsError(
+            f'{path}: `run` gives way to `federation`; write federation = "../federation.toml" in its place'
+        )
+    return in_folder(read_settings(path, PartySettings), path.parent)
 
 
 def in_folder(settings: PartySettings, home: Path) -> PartySettings:
@@ -67,8 +106,24 @@ def in_folder(settings: PartySettings, home: Path) -> PartySettings:
     )
     key = None if settings.group_key is None else home / settings.group_key
     return settings.model_copy(
-        update={"run": home / settings.run, "data": data, "group_key": key, "ledger": home / settings.ledger}
+        update={
+            "federation": home / settings.federation,
+            "data": data,
+            "group_key": key,
+            "ledger": home / settings.ledger,
+            "track": settings.track.model_copy(
+                update={"tensorboard": _at(home, settings.track.tensorboard), "mlflow": _store(home, settings.track)}
+            ),
+        }
     )
+
+
+def with_model(settings: PartySettings, changes: Mapping[str, Any]) -> PartySettings:
+    """The settings with some of `[model]` changed; another kind of model begins with its own defaults."""
+    if not changes:
+        return settings
+    kept = settings.model.model_dump(exclude_unset=True) if changes.get("kind") in (None, settings.model.kind) else {}
+    return settings.model_copy(update={"model": model_settings(**{"kind": settings.model.kind, **kept, **changes})})
 
 
 def check_label_owner(party: PartySettings, run: RunSettings) -> None:
@@ -78,6 +133,13 @@ def check_label_owner(party: PartySettings, run: RunSettings) -> None:
             f"data.label is set at party {party.party!r}, but the labels are those of {run.label_party!r}; leave it "
             f"out, or name the column in data.ignore if it is no feature"
         )
+
+
+def _store(home: Path, track: TrackSettings) -> str | None:
+    """The address of MLflow's store: that of a folder begins with file:."""
+    if track.mlflow is None or "://" in track.mlflow:
+        return track.mlflow
+    return (home / track.mlflow).resolve().as_uri()
 
 
 def _at(home: Path, location: Path | str | None) -> Path | str | None:

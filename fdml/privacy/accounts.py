@@ -6,7 +6,8 @@ ledger are taken to be the same: what is spent is the sum over runs, whatever fi
 that was in all of them, and too much for any other, never too little.
 
 Counts are absolute, only rise, and are durable before what they count leaves. So a release that is sent again after
-a crash is found counted, and one that was never counted has never left.
+a crash is found counted, and one that was never counted has never left. Without noise the first release costs
+everything, so all that the run plans are counted with it: else every epoch would wait for the disk to count one more.
 """
 
 from __future__ import annotations
@@ -66,7 +67,12 @@ class Counts:
 
     def at_least(self, other: Counts) -> Counts:
         """The larger of each."""
-        return Counts(*(max(pair) for pair in zip(asdict(self).values(), asdict(other).values(), strict=True)))
+        return Counts(
+            max(self.releases, other.releases),
+            max(self.held_out, other.held_out),
+            max(self.exact, other.exact),
+            max(self.uses, other.uses),
+        )
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class ShownLabels:
 
 
 @dataclass(frozen=True)
-class Book:
+class LedgerAccounts:
     """All accounts of a ledger, by the name of a run's life and of a question on labels."""
 
     runs: Mapping[str, RunAccount] = field(default_factory=dict)
@@ -144,11 +150,11 @@ class AccountFile:
         self._disk = disk
         self._turn = turn
 
-    def read(self) -> Book:
+    def read(self) -> LedgerAccounts:
         """All accounts by now."""
         raw = self._disk.read(ACCOUNTS)
         if raw is None:
-            return Book()
+            return LedgerAccounts()
         try:
             known = json.loads(raw)
             if known["layout"] != _LAYOUT:
@@ -160,9 +166,9 @@ class AccountFile:
                 f"the ledger {ACCOUNTS!r} is damaged ({error}): what was spent is unknown; bring it back from a "
                 f"backup, or move it away and take the whole budget of these rows as spent"
             ) from None
-        return Book(runs, labels)
+        return LedgerAccounts(runs, labels)
 
-    def change(self, change: Callable[[Book], Book]) -> Book:
+    def change(self, change: Callable[[LedgerAccounts], LedgerAccounts]) -> LedgerAccounts:
         """Replace the book; durable on return. What `change` raises leaves it as it was."""
         with self._turn():
             book = change(self.read())
@@ -177,7 +183,7 @@ class AccountFile:
     def show_labels(self, question: str, shown: ShownLabels, run: str) -> None:
         """Count that labels are shown in answer to a question; again in another run costs nothing more."""
 
-        def counted(book: Book) -> Book:
+        def counted(book: LedgerAccounts) -> LedgerAccounts:
             before = book.labels.get(question, shown)
             runs = before.runs if run in before.runs else (*before.runs, run)
             return replace(book, labels={**book.labels, question: replace(before, runs=runs)})
@@ -185,7 +191,7 @@ class AccountFile:
         self.change(counted)
 
 
-class LifeAccount:
+class BudgetedAccount:
     """One run's account in a ledger; refuses what would bring all runs together over the total."""
 
     def __init__(self, file: AccountFile, name: str, account: RunAccount, *, total: float | None, delta: float) -> None:
@@ -196,9 +202,13 @@ class LifeAccount:
         self._delta = delta
         self._known = Counts()
         """What is on disk at least."""
+        self._planned = Counts()
+        """What is counted with the first release: where that costs everything, as many as the run plans."""
 
     def check_plan(self, planned: Counts) -> None:
         """Raise if a run that has released nothing yet cannot be finished within the total."""
+        if self._account.mechanism.noise == "none" and self._account.gradients is None:
+            self._planned = planned
         book = self._file.read()
         if self._total is None or (self._name in book.runs and book.runs[self._name].counts != Counts()):
             return
@@ -218,11 +228,16 @@ class LifeAccount:
 
         What has left already is counted in any case.
         """
-        wanted = self._known.at_least(Counts(releases, held_out, exact, uses))
-        if wanted == self._known:
-            return
+        known, planned = self._known, self._planned
+        if releases <= known.releases and held_out <= known.held_out and exact <= known.exact and uses <= known.uses:
+            return  # nearly every release: all rows of an epoch have the same count
+        if releases:
+            releases = max(releases, planned.releases)
+        if held_out:
+            held_out = max(held_out, planned.held_out)
+        wanted = known.at_least(Counts(releases, held_out, exact, uses))
 
-        def raised(book: Book) -> Book:
+        def raised(book: LedgerAccounts) -> LedgerAccounts:
             after = self._with(book, wanted)
             if self._total is not None and not has_left and self._spent(after) > self._total:
                 raise PrivacyBudgetSpent(
@@ -234,12 +249,12 @@ class LifeAccount:
 
         self._known = self._file.change(raised).runs[self._name].counts
 
-    def _with(self, book: Book, counts: Counts) -> Book:
+    def _with(self, book: LedgerAccounts, counts: Counts) -> LedgerAccounts:
         before = book.runs.get(self._name, self._account)
         raised = replace(before, counts=before.counts.at_least(counts))
         return replace(book, runs={**book.runs, self._name: raised})
 
-    def _spent(self, book: Book) -> float:
+    def _spent(self, book: LedgerAccounts) -> float:
         return book.spent(self._delta, record_level=self._account.gradients is not None)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Mapping
+from functools import partial
 
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.privacy.calibrate import releases_within, sigma_for
@@ -82,23 +83,8 @@ def guard_for(
     """
     mechanism = mechanism_of(settings, schedule)
     noisy = mechanism.noise != "none"
-    if noisy and settings.epsilon is not None and not releases_within(mechanism, settings.epsilon, settings.delta):
-        raise SettingsError(
-            f"guard.epsilon {settings.epsilon:g} does not allow a single release with clip {mechanism.clip:g} and "
-            f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see '
-            f"`fdml budget plan --epsilon {settings.epsilon:g}`"
-        )
-    reach = mechanism.clip + _TAIL * mechanism.sigma
-    if noisy and reach > grid.largest(parties):
-        raise SettingsError(
-            f"noise of sigma {mechanism.sigma:g} reaches {reach:g}, and {grid.bits} bits hold no more than "
-            f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
-        )
-    if noisy and few_bits is not None:
-        raise SettingsError(
-            f"guard.noise makes every prediction differ by about sigma {mechanism.sigma:g} from the last, which "
-            f"{few_bits.bits} bits cannot tell; set training.value_bits = 16"
-        )
+    if noisy:
+        _check_noise(settings, mechanism, grid, parties, few_bits)
     gradients = None if settings.training is None else gradients_of(settings)
     perturbation = Perturbation(mechanism, key if noisy else None, grid, parties)
     return Guard(
@@ -109,8 +95,33 @@ def guard_for(
         blind=blind,
         pairwise=pairwise,
         store=None if disk is None or not (noisy or pairwise) else ReleaseStore(disk, facts, synced=noisy),
-        differences=None if few_bits is None else Differences(few_bits, largest_that_leaves(mechanism, grid, parties)),
+        differences=None
+        if few_bits is None
+        else Differences(few_bits, largest_that_leaves(mechanism, grid, parties), partial(few_bits.is_whole, schedule)),
     )
+
+
+def _check_noise(
+    settings: GuardSettings, mechanism: Mechanism, grid: FixedPoint, parties: int, few_bits: FewBits | None
+) -> None:
+    """Raise where noise does not fit the budget, the grid of predictions or their bits."""
+    if settings.epsilon is not None and not releases_within(mechanism, settings.epsilon, settings.delta):
+        raise SettingsError(
+            f"guard.epsilon {settings.epsilon:g} does not allow a single release with clip {mechanism.clip:g} and "
+            f'sigma {mechanism.sigma:g}; set guard.sigma = "auto", or see '
+            f"`fdml budget plan --epsilon {settings.epsilon:g}`"
+        )
+    reach = mechanism.clip + _TAIL * mechanism.sigma
+    if reach > grid.largest(parties):
+        raise SettingsError(
+            f"noise of sigma {mechanism.sigma:g} reaches {reach:g}, and {grid.bits} bits hold no more than "
+            f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
+        )
+    if few_bits is not None:
+        raise SettingsError(
+            f"guard.noise makes every prediction differ by about sigma {mechanism.sigma:g} from the last, which "
+            f"{few_bits.bits} bits cannot tell; set training.value_bits = 16"
+        )
 
 
 def largest_that_leaves(mechanism: Mechanism, grid: FixedPoint, parties: int) -> int:
@@ -150,7 +161,7 @@ def stored_key(disk: Disk, name: str = NOISE_KEY) -> NoiseKey:
     if len(known) != _KEY_BYTES:
         raise StateCorrupt(
             f"the file {name!r} is damaged: it has {len(known)} bytes instead of {_KEY_BYTES}; bring it back from a "
-            f"backup, or remove it and start over with --fresh at every side"
+            f"backup, or remove it and give the run a new name at every side"
         )
     return NoiseKey(known)
 
@@ -158,9 +169,3 @@ def stored_key(disk: Disk, name: str = NOISE_KEY) -> NoiseKey:
 def seeded_key(seed: int, party: str) -> NoiseKey:
     """A noise key for trying things out in one process: it can be repeated, and is no secret."""
     return NoiseKey(hashlib.blake2b(f"{seed} {party}".encode(), digest_size=_KEY_BYTES).digest())
-
-
-def forget_releases(disk: Disk) -> None:
-    """Start over with noise that was never used."""
-    disk.remove(NOISE_KEY)  # first: releases without their key are refused, a key without its releases is used again
-    ReleaseStore.clear(disk)

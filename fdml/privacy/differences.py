@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +43,11 @@ class Differences:
     `most` is the largest code that may leave.
     """
 
-    def __init__(self, few: FewBits, most: int) -> None:
+    def __init__(self, few: FewBits, most: int, is_whole: Callable[[int], bool] = lambda _: False) -> None:
+        """`is_whole` says of a step whether its predictions travel whole."""
         self.few = few
         self._most = most
+        self._is_whole = is_whole
         self._held: dict[int, Codes] = {}
         """By block, what the server has of this party."""
         self._others: dict[int, Codes] = {}
@@ -53,10 +55,10 @@ class Differences:
         self._unanswered: dict[int, _Sent] = {}
         self._scale = CommonScale(few)
 
-    def rounded(self, block: int, wanted: Codes) -> Rounded:
-        """Predictions as they leave: whole the first time, then as differences."""
+    def rounded(self, step: int, block: int, wanted: Codes) -> Rounded:
+        """Predictions as they leave: whole the first time, and where a party leaves or comes back."""
         held = self._held.get(block)
-        if held is None:
+        if held is None or self._is_whole(step):
             return Rounded(wanted)
         scale = self._scale.scale if self.few.in_step else own_scale(self.few, wanted, held)
         codes = round_difference(wanted, held, scale, self.few.limit, self._most)
@@ -91,8 +93,9 @@ class Differences:
             return values
         shaped = values.reshape(sent.whole.shape)
         if not bits:
+            if sent.block not in self._others:  # a total that a party has left or come back to has not moved by that
+                self._scale.learn(shaped.astype(np.int32))
             self._others[sent.block] = shaped - sent.whole
-            self._scale.learn(shaped.astype(np.int32))
             return shaped
         codes, scale = sent.rounded.codes, sent.rounded.scale
         theirs = in_ring(shaped - codes, bits).astype(np.int32)

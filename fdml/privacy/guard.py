@@ -71,11 +71,17 @@ class Guard:
         before = self.ledger.state() if self._store is not None and self._store.is_new else {}
         self.ledger.count_release(group_of(block))
         codes = self._perturbation.protect(predictions, "push", step)
-        rounded = Rounded(codes) if self.differences is None else self.differences.rounded(block, codes)
+        rounded = Rounded(codes) if self.differences is None else self.differences.rounded(step, block, codes)
         message = Push(step, self._sealed("push", step, rounded, self._perturbation.mechanism.variance))
         if self._store is not None:
             self._store.add(message, before)
         return message, codes if self.differences is None else self.differences.send(step, block, rounded)
+
+    def push_nothing(self, step: int, block: int, shape: tuple[int, int]) -> tuple[Push, Codes]:
+        """Zeros in the place of predictions: they tell nothing, so they are neither counted nor noisy nor stored."""
+        codes = self._perturbation.nothing(shape)
+        message = Push(step, self._sealed("push", step, Rounded(codes), 0.0))
+        return message, codes if self.differences is None else self.differences.send(step, block, Rounded(codes))
 
     def held_out(self, epoch: int, predictions: Predictions) -> HeldOutPredictions:
         """The predictions of the held-out rows as they may leave."""
@@ -177,11 +183,6 @@ class Guard:
         if self._hiding is None:
             raise MessageRefused("a blind server needs the masks of a run of processes", Refusal.MISMATCH)
         return self._hiding.remove(purpose, numbers, mask_ids, values)
-
-
-def no_protection() -> Guard:
-    """A guard that protects nothing: predictions leave as they are, if they are numbers in range."""
-    return Guard(Perturbation(NO_NOISE), Ledger(NO_NOISE, None, 1e-5, None))
 
 
 def group_of(block: int) -> str:

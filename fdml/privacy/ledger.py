@@ -173,11 +173,6 @@ class Ledger:
             self._account.count(uses=self._uses[group] + times)
         self._uses[group] += times
 
-    def can_release(self, group: str, releases: int = 1) -> bool:
-        """Whether so many more releases stay within the budget."""
-        _check_count("releases", releases)
-        return not self._overspends(self._after(group, releases, 0))
-
     def releases(self, group: str) -> int:
         """How often the group's rows have been released."""
         return self._releases[group]

@@ -37,7 +37,7 @@ class PairwiseMasks:
         if missing:
             raise AlignmentError(
                 f"party {party!r} has no key that it shares with {missing[0]!r} alone: its rows were aligned by an "
-                f"older fdml; start over at every side with --fresh"
+                f"older fdml; give the run a new name at every side"
             )
         self._parties = tuple(parties)
         self._place = self._parties.index(party)
@@ -65,7 +65,7 @@ class PairwiseMasks:
         """What this party masked, without its masks."""
         if mask_id != PAIRWISE_ID:
             raise MessageRefused(
-                "a stored release is under another kind of mask; start over at every side with --fresh", Refusal.INVALID
+                "a stored release is under another kind of mask; give the run a new name at every side", Refusal.INVALID
             )
         return codes - self._mask(purpose, number, codes)
 

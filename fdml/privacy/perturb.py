@@ -54,6 +54,10 @@ class Perturbation:
         codes: Codes = np.clip(np.rint(clipped / self._grid.step).astype(np.int64) + noise, -most, most)
         return codes.astype(self._grid.dtype)
 
+    def nothing(self, shape: tuple[int, int]) -> Codes:
+        """Codes of no prediction at all."""
+        return np.zeros(shape, self._grid.dtype)
+
     def _rounded(self, predictions: Predictions) -> Codes:
         """Without a clip: the predictions, if all are numbers that can travel; cut where the grid saturates."""
         bound = self._grid.largest(self._parties)

@@ -81,14 +81,11 @@ class ReleaseStore:
     def _head(self) -> bytes:
         return json.dumps({"facts": self._facts, "counts": self._counts, "counted": self._counted}).encode()
 
-    @staticmethod
-    def clear(disk: Disk) -> None:
-        """Start over."""
-        disk.remove(_NAME)
-
     def _remember(self, message: object) -> None:
         if not isinstance(message, Push | HeldOutPredictions):
-            raise StateCorrupt(f"the stored releases hold a {type(message).__name__}; start over with --fresh")
+            raise StateCorrupt(
+                f"the stored releases hold a {type(message).__name__}; give the run a new name at every side"
+            )
         self._known[name_of(message)] = message
 
 

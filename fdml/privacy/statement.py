@@ -45,10 +45,34 @@ class Statement:
         """The same as values that `json.dump` takes."""
         return asdict(self)
 
+    @classmethod
+    def read(cls, folder: Path) -> Statement | None:
+        """What `write` has written; None where there is none, or an older fdml wrote other values."""
+        try:
+            found = json.loads((folder / "privacy.json").read_bytes())
+            spent = tuple(Spent(**each) for each in found.pop("spent"))
+            exposures = tuple(Exposure(**each) for each in found.pop("exposures"))
+            return cls(spent=spent, exposures=exposures, **found)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    @property
+    def spent_lines(self) -> list[str]:
+        """What was spent, in words."""
+        return [_spent_line(each) for each in self.spent]
+
+    @property
+    def not_covered(self) -> str:
+        """What the statement says nothing of, in words."""
+        return (
+            f"Not covered: parties or a server that lie, {self.together}, timing, and which rows the parties share. "
+            f"docs/privacy.md says more."
+        )
+
     def as_text(self) -> str:
         """For people, in Markdown."""
         lines = [f"# What run {self.run!r} showed of party {self.party!r}", "", "## What was spent", ""]
-        lines += [_spent_line(each) for each in self.spent]
+        lines += [f"- {line}" for line in self.spent_lines]
         lines += ["", "## Who saw what", ""]
         lines += ["| who | what of this party | in which form | how often | under which protection | attacks |"]
         lines += ["|---|---|---|---|---|---|"]
@@ -60,13 +84,13 @@ class Statement:
             ]
         lines += [
             "",
-            f"Not covered: parties or a server that lie, {self.together}, timing, and which rows the parties share. "
-            f"docs/privacy.md says more.",
+            self.not_covered,
             "",
             "## What stays on disk",
             "",
-            "Until `fdml forget` is run at each side: at the server tokens of ids, sealed labels and all predictions "
-            "as it got them; at this party its group key, noise key, releases and features. The ledger stays for good.",
+            "Until `fdml forget --run NAME` at each side: at the server sealed labels and all predictions as it got "
+            "them; at this party its noise key, releases and features. Until `fdml forget --alignments`: at the server "
+            "tokens or blinded points of ids; at this party its group key. The ledger stays for good.",
             "",
         ]
         return "\n".join(lines)
@@ -118,6 +142,8 @@ def state_of(
         exposures += [*_labels(run, schedule), *_metrics(run, evaluations)]
     if run.evaluation.stop_after is not None:
         exposures.append(_best_epoch(run))
+    if run.promotion is not None:
+        exposures.append(_promotion())
     exposures.append(
         Exposure(
             "network",
@@ -163,6 +189,13 @@ def _others(run: RunSettings, party: str, often: str, protection: str) -> Exposu
         form = "the sum of two: less its own part, exactly this party's"
     else:
         form = f"the sum of all {len(run.parties)}; all others together can tell this party's part"
+        if run.training.absence:
+            form += "; in blocks that are trained without a party, the sum without it"
+        if run.training.absence and len(run.parties) == 3:
+            form += ": exactly this party's" + ("" if party == run.label_party else f", to {run.label_party}")
+        if run.training.frozen_epochs and party in run.new_parties:
+            whose = "this party's" if len(run.new_parties) == 1 else "that of the new parties together"
+            form += f"; while the parties of the version are frozen, what changes in the sum is exactly {whose}"
     return Exposure(sees_sums, "its predictions of every row", form, often, protection, "A4 to A6; A7 together")
 
 
@@ -214,6 +247,18 @@ def _best_epoch(run: RunSettings) -> Exposure:
     )
 
 
+def _promotion() -> Exposure:
+    """What the rule of a promotion shows: it follows from all parties' held-out predictions and from the labels."""
+    return Exposure(
+        "every other party",
+        "whether the model is better than an earlier version by so much as [promotion] says",
+        "yes or no, sealed from the server",
+        "once",
+        "none",
+        "",
+    )
+
+
 def _labels(run: RunSettings, schedule: Schedule) -> list[Exposure]:
     if run.privacy.labels == "shared":
         return [
@@ -245,9 +290,9 @@ def _spent(rows: str, ledger: Ledger, group: str, releases: int) -> Spent:
 
 def _spent_line(spent: Spent) -> str:
     if spent.epsilon is None:
-        return f"- {spent.rows}: released {spent.releases} times without noise; there is no epsilon to state."
+        return f"{spent.rows}: released {spent.releases} times without noise; there is no epsilon to state."
     return (
-        f"- {spent.rows}: released {spent.releases} times, epsilon {spent.epsilon:.4g} at delta {spent.delta:g} for "
+        f"{spent.rows}: released {spent.releases} times, epsilon {spent.epsilon:.4g} at delta {spent.delta:g} for "
         f"each row ({spent.scope})."
     )
 

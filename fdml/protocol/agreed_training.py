@@ -16,10 +16,16 @@ _UPDATES = 5_000
 """What a small training needs, counted in batches over all epochs."""
 _FEWEST_EPOCHS, _MOST_EPOCHS = 10, 250
 _SMALLEST_BATCH, _LARGEST_BATCH = 16, 256
+_SMALL_ROWS = 4_800
+"""Up to so many rows batches are the smallest; from there on they grow with the power 5/4 of the rows."""
 _BATCHES_PER_EPOCH = 300
-"""Where there are more, batches are made larger first."""
-_FEWEST_BLOCKS, _MOST_BLOCKS = 6, 16
+"""By which epochs are counted where batches are not set: larger batches are not to bring more epochs."""
+_FEWEST_BLOCKS, _MOST_BLOCKS = 4, 16
 """Exchanges of an epoch on a fast line: more cost time, fewer cost quality. Small data has time."""
+_BLOCKS_PER_PARTY = 2
+"""Exchanges of an epoch, at least, for each party: what many have in common they correct all at once."""
+_JOINT_BLOCKS = 8
+"""Times as many exchanges of an epoch where parties' features interact: what a vector means depends on the others'."""
 _ROWS_EACH = 200_000
 """Rows times exchanges of an epoch, between these."""
 _FEWEST_BATCHES = 4
@@ -47,32 +53,40 @@ def agreed_training(training: TrainingSettings, rows: int, parties: int, line: i
     rows = max(rows, 1)
     batch_size = _batch_size(rows) if training.batch_size == "auto" else training.batch_size
     batches = -(-rows // batch_size)
-    epochs = _epochs(batches, training.exchanges or 0) if training.epochs == "auto" else training.epochs
-    per_block = training.batches_per_block
+    counted = _usual_batch(rows) if training.batch_size == "auto" else batch_size
+    epochs = _epochs(rows / counted, training.exchanges or 0) if training.epochs == "auto" else training.epochs
+    per_block, times = training.batches_per_block, 1 if training.joint == "sum" else _JOINT_BLOCKS
     values = training.model_dump() | {
         "batch_size": batch_size,
         "epochs": epochs,
-        "batches_per_block": _batches_per_block(rows, batches, line) if per_block == "auto" else per_block,
+        "batches_per_block": _batches_per_block(rows, batches, parties, line, times)
+        if per_block == "auto"
+        else per_block,
         "value_bits": _value_bits(rows, parties, line) if training.value_bits == "auto" else training.value_bits,
     }
     return AgreedTraining.model_construct(training.model_fields_set, **values)
 
 
 def _batch_size(rows: int) -> int:
-    """A power of two, so that an epoch has some 300 batches if that can be."""
-    wanted = rows / _BATCHES_PER_EPOCH
+    """A power of two: small data needs many updates, and every update costs time, however few rows it is of."""
+    wanted = _SMALLEST_BATCH * (rows / _SMALL_ROWS) ** 1.25
     power: int = 2 ** round(math.log2(max(wanted, 1.0)))
     return min(max(power, _SMALLEST_BATCH), _LARGEST_BATCH)
 
 
-def _epochs(batches: int, exchanges: int) -> int:
-    enough = -(-_UPDATES // batches)
+def _usual_batch(rows: int) -> float:
+    return min(max(rows / _BATCHES_PER_EPOCH, _SMALLEST_BATCH), _LARGEST_BATCH)
+
+
+def _epochs(batches: float, exchanges: int) -> int:
+    enough = math.ceil(_UPDATES / batches)
     return max(min(max(enough, _FEWEST_EPOCHS), _MOST_EPOCHS), exchanges + 1)
 
 
-def _batches_per_block(rows: int, batches: int, line: int) -> int | Literal["all"]:
-    """A slow line gets larger blocks, up to one block an epoch."""
-    blocks = min(max(_ROWS_EACH // rows, _FEWEST_BLOCKS), _MOST_BLOCKS)
+def _batches_per_block(rows: int, batches: int, parties: int, line: int, times: int) -> int | Literal["all"]:
+    """A slow line gets larger blocks, up to one block an epoch; `times` as many blocks as a sum would have."""
+    fewest = max(_BLOCKS_PER_PARTY * parties, _FEWEST_BLOCKS)
+    blocks = times * min(max(_ROWS_EACH // rows, fewest), _MOST_BLOCKS)
     per_block = min(max(-(-batches // blocks), _FEWEST_BATCHES), _MOST_BATCHES) * 2**line
     return "all" if per_block >= batches else per_block
 

@@ -13,7 +13,7 @@ from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import HASH_BYTES, Fetch, Post
 from fdml.protocol.alignment_wire import encode_alignment, kind_of
 from fdml.protocol.messages import PROTOCOL
-from fdml.protocol.quoting import shown
+from fdml.protocol.waited_for import WaitedFor, as_lists, waited_for
 from fdml.protocol.wire import check_names, check_protocol, invalid
 from fdml.settings_names import LONGEST_NAME
 
@@ -56,11 +56,7 @@ class FetchAnswer:
 
     message: bytes = b""
     """Empty while it is not there."""
-    waits_for: tuple[str, ...] = ()
-    silent_seconds: tuple[float, ...] = ()
-    """Of each party waited for, how long ago it last called."""
-    refusals: tuple[str, ...] = ()
-    """Of each, why the server last refused it; empty if it has not."""
+    waits_for: tuple[WaitedFor, ...] = ()
 
 
 def encode_post(call: PostCall) -> bytes:
@@ -75,31 +71,33 @@ def encode_fetch(call: FetchCall) -> bytes:
 
 def encode_answer(answer: FetchAnswer) -> bytes:
     """An answer as bytes."""
-    return pb.FetchReply(**vars(answer)).SerializeToString()
+    names, silent, refusals = as_lists(answer.waits_for)
+    reply = pb.FetchReply(message=answer.message, waits_for=names, silent_seconds=silent, refusals=refusals)
+    return reply.SerializeToString()
 
 
 def decode_post(raw: bytes) -> PostCall:
     """A post call, or `MessageRefused`."""
-    call = _parsed(pb.PostRequest(), raw)
+    call = parsed(pb.PostRequest(), raw)
     _check_call(call, call.to, call.about)
     return PostCall(call.to, call.about, call.message, call.run_hash, call.protocol)
 
 
 def decode_fetch(raw: bytes) -> FetchCall:
     """A fetch call, or `MessageRefused`."""
-    call = _parsed(pb.FetchRequest(), raw)
+    call = parsed(pb.FetchRequest(), raw)
     _check_call(call, call.kind, call.sender, call.about)
     return FetchCall(call.kind, call.sender, call.about, call.run_hash, call.protocol)
 
 
 def decode_answer(raw: bytes) -> FetchAnswer:
     """An answer, or `MessageRefused`."""
-    answer = _parsed(pb.FetchReply(), raw)
+    answer = parsed(pb.FetchReply(), raw)
     names, seconds = tuple(answer.waits_for), tuple(answer.silent_seconds)
     if not len(names) == len(seconds) == len(answer.refusals):
         raise invalid(f"an answer with {len(names)} names and {len(seconds)} times")
     check_names(names)
-    return FetchAnswer(answer.message, names, seconds, tuple(shown(each) for each in answer.refusals))
+    return FetchAnswer(answer.message, waited_for(names, seconds, answer.refusals))
 
 
 def _check_call(call: Any, *names: str) -> None:
@@ -116,12 +114,13 @@ def _check_call(call: Any, *names: str) -> None:
         raise invalid(f"a run_hash of {len(call.run_hash)} bytes instead of {HASH_BYTES}")
 
 
-def _parsed(message: Any, raw: bytes) -> Any:
+def parsed(message: Any, raw: bytes, what: str = "an alignment call") -> Any:
+    """A short call, filled from bytes; `what` names it where it is refused."""
     try:
         message.ParseFromString(raw)
     except DecodeError:
         raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
     if message.ByteSize() != len(raw) or len(UnknownFieldSet(message)):
         check_protocol(message)
-        raise invalid("an alignment call with unknown fields or trailing bytes")
+        raise invalid(f"{what} with unknown fields or trailing bytes")
     return message

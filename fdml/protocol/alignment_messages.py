@@ -17,10 +17,59 @@ Keys = NDArray[np.uint8]
 HASH_BYTES = 32
 TOKEN_BYTES = 16
 POINT_BYTES = 32
+GENERATION_BYTES = 16
+"""Of the id of a generation, and of what stands for a party's rows."""
+START_BYTES = 16
+"""Of what a party draws when it begins a run."""
 LONGEST_REASON = 200
 """Characters of what a party says to the others' operators."""
 SERVER = ""
 """The server's name as sender. As addressee: the message type decides who may read it."""
+
+
+@dataclass(frozen=True)
+class RowsOffer:
+    """What a party brings to a run: which rows it has, and what it keeps of earlier alignments; for the server.
+
+    It decides with all parties' offers whether a kept alignment is used as it is, added to, or made anew.
+    """
+
+    tag: bytes
+    """Stands for the party's ids, under a secret of its own: equal for the same ids, and nothing else is seen of it."""
+    chain: tuple[bytes, ...] = ()
+    """The generations that it keeps, the newest first, each added to the next."""
+    number: int = 0
+    """Of the newest that it keeps; 0 if it keeps none."""
+    whole: bool = False
+    """Whether its rows are aligned anew whenever they change: by position, or by pointers."""
+    start: bytes = bytes(START_BYTES)
+    """Drawn when the party began the run. The run's keys depend on it, as a kept alignment's outlive the run."""
+
+
+@dataclass(frozen=True)
+class RowsPlan:
+    """Which generation of the alignment a run uses; for all parties.
+
+    It is one that all keep, or a new one, which adds to what all keep as `base`; without a base all is aligned anew.
+    """
+
+    generation: bytes
+    base: bytes
+    number: int
+    """Counts the generations of an alignment, from 1 on."""
+    starts: tuple[bytes, ...] = ()
+    """Those of all parties' offers, in the run's order."""
+
+
+@dataclass(frozen=True, eq=False)
+class RemovedRows:
+    """Which of the keys that a party has posted in earlier generations stand for ids that it no longer has.
+
+    Places in all that it has posted, ascending; for the server. `test` is empty without test files.
+    """
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,6 +146,16 @@ class RowSummary:
     shared_test: int = 0
     matched: tuple[int, ...] = ()
     """In the run's order, all rows for the label party; empty where all parties hold the same ids."""
+    number: int = 1
+    """Of the generation that these are the counts of."""
+    new_rows: tuple[int, ...] = ()
+    """Where it adds to another: how many of each party's rows are new, training and test rows together; else empty."""
+    new_shared: int = 0
+    """How many of the shared rows are new."""
+    left: int = 0
+    """How many rows that were shared before no longer are."""
+    brought: tuple[int, ...] = ()
+    """How many rows each party has ever brought to this alignment, those that have gone included."""
 
 
 @dataclass(frozen=True)
@@ -111,25 +170,28 @@ class Consent:
 
 @dataclass(frozen=True, eq=False)
 class SharedRowIndex:
-    """What the server found, for one party: the places of the shared rows in what this party posted.
+    """What the server found, for one party: the places of the shared rows in all that this party has posted.
 
-    Both lists are in the order of the shared keys, which is the same for all
-    parties, and so is `digest`, a hash over these keys. `held_out` is empty
-    without test files. `counts` are all parties' training rows in the run's order.
+    Of a generation that adds to another, these are the rows that have come; `left` are those that no longer are
+    shared, by their numbers among all that were ever found. Both lists are in the order of the shared keys, which is
+    the same for all parties, and so is `digest`, a hash over these keys and those before. `held_out` is empty without
+    test files. `counts` are all parties' training rows in the run's order.
     """
 
     train: NDArray[np.int64]
     held_out: NDArray[np.int64]
     digest: bytes
     counts: tuple[int, ...]
+    left: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    left_test: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
 class RowPointers:
-    """From the label party to one other: which of that party's matched rows each row of the run points to.
+    """From the label party to one other: which of that party's matched rows each shared row points to.
 
-    The pointers are sealed for that party. The server learns how many rows the run has, and a keyed hash of all
-    parties' pointers, by which all sides see that they mean the same rows.
+    The pointers are sealed for that party. The server learns how many rows and test rows there are, and a
+    keyed hash of all parties' pointers, by which all sides see that they mean the same rows.
     """
 
     train: int
@@ -139,16 +201,30 @@ class RowPointers:
 
 
 AlignmentMessage = (
-    KeyOffer | KeyGrant | KeyCheck | Tokens | BlindedIds | RowSummary | Consent | SharedRowIndex | RowPointers
+    RowsOffer
+    | RowsPlan
+    | KeyOffer
+    | KeyGrant
+    | KeyCheck
+    | Tokens
+    | BlindedIds
+    | RemovedRows
+    | RowSummary
+    | Consent
+    | SharedRowIndex
+    | RowPointers
 )
 N = TypeVar("N", bound=AlignmentMessage)
 
 KINDS: dict[str, type[AlignmentMessage]] = {
+    "rows_offer": RowsOffer,
+    "rows_plan": RowsPlan,
     "key_offer": KeyOffer,
     "key_grant": KeyGrant,
     "key_check": KeyCheck,
     "tokens": Tokens,
     "blinded_ids": BlindedIds,
+    "removed_rows": RemovedRows,
     "row_summary": RowSummary,
     "consent": Consent,
     "shared_rows": SharedRowIndex,

@@ -16,10 +16,12 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.agreed_training import SLOWEST_LINE
 from fdml.protocol.alignment_messages import (
+    GENERATION_BYTES,
     HASH_BYTES,
     KINDS,
     LONGEST_REASON,
     POINT_BYTES,
+    START_BYTES,
     TOKEN_BYTES,
     AlignmentMessage,
     BlindedIds,
@@ -29,8 +31,11 @@ from fdml.protocol.alignment_messages import (
     KeyOffer,
     Keys,
     N,
+    RemovedRows,
     RowCounts,
     RowPointers,
+    RowsOffer,
+    RowsPlan,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -41,6 +46,8 @@ _KEY_BYTES = 32
 _LARGEST_TEXT = 16 * 1024
 """Bytes of a certificate, a signature or a sealed key; the usual ones have under 1,000."""
 _MOST_ROWS = 2**53
+MOST_GENERATIONS = 1024
+"""Of one alignment; the next one makes it anew."""
 _NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -52,6 +59,12 @@ def kind_of(kind: type[N]) -> str:
 def encode_alignment(message: AlignmentMessage) -> bytes:
     """A message as bytes."""
     match message:
+        case RowsOffer():
+            envelope = pb.AlignmentMessage(rows_offer=pb.RowsOffer(**vars(message)))
+        case RowsPlan():
+            envelope = pb.AlignmentMessage(rows_plan=pb.RowsPlan(**vars(message)))
+        case RemovedRows(train, test):
+            envelope = pb.AlignmentMessage(removed_rows=pb.RemovedRows(train=_out(train), test=_out(test)))
         case KeyOffer():
             envelope = pb.AlignmentMessage(key_offer=pb.KeyOffer(**vars(message)))
         case KeyGrant(sealed):
@@ -67,8 +80,9 @@ def encode_alignment(message: AlignmentMessage) -> bytes:
             envelope = pb.AlignmentMessage(row_summary=pb.RowSummary(**vars(message)))
         case Consent():
             envelope = pb.AlignmentMessage(consent=pb.Consent(**vars(message)))
-        case SharedRowIndex(train, held_out, digest, counts):
+        case SharedRowIndex(train, held_out, digest, counts, left, left_test):
             index = pb.SharedRowIndex(train=_out(train), held_out=_out(held_out), digest=digest, counts=counts)
+            index.left, index.left_test = _out(left), _out(left_test)
             envelope = pb.AlignmentMessage(shared_rows=index)
         case RowPointers():
             envelope = pb.AlignmentMessage(row_pointers=pb.RowPointers(**vars(message)))
@@ -118,6 +132,30 @@ def _at_most(raw: bytes, what: str) -> bytes:
     return raw
 
 
+def _rows_offer_in(content: pb.RowsOffer) -> RowsOffer:
+    if len(content.chain) > MOST_GENERATIONS or content.number > _MOST_ROWS:
+        raise invalid(f"an offer of {len(content.chain)} generations; there are at most {MOST_GENERATIONS}")
+    chain = tuple(_exactly(each, GENERATION_BYTES, "generation") for each in content.chain)
+    tag, start = _exactly(content.tag, GENERATION_BYTES, "tag"), _exactly(content.start, START_BYTES, "start")
+    return RowsOffer(tag, chain, content.number, content.whole, start)
+
+
+def _plan_in(content: pb.RowsPlan) -> RowsPlan:
+    base = content.base and _exactly(content.base, GENERATION_BYTES, "generation")
+    if not 1 <= content.number <= _MOST_ROWS:
+        raise invalid(f"a generation number {content.number}")
+    starts = tuple(_exactly(each, START_BYTES, "start") for each in content.starts)
+    return RowsPlan(_exactly(content.generation, GENERATION_BYTES, "generation"), base, content.number, starts)
+
+
+def _removed_in(content: pb.RemovedRows) -> RemovedRows:
+    found = RemovedRows(_positions(content.train), _positions(content.test))
+    for places in (found.train, found.test):
+        if (places[1:] <= places[:-1]).any():
+            raise invalid("removed rows that are not in ascending order")
+    return found
+
+
 def _offer_in(content: pb.KeyOffer) -> KeyOffer:
     if bool(content.certificate) != bool(content.signature):
         raise invalid("a key offer with only one of certificate and signature")
@@ -160,9 +198,19 @@ def _blinded_in(content: pb.BlindedIds) -> BlindedIds:
 
 def _summary_in(content: pb.RowSummary) -> RowSummary:
     summary = RowSummary(
-        tuple(content.rows), tuple(content.test_rows), content.shared, content.shared_test, tuple(content.matched)
+        tuple(content.rows),
+        tuple(content.test_rows),
+        content.shared,
+        content.shared_test,
+        tuple(content.matched),
+        content.number,
+        tuple(content.new_rows),
+        content.new_shared,
+        content.left,
+        tuple(content.brought),
     )
-    counts = (*summary.rows, *summary.test_rows, *summary.matched, summary.shared, summary.shared_test, 0)
+    counts = (*summary.rows, *summary.test_rows, *summary.matched, summary.shared, summary.shared_test)
+    counts += (*summary.new_rows, *summary.brought, summary.number, summary.new_shared, summary.left)
     if max(counts) > _MOST_ROWS:
         raise invalid(f"a summary of more than {_MOST_ROWS} rows")
     return summary
@@ -181,7 +229,10 @@ def _consent_in(content: pb.Consent) -> Consent:
 
 def _shared_rows_in(content: pb.SharedRowIndex) -> SharedRowIndex:
     digest = _exactly(content.digest, HASH_BYTES, "digest")
-    return SharedRowIndex(_positions(content.train), _positions(content.held_out), digest, tuple(content.counts))
+    found = _positions(content.train), _positions(content.held_out)
+    return SharedRowIndex(
+        *found, digest, tuple(content.counts), _positions(content.left), _positions(content.left_test)
+    )
 
 
 def _pointers_in(content: pb.RowPointers) -> RowPointers:
@@ -192,6 +243,9 @@ def _pointers_in(content: pb.RowPointers) -> RowPointers:
 
 
 _DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {
+    "rows_offer": _rows_offer_in,
+    "rows_plan": _plan_in,
+    "removed_rows": _removed_in,
     "key_offer": _offer_in,
     "key_grant": _grant_in,
     "key_check": lambda content: KeyCheck(_exactly(content.digest, HASH_BYTES, "digest")),

@@ -1,7 +1,7 @@
 """What all sides read from a certificate alike: whom it names, its key's fingerprint, and whether it is good now.
 
-A member is known by its public key: run.toml has the SHA-256 of it. A renewed certificate for the same key is the
-same member, and a certificate that the run's authority signs for another key is nobody.
+A member is known by its public key: federation.toml has the SHA-256 of it. A renewed certificate for the same key is
+the same member, and a certificate that the federation's authority signs for another key is nobody.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN = 19
 
 
 def fingerprint_of(key: CertificatePublicKeyTypes) -> str:
-    """The SHA-256 of a public key (its SubjectPublicKeyInfo), as run.toml has it."""
+    """The SHA-256 of a public key (its SubjectPublicKeyInfo), as federation.toml has it."""
     info = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return f"sha256:{hashlib.sha256(info).hexdigest()}"
 
@@ -70,7 +70,7 @@ def why_refused(
     shown = fingerprint(certificate)
     if members and members.get(name) != shown:
         known = members.get(name, "no such member")[:_SHOWN]
-        return f"has another key ({shown[:_SHOWN]}...) than [members] in run.toml says ({known}...)"
+        return f"has another key ({shown[:_SHOWN]}...) than [members] in federation.toml says ({known}...)"
     return None
 
 

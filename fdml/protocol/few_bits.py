@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fdml.errors import SettingsError
 from fdml.protocol.bit_packing import MOST_BITS
 from fdml.protocol.fixed_point import FIXED_POINTS, Codes
+from fdml.protocol.schedule import Schedule
 from fdml.settings import RunSettings
 
 GRID = FIXED_POINTS[16]
@@ -42,6 +43,21 @@ class FewBits:
     """Whether totals travel as differences, too: all parties then have the same totals, and find from them the one
     scale that all use. Else each party chooses its own, and totals travel whole."""
     blind: bool = False
+
+    def is_whole(self, schedule: Schedule, step: int) -> bool:
+        """Whether a step's predictions travel whole: the first of a block, and where a party leaves or comes back.
+
+        Few bits do not hold the difference between a prediction and none.
+        """
+        visit = schedule.visit(step)
+        if visit.epoch == 0 or not schedule.absence:
+            return visit.epoch == 0
+        before = schedule.last_visit(visit.block, step - 1)
+        return schedule.absent(step) is not None or schedule.absent(before) is not None
+
+    def total_bits(self, schedule: Schedule, step: int) -> int:
+        """Bits of a number of a step's total; 0 where it travels whole."""
+        return self.ring_bits if self.in_step and not self.is_whole(schedule, step) else 0
 
     @property
     def limit(self) -> int:

@@ -68,7 +68,6 @@ def grid_of(bits: int, limit: float | None = None) -> FixedPoint:
 NARROW = 5
 """Bytes of a code of 64 bits on the wire, where all of a message fit."""
 LARGEST = INT64.largest(1)
-LARGEST_CODE = INT64.largest_code(1)
 
 
 def encode(values: Floats, grid: FixedPoint = INT64) -> Codes:
@@ -162,18 +161,19 @@ def _replace_own_part(total: Codes, codes: Codes, step: float, exact: Floats, re
 
 @numba.njit(nogil=True, cache=True)
 def _largest_difference(total: Codes, codes: Codes) -> float:
-    largest = 0.0
+    lowest = highest = codes.dtype.type(0)  # whole numbers, several at a time: ten times as fast as sizes in floats
     for place in range(len(codes)):
-        largest = max(largest, abs(np.float64(codes.dtype.type(total[place] - codes[place]))))
-    return largest
+        others = codes.dtype.type(total[place] - codes[place])
+        lowest, highest = min(lowest, others), max(highest, others)
+    return max(-np.float64(lowest), np.float64(highest))
 
 
 @numba.njit(nogil=True, cache=True)
 def _largest_size(codes: Codes) -> float:
-    largest = 0.0
+    lowest = highest = codes.dtype.type(0)
     for place in range(len(codes)):
-        largest = max(largest, abs(np.float64(codes[place])))
-    return largest
+        lowest, highest = min(lowest, codes[place]), max(highest, codes[place])
+    return max(-np.float64(lowest), np.float64(highest))
 
 
 @numba.njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""Who someone is: the name in a certificate, `fdml://<run>/<role>/<name>`."""
+"""Who someone is: the name in a certificate, `fdml://<federation>/<role>/<name>`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Role = Literal["server", "party"]
 class Identity:
     """Whom a certificate names."""
 
-    run: str
+    federation: str
     role: str
     name: str
 
     @property
     def uri(self) -> str:
         """As the certificate has it."""
-        return f"fdml://{quote(self.run, safe='')}/{self.role}/{quote(self.name, safe='')}"
+        return f"fdml://{quote(self.federation, safe='')}/{self.role}/{quote(self.name, safe='')}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def parse_identity(uri: str) -> Identity | None:
     return Identity(unquote(parts[0]), parts[1], unquote(parts[2]))
 
 
-def host_name(run: str) -> str:
-    """The name under which a run's server shows itself, on whatever machine it runs."""
-    safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in run.lower())
-    return f"server.{safe[:63].strip('-') or 'run'}.fdml"
+def host_name(federation: str) -> str:
+    """The name under which a federation's server shows itself, on whatever machine it runs."""
+    safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in federation.lower())
+    return f"server.{safe[:63].strip('-') or 'federation'}.fdml"

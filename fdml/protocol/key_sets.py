@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.protocol.alignment_messages import HASH_BYTES, Keys, RowCounts
+from fdml.protocol.alignment_messages import GENERATION_BYTES, HASH_BYTES, Keys, RowCounts
 
 
 def words(keys: Keys) -> NDArray[np.uint64]:
@@ -56,3 +57,20 @@ def shared_digest(train: Keys, test: Keys | None) -> bytes:
 def position_digest(rows: RowCounts) -> bytes:
     """The same for rows that are matched by position: it depends on their number alone."""
     return hashlib.blake2b(f"{rows.train} {rows.test} by position".encode(), digest_size=HASH_BYTES).digest()
+
+
+def chained_digest(base: bytes, found: bytes, left: NDArray[np.int64], left_test: NDArray[np.int64]) -> bytes:
+    """The hash of a generation that adds rows with one hash to another generation, and takes some off it."""
+    digest = hashlib.blake2b(base + found, digest_size=HASH_BYTES, person=b"fdml generation")
+    for rows in (left, left_test):
+        digest.update(len(rows).to_bytes(8, "little") + rows.astype("<i8").tobytes())
+    return digest.digest()
+
+
+def generation_id(base: bytes, tags: Sequence[bytes]) -> bytes:
+    """The name of the generation that rows with these tags, in the run's order, make on top of a base.
+
+    The same rows on the same base are the same generation, in whatever run they come together.
+    """
+    content = len(base).to_bytes(1, "little") + base + b"".join(tags)
+    return hashlib.blake2b(content, digest_size=GENERATION_BYTES, person=b"fdml generation").digest()

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from fdml.protocol.fixed_point import Codes
+from fdml.protocol.waited_for import WaitedFor
 from fdml.settings_choices import Task
+from fdml.settings_joint import SUM, JointSettings, prediction_floats
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Changes whenever the meaning of a message does."""
 WEIGHT_TYPE = np.dtype("<f8")
 """Of a row's weight on its way."""
@@ -65,9 +67,12 @@ def label_type(task: Task, classes: int) -> np.dtype[Any]:
     return np.dtype("u1" if classes <= 2**8 else "<u2")
 
 
-def prediction_width(task: Task, classes: int) -> int:
-    """How many floats of each row a local prediction has: one for each class of a multi-class task, else one."""
-    return classes if task == "multiclass" else 1
+def prediction_width(task: Task, classes: int, joint: JointSettings = SUM) -> int:
+    """How many floats of each row a local prediction has.
+
+    Of a sum one for each class of a multi-class task, else one; other joint functions have a vector besides.
+    """
+    return prediction_floats(joint, classes if task == "multiclass" else 1)
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,7 @@ class Stopped:
 class Waiting:
     """Whom the party's next total waits for."""
 
-    parties: tuple[str, ...]
+    parties: tuple[WaitedFor, ...]
 
 
 FromServer = Welcome | Labels | Ack | Total | Gradient | HeldOutTotal | Stopped | BestEpoch | Waiting

@@ -11,14 +11,14 @@ neighbours are no more alike than others, as alignment has shuffled all rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.errors import SettingsError
-from fdml.protocol.shuffle import permutation, permutation_of_runs
+from fdml.protocol.shuffle import permutation, permutation_of_runs, stream
 from fdml.settings import AgreedTraining
 
 _LARGE = 5_000
@@ -43,7 +43,8 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The whole training as numbered steps. Make it with `schedule_of`."""
+    """The whole training as numbered steps. Make it with `schedule_of`. What follows from its fields is kept: every
+    step asks for it many times."""
 
     rows: int
     batch_size: int
@@ -55,23 +56,25 @@ class Schedule:
     """Passes over all rows before the first step."""
     passes_per_exchange: tuple[int, ...] = ()
     """Passes of each step, where they are not all `passes`; there is then one block."""
+    absence: float = 0.0
+    """The chance that a step is trained without a drawn party."""
 
-    @property
+    @cached_property
     def block_rows(self) -> int:
         """Rows of a block; the last block may have fewer."""
         return self.batch_size * self.batches_per_block
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """How many blocks, and so how many steps an epoch has."""
         return -(-self.rows // self.block_rows)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """How many steps the whole training has."""
         return self.blocks * self.epochs
 
-    @property
+    @cached_property
     def updates(self) -> int:
         """How many batches the whole training has, every pass counted."""
         if self.passes_per_exchange:
@@ -85,6 +88,15 @@ class Schedule:
     def visit(self, step: int) -> Visit:
         """What a step visits."""
         return _visit(self.rows, self.block_rows, self.seed, step)
+
+    def absent(self, step: int) -> int | None:
+        """The number by which the party is drawn that a step is trained without; None if all take part.
+
+        In the last epoch all do: training ends with what they say together.
+        """
+        if not self.absence or step >= self.steps - self.blocks:
+            return None
+        return _absent(self.absence, self.seed, step)
 
     def last_visit(self, block: int, step: int) -> int:
         """The last step up to this one that visits a block; -1 if none does."""
@@ -109,16 +121,12 @@ class Schedule:
         """Where each batch begins and ends in the block's order; the last may be short."""
         return _batch_bounds(visit.size, self.batch_size)
 
-    def scored_before(self, epoch: int, lookahead: int) -> int:
-        """Where held-out rows decide when to stop: the step before which the label party scores this epoch.
-
-        The total of held-out predictions is on its way together with that of the last push before them, which is
-        learned from at this step: so nobody waits longer for it.
-        """
-        return epoch * self.blocks + lookahead
-
     def epochs_scored(self, step: int, lookahead: int) -> int:
-        """The last epoch that the label party has scored when it learns from this step; below 1 for none."""
+        """The last epoch that the label party has scored when it learns from this step; below 1 for none.
+
+        The total of an epoch's held-out predictions is on its way together with that of the last push before them,
+        which is learned from at the first such step: so nobody waits longer for it.
+        """
         return (step - lookahead) // self.blocks
 
     def first_update(self, step: int) -> int:
@@ -149,9 +157,10 @@ def schedule_for(
 def schedule_of(rows: int, training: AgreedTraining) -> Schedule:
     """The schedule that a run's settings mean."""
     if training.exchanges is None:
-        return schedule_for(
+        plain = schedule_for(
             rows, training.batch_size, training.batches_per_block, training.passes, training.epochs, training.seed
         )
+        return replace(plain, absence=training.absence)
     exchanges = training.exchanges
     alone, *passes_per_exchange = (
         training.epochs * (number + 1) // (exchanges + 1) - training.epochs * number // (exchanges + 1)
@@ -168,6 +177,11 @@ def _visit(rows: int, block_rows: int, seed: int, step: int) -> Visit:
     block = int(_block_order(blocks, seed, epoch)[position])
     start = block * block_rows
     return Visit(epoch, block, start, min(start + block_rows, rows))
+
+
+@lru_cache(maxsize=4096)
+def _absent(chance: float, seed: int, step: int) -> int | None:
+    return None if stream(seed, "absence", step) >= chance * 2**64 else stream(seed, "absent party", step)
 
 
 @lru_cache(maxsize=8)

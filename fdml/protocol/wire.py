@@ -40,6 +40,7 @@ from fdml.protocol.messages import (
     Welcome,
 )
 from fdml.protocol.quoting import quoted
+from fdml.protocol.waited_for import as_lists, waited_for
 from fdml.settings_names import is_name
 
 _HASH_BYTES = 32
@@ -106,16 +107,17 @@ def encode_from_server(message: FromServer) -> bytes:
         case BestEpoch(sealed):
             envelope = pb.FromServer(best_epoch=pb.BestEpoch(sealed=sealed))
         case Waiting(parties):
-            envelope = pb.FromServer(waiting=pb.Waiting(parties=parties))
+            names, silent, refusals = as_lists(parties)
+            envelope = pb.FromServer(waiting=pb.Waiting(parties=names, silent_seconds=silent, refusals=refusals))
     return envelope.SerializeToString()
 
 
-def decode_from_party(raw: bytes, most: int | None = None) -> FromParty:
+def decode_from_party(raw: bytes, most: Callable[[], int] | None = None) -> FromParty:
     """What a party sent, or `MessageRefused`; of differences no more than `most` are unpacked."""
     kind, content = parsed(pb.FromParty(), raw)
-    if kind == "push" and most is not None and content.count > most:
+    if kind == "push" and content.count and most is not None and content.count > most():
         raise MessageRefused(
-            f"received {content.count} differences; the largest block of this run has {most}", Refusal.TOO_LARGE
+            f"received {content.count} differences; the largest block of this run has {most()}", Refusal.TOO_LARGE
         )
     return _FROM_PARTY[kind](content)  # type: ignore[no-any-return]
 
@@ -309,7 +311,9 @@ def _best_epoch_in(content: pb.BestEpoch) -> BestEpoch:
 
 def _waiting_in(content: pb.Waiting) -> Waiting:
     check_names(content.parties)
-    return Waiting(tuple(content.parties))
+    if not len(content.parties) == len(content.silent_seconds) == len(content.refusals):
+        raise invalid(f"{len(content.parties)} names and {len(content.silent_seconds)} times of parties waited for")
+    return Waiting(waited_for(content.parties, content.silent_seconds, content.refusals))
 
 
 _FROM_PARTY: dict[str, Callable[[Any], Any]] = {

@@ -194,10 +194,14 @@ class Stopped(_message.Message):
     def __init__(self, party: _Optional[str] = ..., step: _Optional[int] = ..., no_gain: bool = ...) -> None: ...
 
 class Waiting(_message.Message):
-    __slots__ = ("parties",)
+    __slots__ = ("parties", "silent_seconds", "refusals")
     PARTIES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
     parties: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, parties: _Optional[_Iterable[str]] = ...) -> None: ...
+    silent_seconds: _containers.RepeatedScalarFieldContainer[float]
+    refusals: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parties: _Optional[_Iterable[str]] = ..., silent_seconds: _Optional[_Iterable[float]] = ..., refusals: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FromServer(_message.Message):
     __slots__ = ("welcome", "labels", "ack", "total", "held_out_total", "waiting", "gradient", "stopped", "best_epoch")
@@ -236,7 +240,7 @@ class StatusQuery(_message.Message):
     def __init__(self) -> None: ...
 
 class PartyStatus(_message.Message):
-    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned", "largest_prediction", "stands_out")
+    __slots__ = ("name", "connected", "pushed", "served", "waits_for", "waiting_seconds", "waited_seconds", "bytes_in", "bytes_out", "incarnation", "finished", "aligning", "aligned", "largest_prediction", "stands_out", "gone_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     PUSHED_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +256,7 @@ class PartyStatus(_message.Message):
     ALIGNED_FIELD_NUMBER: _ClassVar[int]
     LARGEST_PREDICTION_FIELD_NUMBER: _ClassVar[int]
     STANDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    GONE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     connected: bool
     pushed: int
@@ -267,7 +272,8 @@ class PartyStatus(_message.Message):
     aligned: bool
     largest_prediction: float
     stands_out: bool
-    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ..., largest_prediction: _Optional[float] = ..., stands_out: bool = ...) -> None: ...
+    gone_seconds: float
+    def __init__(self, name: _Optional[str] = ..., connected: bool = ..., pushed: _Optional[int] = ..., served: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., waiting_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., finished: bool = ..., aligning: bool = ..., aligned: bool = ..., largest_prediction: _Optional[float] = ..., stands_out: bool = ..., gone_seconds: _Optional[float] = ...) -> None: ...
 
 class RunStatus(_message.Message):
     __slots__ = ("run", "steps", "parties", "history", "refused")
@@ -381,30 +387,44 @@ class BlindedIds(_message.Message):
     def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
 
 class SharedRowIndex(_message.Message):
-    __slots__ = ("train", "held_out", "digest", "counts")
+    __slots__ = ("train", "held_out", "digest", "counts", "left", "left_test")
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     HELD_OUT_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_TEST_FIELD_NUMBER: _ClassVar[int]
     train: bytes
     held_out: bytes
     digest: bytes
     counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    left: bytes
+    left_test: bytes
+    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ..., left: _Optional[bytes] = ..., left_test: _Optional[bytes] = ...) -> None: ...
 
 class RowSummary(_message.Message):
-    __slots__ = ("rows", "test_rows", "shared", "shared_test", "matched")
+    __slots__ = ("rows", "test_rows", "shared", "shared_test", "matched", "number", "new_rows", "new_shared", "left", "brought")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TEST_ROWS_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
     SHARED_TEST_FIELD_NUMBER: _ClassVar[int]
     MATCHED_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NEW_ROWS_FIELD_NUMBER: _ClassVar[int]
+    NEW_SHARED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    BROUGHT_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
     test_rows: _containers.RepeatedScalarFieldContainer[int]
     shared: int
     shared_test: int
     matched: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ..., matched: _Optional[_Iterable[int]] = ...) -> None: ...
+    number: int
+    new_rows: _containers.RepeatedScalarFieldContainer[int]
+    new_shared: int
+    left: int
+    brought: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ..., matched: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., new_rows: _Optional[_Iterable[int]] = ..., new_shared: _Optional[int] = ..., left: _Optional[int] = ..., brought: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RowPointers(_message.Message):
     __slots__ = ("train", "held_out", "digest", "sealed")
@@ -428,8 +448,42 @@ class Consent(_message.Message):
     line: int
     def __init__(self, given: bool = ..., reason: _Optional[str] = ..., line: _Optional[int] = ...) -> None: ...
 
+class RowsOffer(_message.Message):
+    __slots__ = ("tag", "chain", "number", "whole", "start")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    tag: bytes
+    chain: _containers.RepeatedScalarFieldContainer[bytes]
+    number: int
+    whole: bool
+    start: bytes
+    def __init__(self, tag: _Optional[bytes] = ..., chain: _Optional[_Iterable[bytes]] = ..., number: _Optional[int] = ..., whole: bool = ..., start: _Optional[bytes] = ...) -> None: ...
+
+class RowsPlan(_message.Message):
+    __slots__ = ("generation", "base", "number", "starts")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    generation: bytes
+    base: bytes
+    number: int
+    starts: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, generation: _Optional[bytes] = ..., base: _Optional[bytes] = ..., number: _Optional[int] = ..., starts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class RemovedRows(_message.Message):
+    __slots__ = ("train", "test")
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    train: bytes
+    test: bytes
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
+
 class AlignmentMessage(_message.Message):
-    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers")
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers", "rows_offer", "rows_plan", "removed_rows")
     KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
     KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
     KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
@@ -439,6 +493,9 @@ class AlignmentMessage(_message.Message):
     ROW_SUMMARY_FIELD_NUMBER: _ClassVar[int]
     CONSENT_FIELD_NUMBER: _ClassVar[int]
     ROW_POINTERS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_OFFER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PLAN_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_ROWS_FIELD_NUMBER: _ClassVar[int]
     key_offer: KeyOffer
     key_grant: KeyGrant
     key_check: KeyCheck
@@ -448,4 +505,163 @@ class AlignmentMessage(_message.Message):
     row_summary: RowSummary
     consent: Consent
     row_pointers: RowPointers
-    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ...) -> None: ...
+    rows_offer: RowsOffer
+    rows_plan: RowsPlan
+    removed_rows: RemovedRows
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ..., rows_offer: _Optional[_Union[RowsOffer, _Mapping]] = ..., rows_plan: _Optional[_Union[RowsPlan, _Mapping]] = ..., removed_rows: _Optional[_Union[RemovedRows, _Mapping]] = ...) -> None: ...
+
+class Proposal(_message.Message):
+    __slots__ = ("protocol", "settings", "certificate", "signature")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    settings: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, protocol: _Optional[int] = ..., settings: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class RunDecision(_message.Message):
+    __slots__ = ("protocol", "run", "run_hash", "choice", "rule", "reason")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    RUN_HASH_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    run: str
+    run_hash: bytes
+    choice: str
+    rule: str
+    reason: str
+    def __init__(self, protocol: _Optional[int] = ..., run: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., choice: _Optional[str] = ..., rule: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RunQuery(_message.Message):
+    __slots__ = ("protocol", "version", "wait_seconds", "run", "open_only")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_ONLY_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    version: int
+    wait_seconds: float
+    run: str
+    open_only: bool
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[int] = ..., wait_seconds: _Optional[float] = ..., run: _Optional[str] = ..., open_only: bool = ...) -> None: ...
+
+class PartyDecision(_message.Message):
+    __slots__ = ("party", "choice", "rule", "reason", "time")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    choice: str
+    rule: str
+    reason: str
+    time: float
+    def __init__(self, party: _Optional[str] = ..., choice: _Optional[str] = ..., rule: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[float] = ...) -> None: ...
+
+class RunFacts(_message.Message):
+    __slots__ = ("name", "proposal", "starter", "proposed_at", "state", "decisions", "ended_by", "ended_reason", "ended_at")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    STARTER_FIELD_NUMBER: _ClassVar[int]
+    PROPOSED_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_BY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_REASON_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    proposal: Proposal
+    starter: str
+    proposed_at: float
+    state: str
+    decisions: _containers.RepeatedCompositeFieldContainer[PartyDecision]
+    ended_by: str
+    ended_reason: str
+    ended_at: float
+    def __init__(self, name: _Optional[str] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., starter: _Optional[str] = ..., proposed_at: _Optional[float] = ..., state: _Optional[str] = ..., decisions: _Optional[_Iterable[_Union[PartyDecision, _Mapping]]] = ..., ended_by: _Optional[str] = ..., ended_reason: _Optional[str] = ..., ended_at: _Optional[float] = ...) -> None: ...
+
+class RunList(_message.Message):
+    __slots__ = ("version", "runs", "here")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    HERE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    runs: _containers.RepeatedCompositeFieldContainer[RunFacts]
+    here: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[RunFacts, _Mapping]]] = ..., here: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Question(_message.Message):
+    __slots__ = ("protocol", "number", "run", "party", "sealed")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    number: bytes
+    run: str
+    party: str
+    sealed: bytes
+    def __init__(self, protocol: _Optional[int] = ..., number: _Optional[bytes] = ..., run: _Optional[str] = ..., party: _Optional[str] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class Reply(_message.Message):
+    __slots__ = ("protocol", "number", "run", "party", "sealed", "absent")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    number: bytes
+    run: str
+    party: str
+    sealed: bytes
+    absent: str
+    def __init__(self, protocol: _Optional[int] = ..., number: _Optional[bytes] = ..., run: _Optional[str] = ..., party: _Optional[str] = ..., sealed: _Optional[bytes] = ..., absent: _Optional[str] = ...) -> None: ...
+
+class Relayed(_message.Message):
+    __slots__ = ("question", "reply")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    question: Question
+    reply: Reply
+    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., reply: _Optional[_Union[Reply, _Mapping]] = ...) -> None: ...
+
+class Asked(_message.Message):
+    __slots__ = ("version", "tokens", "parties", "digests")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    tokens: bytes
+    parties: _containers.RepeatedScalarFieldContainer[str]
+    digests: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, version: _Optional[str] = ..., tokens: _Optional[bytes] = ..., parties: _Optional[_Iterable[str]] = ..., digests: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Answered(_message.Message):
+    __slots__ = ("version", "known", "codes", "width", "bits", "refusal", "reading")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    READING_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    known: bytes
+    codes: bytes
+    width: int
+    bits: int
+    refusal: str
+    reading: bytes
+    def __init__(self, version: _Optional[str] = ..., known: _Optional[bytes] = ..., codes: _Optional[bytes] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., refusal: _Optional[str] = ..., reading: _Optional[bytes] = ...) -> None: ...

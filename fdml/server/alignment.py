@@ -7,20 +7,17 @@ from collections.abc import Callable, Sequence
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_calls import FetchAnswer, FetchCall, PostCall
 from fdml.protocol.alignment_messages import RowCounts
-from fdml.protocol.quoting import shown
-from fdml.server.bulletin import BulletinStore
 from fdml.server.membership import check_same_run
-
-_HERE_SECONDS = 5.0
-"""A party at work calls every second."""
+from fdml.server.presence import Presence
+from fdml.server.run_alignment import BulletinBoard
 
 
 class AlignmentPhase:
-    """The rules around the stored messages: which run a call belongs to, who was seen when, who waits for whom."""
+    """The rules around the stored messages: which run a call belongs to, and who waits for whom."""
 
     def __init__(
         self,
-        store: BulletinStore,
+        store: BulletinBoard,
         parties: Sequence[str],
         run_hash: bytes,
         clock: Callable[[], float],
@@ -30,13 +27,9 @@ class AlignmentPhase:
         """`digest` is that of rows that are aligned already."""
         self._store = store
         self._run_hash = run_hash
-        self._clock = clock
-        self._seen = dict.fromkeys(parties, clock())
-        """When a party last called."""
-        self._called: set[str] = set()
+        self._parties = tuple(parties)
+        self.presence = Presence(parties, clock)
         self._digest = digest
-        self._refusals: dict[str, str] = {}
-        """Why a party was last refused."""
         self._waits: dict[str, list[str]] = {}
 
     @property
@@ -46,27 +39,18 @@ class AlignmentPhase:
             self._digest = self._store.digest
         return self._digest
 
-    def split(self, holdout: float) -> RowCounts | None:
+    def split(self, holdout: float, seed: int) -> RowCounts | None:
         """How many rows the run trains on and holds out; None where the server has not found them itself."""
-        return self._store.split(holdout)
+        return self._store.split(holdout, seed)
 
     def largest_post(self, party: str) -> int:
         """Bytes of the largest message that a party may post now."""
         return self._store.largest_post(party)
 
-    def is_here(self, party: str) -> bool:
-        """Whether a party has called just now."""
-        return self._clock() - self._seen[party] < _HERE_SECONDS and party in self._called
-
     def waits_of(self, party: str) -> list[str]:
         """For whom a party has to wait; empty if it has what it asked for, or is gone."""
         names = self._waits.get(party, [])
-        return names if names and self.is_here(party) else []
-
-    def saw(self, party: str) -> None:
-        """A party has called."""
-        self._seen[party] = self._clock()
-        self._called.add(party)
+        return names if names and self.presence.is_here(party) else []
 
     def post(self, sender: str, call: PostCall) -> None:
         """Store a message, durable on return; a refused one changes nothing and raises `MessageRefused`."""
@@ -74,11 +58,11 @@ class AlignmentPhase:
         try:
             self._store.post(sender, call.to, call.about, call.message)
         except MessageRefused as refused:
-            self._refusals[sender] = shown(str(refused))
+            self.presence.refuse(sender, str(refused))
             raise
         except OSError as error:
             raise _not_stored(error) from None
-        self._refusals.pop(sender, None)
+        self.presence.accept(sender)
 
     def fetch(self, reader: str, call: FetchCall) -> FetchAnswer | None:
         """The message asked for; None while it is not there."""
@@ -93,21 +77,17 @@ class AlignmentPhase:
         return FetchAnswer(message)
 
     def waiting(self, reader: str, call: FetchCall) -> FetchAnswer:
-        """What to answer while the message is not there."""
-        names = self._waits[reader] = self._store.waits_for(reader, call.kind, call.sender, call.about)
-        now = self._clock()
-        return FetchAnswer(
-            waits_for=tuple(names),
-            silent_seconds=tuple(now - self._seen[name] for name in names),
-            refusals=tuple(self._refusals.get(name, "") for name in names),
-        )
+        """What to answer while the message is not there: whose work it waits for, and who else is not here."""
+        wanted = {*self._store.waits_for(reader, call.kind, call.sender, call.about), *self.presence.missing(reader)}
+        names = self._waits[reader] = [party for party in self._parties if party in wanted]
+        return FetchAnswer(waits_for=self.presence.waited_for(names))
 
     def _check(self, party: str, call: PostCall | FetchCall) -> None:
-        self.saw(party)
+        self.presence.saw(party)
         try:
             check_same_run(party, call.protocol, call.run_hash, self._run_hash)
         except MessageRefused as refused:
-            self._refusals[party] = shown(str(refused))
+            self.presence.refuse(party, str(refused))
             raise
 
 

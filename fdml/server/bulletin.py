@@ -6,19 +6,25 @@ never replaced by anything else: a party that was stopped posts the same again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
-from fdml.align.split import held_out_count
+import numpy as np
+
+from fdml.align.key_lists import FoundRows, RowIndex
+from fdml.align.split import split_counts
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol.alignment_messages import (
     KINDS,
+    POINT_BYTES,
     SERVER,
+    TOKEN_BYTES,
     AlignmentMessage,
     BlindedIds,
+    Keys,
+    RemovedRows,
     RowCounts,
     RowSummary,
     SharedRowIndex,
@@ -26,19 +32,19 @@ from fdml.protocol.alignment_messages import (
 )
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.protocol.limits import CEILING
-from fdml.server.bulletin_rules import START_OVER, BulletinRules, Entry
+from fdml.server.bulletin_rules import BulletinRules, Entry, KeyLists
 from fdml.server.bulletin_slots import BulletinSlots, IdSet, Slot
 from fdml.server.intersect import match_rows
+from fdml.server.matched_sets import MatchedSets, match_additions
+from fdml.server.message_files import START_OVER, MessageFiles, content_hash
 from fdml.settings_choices import Align
 from fdml.storage.disk import Disk
 
-_MAGIC = b"fdmlblt1"
-_HASH = 32
-_CLEARING = "bulletin-clearing"
+_NO_PLACES: RowIndex = np.zeros(0, np.int64)
 
 
 class BulletinStore:
-    """All messages of a run. Make it with `BulletinStore.open`, which goes on from what the disk holds."""
+    """All messages of one generation. Make it with `BulletinStore.open`, which goes on from what the disk holds."""
 
     def __init__(
         self,
@@ -48,16 +54,19 @@ class BulletinStore:
         largest: int = CEILING,
         *,
         pointing: str | None = None,
+        base: BulletinStore | None = None,
+        number: int = 1,
     ) -> None:
-        """`pointing` is the label party where its rows point to the others'."""
-        self._slots = BulletinSlots(parties, pointing)
+        """`pointing` is the label party where its rows point to the others'; `base` is what this one adds to."""
+        self._slots = BulletinSlots(parties, pointing, adds=base is not None)
         self._mode = mode
-        self._disk = disk
         self._largest = largest
+        self.base = base
+        self.number = number
         bound = [*parties, mode] if pointing is None else [*parties, mode, "pointing", pointing]
-        self._binding = _hash(json.dumps(bound).encode())
+        self._files = MessageFiles(disk, json.dumps(bound))
         self._entries: dict[Slot, Entry] = {}
-        self._rules = BulletinRules(self._slots, mode, self._entries)
+        self._rules = BulletinRules(self._slots, mode, self._entries, self._posted_before)
 
     @classmethod
     def open(
@@ -68,15 +77,15 @@ class BulletinStore:
         largest: int = CEILING,
         *,
         pointing: str | None = None,
+        base: BulletinStore | None = None,
+        number: int = 1,
     ) -> Self:
         """Go on from what the disk holds; messages of other parties or another mode do not count."""
-        store = cls(parties, mode, disk, largest, pointing=pointing)
-        if disk.read(_CLEARING) is not None:
-            store.clear()
+        store = cls(parties, mode, disk, largest, pointing=pointing, base=base, number=number)
         for slot in store._slots.all:
             raw = store._read(slot)
             if raw is not None:
-                store._entries[slot] = Entry.of(decode_alignment(raw), raw, _hash(raw))
+                store._entries[slot] = Entry.of(decode_alignment(raw), raw, content_hash(raw))
         store._find_shared_rows()
         return store
 
@@ -96,10 +105,11 @@ class BulletinStore:
         known = self._entries.get(slot)
         if known is None:
             self._rules.check(slot, message)
+            self._check_new(slot, message)
             self._store(slot, raw, message)
-        elif known.digest != _hash(raw) and self._rules.may_replace(slot):
+        elif known.digest != content_hash(raw) and self._rules.may_replace(slot):
             self._store(slot, raw, message)
-        elif known.digest != _hash(raw) and not self._rules.says_the_same(slot, message):
+        elif known.digest != content_hash(raw) and not self._rules.says_the_same(slot, message):
             raise MessageRefused(
                 f"party {sender!r} posted {slot} before and now another: its ids, key or run.toml have "
                 f"changed since, or it alone was started over; put them back, or {START_OVER}",
@@ -123,6 +133,7 @@ class BulletinStore:
         if wanted in (SharedRowIndex, RowSummary):
             missing = {self._next_at(each) for each in self._slots.sets if self._final(each) is None}
             missing |= {party for party in parties if self._rules.own_rows(party) is None} - self._slots.own_ids.keys()
+            missing |= {slot.sender for slot in self._slots.removed if slot not in self._entries}
             if not missing and wanted is SharedRowIndex:
                 return self._without_consent()
             return [party for party in parties if party in missing]
@@ -131,43 +142,52 @@ class BulletinStore:
             return [] if slot in self._entries else [self._next_at(self._slots.set_of(slot))]
         return [sender] if sender in parties else []
 
-    def clear(self) -> None:
-        """Remove all messages; after a crash in the middle of it, `open` completes it."""
-        self._disk.replace(_CLEARING, b"")
-        for slot in self._slots.all:
-            self._disk.remove(self._slots.file_name(slot))
-        self._entries.clear()
-        self._disk.remove(_CLEARING)
-
     @property
     def rows(self) -> dict[str, int]:
         """How many training rows each party has, as far as they have posted them."""
+        if self.base is not None:
+            summary = self.summary
+            return self.base.rows if summary is None else dict(zip(self._slots.parties, summary.rows, strict=True))
         known = {party: self._rules.own_rows(party) for party in self._slots.parties}
         return {party: rows.train for party, rows in known.items() if rows is not None}
 
     @property
+    def summary(self) -> RowSummary | None:
+        """The counts that the parties consent to; None until all sets have come."""
+        raw = self._read(self._slots.summary) if self._slots.summary in self._entries else None
+        message = None if raw is None else decode_alignment(raw)
+        return message if isinstance(message, RowSummary) else None
+
+    @property
     def shared(self) -> RowCounts | None:
         """How many training and test rows all parties share, or the run has; None until that is known."""
-        own = self._rules.own_rows(self._slots.pointing or self._slots.parties[0])
-        if not self._slots.pointers:
-            entry = self._entries.get(self._slots.answers[0])
-            return None if entry is None else entry.rows
-        rows = None if self._first_pointers is None else self._first_pointers.rows
-        if rows is None or own is None or own.test is not None:
-            return rows
-        return RowCounts(rows.train + (rows.test or 0))
-
-    def split(self, holdout: float) -> RowCounts | None:
-        """How many rows the run trains on and how many it holds out; None until the shared rows are found."""
-        shared, own = self.shared, self._rules.own_rows(self._slots.parties[0])
         if self._slots.pointers:
             return None if self._first_pointers is None else self._first_pointers.rows
-        if shared is None or own is None:
+        summary = self.summary
+        return None if summary is None else RowCounts(summary.shared, summary.shared_test)
+
+    def split(self, holdout: float, seed: int) -> RowCounts | None:
+        """How many rows a run trains on and how many it holds out; None until the shared rows are found."""
+        shared = self.shared
+        if shared is None:
             return None
-        if own.test is not None:
+        if self._has_tests(self._slots.pointing or self._slots.parties[0]):
             return shared
-        held_out = held_out_count(shared.train, holdout)
-        return RowCounts(shared.train - held_out, held_out)
+        return RowCounts(*split_counts(self._found()[0], holdout, seed))
+
+    def _found(self) -> tuple[FoundRows, FoundRows]:
+        """All rows that this generation and those before it have found."""
+        if self.base is None:
+            shared = self.shared or RowCounts(0, 0)
+            return FoundRows.of(shared.train), FoundRows.of(shared.test or 0)
+        before, own = self.base._found(), self._answer(self._slots.answers[0])
+        return before[0].after(own.left, len(own.train)), before[1].after(own.left_test, len(own.held_out))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is nothing left to post: all have consented, and all pointers are told."""
+        told = self._slots.summary in self._entries and all(slot in self._entries for slot in self._slots.pointers)
+        return told and not self._without_consent()
 
     @property
     def _first_pointers(self) -> Entry | None:
@@ -177,7 +197,8 @@ class BulletinStore:
     def largest_post(self, sender: str) -> int:
         """Bytes of the largest message that a party may post: once the shared rows are found, none but those it has."""
         posted = [entry.size for slot, entry in self._entries.items() if slot.sender == sender]
-        is_open = self.shared is None or any(slot not in self._entries for slot in self._slots.pointers)
+        awaited = (self._slots.summary, *self._slots.pointers)
+        is_open = any(slot not in self._entries for slot in awaited)
         return self._largest if is_open else max(posted, default=0)
 
     @property
@@ -206,16 +227,84 @@ class BulletinStore:
         known = [self._rules.own_rows(party) for party in slots.parties]
         if None in known or None in map(self._final, slots.sets) or slots.summary in self._entries:
             return
+        if any(slot not in self._entries for slot in slots.removed):
+            return
         own = [rows for rows in known if rows is not None]
-        if slots.pointing is None:
+        if slots.adds:
+            found, summary = self._match_new(own)
+        elif slots.pointing is None:
             found = dict(zip(slots.answers, match_rows([self._ids(each) for each in slots.sets]), strict=True))
+            summary = self._summary(own, found)
         else:
             found = self._match_pairs(tuple(rows.train for rows in own))
+            summary = self._summary(own, found)
         for answer, places in found.items():
             if answer not in self._entries:
                 self._store(answer, encode_alignment(places), places)
-        summary = self._summary(own, found)
         self._store(slots.summary, encode_alignment(summary), summary)
+
+    def _match_new(self, own: Sequence[RowCounts]) -> tuple[dict[Slot, SharedRowIndex], RowSummary]:
+        """Match what has come with all that was there before."""
+        before, (gone, new) = self._before, self._changes()
+        answers, summary = match_additions(
+            [each.posted(gone[at], new[at]) for at, each in enumerate(before.matched_sets())],
+            own,
+            before.digest or b"",
+            self.number,
+        )
+        return dict(zip(self._slots.answers, answers, strict=True)), summary
+
+    @property
+    def _before(self) -> BulletinStore:
+        """The generation that this one adds to."""
+        if self.base is None:
+            raise StateCorrupt("a first generation has nothing to add to")
+        return self.base
+
+    def matched_sets(self) -> tuple[MatchedSets, MatchedSets]:
+        """All keys and rows of this generation and those before it."""
+        chain, first = [], self
+        while first.base is not None:
+            chain.append(first)
+            first = first.base
+        size, parties = TOKEN_BYTES if self._mode == "tokens" else POINT_BYTES, len(self._slots.parties)
+        sets = [MatchedSets.none(parties, size), MatchedSets.none(parties, size)]
+        for each in [first, *reversed(chain)]:
+            gone, new = each._changes()
+            answers = [each._answer(slot) for slot in each._slots.answers]
+            left = answers[0].left, answers[0].left_test
+            places = [answer.train for answer in answers], [answer.held_out for answer in answers]
+            sets = [sets[at].posted(gone[at], new[at]).matched(places[at], left[at]) for at in (0, 1)]
+        return sets[0], sets[1]
+
+    def _changes(self) -> tuple[list[list[RowIndex]], list[list[Keys]]]:
+        """Of training and of test rows, by party: places of rows that have gone, and new keys."""
+        sets = [self._ids(each) for each in self._slots.sets]
+        gone = [self._removed(party) for party in self._slots.parties]
+        tests = [each.train[:0] if each.test is None else each.test for each in sets]
+        return [[each.train for each in gone], [each.test for each in gone]], [[each.train for each in sets], tests]
+
+    def _removed(self, party: str) -> RemovedRows:
+        raw = self._read(Slot(RemovedRows, party)) if self.base is not None else None
+        message = RemovedRows(_NO_PLACES, _NO_PLACES) if raw is None else decode_alignment(raw)
+        return message if isinstance(message, RemovedRows) else RemovedRows(_NO_PLACES, _NO_PLACES)
+
+    def _posted_before(self, party: str) -> KeyLists:
+        train, test = (each.lists[self._slots.parties.index(party)] for each in self._before.matched_sets())
+        return train, test
+
+    def _check_new(self, slot: Slot, message: AlignmentMessage) -> None:
+        """The server must not be shown a key twice: it could not tell which of the two is meant."""
+        if self.base is None or not isinstance(message, Tokens | BlindedIds) or slot.to != SERVER:
+            return
+        owner = slot.sender if isinstance(message, Tokens) else slot.about
+        self._rules.check_new(owner, message)
+
+    def _answer(self, slot: Slot) -> SharedRowIndex:
+        message = decode_alignment(self._read(slot) or b"")
+        if not isinstance(message, SharedRowIndex):
+            raise StateCorrupt(f"what was found for {slot.to!r} is not where it was; {START_OVER}")
+        return message
 
     def _match_pairs(self, counts: tuple[int, ...]) -> dict[Slot, SharedRowIndex]:
         """The rows that each other party shares with the label party, for both of them."""
@@ -238,12 +327,12 @@ class BulletinStore:
         test = tuple(each.test for each in own if each.test is not None)
         shared = min(len(found[slot].train) for slot in slots.answers)
         if slots.pointing is None:
-            return RowSummary(rows, test, shared, len(found[slots.answers[0]].held_out))
+            return RowSummary(rows, test, shared, len(found[slots.answers[0]].held_out), number=self.number)
         with_tests = [len(found[slot].held_out) for slot in slots.answers if self._has_tests(slot.to)]
         matched = {slot.to: len(found[slot].train) for slot in slots.answers}
         counts = tuple(matched.get(party, brought) for party, brought in zip(slots.parties, rows, strict=True))
         tests = tuple(each.test or 0 for each in own) if test else ()
-        return RowSummary(rows, tests, shared, min(with_tests, default=0), counts)
+        return RowSummary(rows, tests, shared, min(with_tests, default=0), counts, self.number)
 
     def _has_tests(self, party: str) -> bool:
         rows = self._rules.own_rows(party)
@@ -254,20 +343,8 @@ class BulletinStore:
         return [party for party in self._slots.parties if not self._rules.has_consented(party)]
 
     def _store(self, slot: Slot, raw: bytes, message: AlignmentMessage) -> None:
-        bound = self._binding + raw
-        self._disk.replace(self._slots.file_name(slot), _MAGIC + _hash(bound) + bound)
-        self._entries[slot] = Entry.of(message, raw, _hash(raw))
+        self._files.write(self._slots.file_name(slot), raw)
+        self._entries[slot] = Entry.of(message, raw, content_hash(raw))
 
     def _read(self, slot: Slot) -> bytes | None:
-        name = self._slots.file_name(slot)
-        stored = self._disk.read(name)
-        if stored is None:
-            return None
-        checksum, bound = stored[len(_MAGIC) : len(_MAGIC) + _HASH], memoryview(stored)[len(_MAGIC) + _HASH :]
-        if stored[: len(_MAGIC)] != _MAGIC or checksum != _hash(bound):
-            raise StateCorrupt(f"the message {name!r} is damaged; restore it, or {START_OVER}")
-        return bytes(bound[_HASH:]) if bound[:_HASH] == self._binding else None
-
-
-def _hash(content: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(content, digest_size=_HASH).digest()
+        return self._files.read(self._slots.file_name(slot))

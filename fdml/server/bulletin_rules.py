@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from fdml.align.key_lists import KeyList
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.alignment_messages import (
     AlignmentMessage,
     BlindedIds,
     Consent,
     KeyOffer,
+    RemovedRows,
     RowCounts,
     RowPointers,
     SharedRowIndex,
@@ -18,9 +20,11 @@ from fdml.protocol.alignment_messages import (
 )
 from fdml.protocol.key_sets import ascending, is_ascending, repeated
 from fdml.server.bulletin_slots import BulletinSlots, Slot
+from fdml.server.message_files import START_OVER
 from fdml.settings_choices import Align
 
-START_OVER = "start over with `fdml align --fresh` at every party and a server started with --fresh"
+KeyLists = tuple[KeyList, KeyList]
+"""Of training rows and of test rows."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,14 @@ class Entry:
 class BulletinRules:
     """The checks of a new message against those that are stored, which it only reads."""
 
-    def __init__(self, slots: BulletinSlots, mode: Align, entries: Mapping[Slot, Entry]) -> None:
+    def __init__(
+        self, slots: BulletinSlots, mode: Align, entries: Mapping[Slot, Entry], posted: Callable[[str], KeyLists]
+    ) -> None:
+        """`posted` gives what a party has posted in earlier generations."""
         self._slots = slots
         self._mode = mode
         self._entries = entries
+        self._posted = posted
 
     def check(self, slot: Slot, message: AlignmentMessage) -> None:
         """Raise `MessageRefused` unless the message may be stored in this slot, which is empty."""
@@ -78,6 +86,8 @@ class BulletinRules:
                 self._check_passed_set(slot, message)
             case RowPointers():
                 self._check_pointers(slot, message)
+            case RemovedRows():
+                self._check_removed(slot.sender, message)
 
     def first_stored(self, slots: Iterable[Slot]) -> Slot | None:
         """The first of these slots that has a message."""
@@ -123,8 +133,21 @@ class BulletinRules:
                     Refusal.MISMATCH,
                 )
 
+    def _check_removed(self, sender: str, message: RemovedRows) -> None:
+        known = zip(self._posted(sender), (message.train, message.test), strict=True)
+        if not all(keys.may_go(places) for keys, places in known):
+            raise MessageRefused(f"party {sender!r} removes rows that it has not posted", Refusal.INVALID)
+
+    def check_new(self, owner: str, message: Tokens | BlindedIds) -> None:
+        """Refuse keys that their owner has posted in an earlier generation, and that had not gone by then."""
+        for known, keys in zip(self._posted(owner), (message.train, message.test), strict=True):
+            if keys is not None and (known.find(keys) >= 0).any():
+                raise MessageRefused(f"party {owner!r} posted keys again that it has posted before", Refusal.INVALID)
+
     def _check_own_set(self, sender: str, message: Tokens | BlindedIds) -> None:
-        rows = _check_keys(sender, message)
+        rows = _check_keys(sender, message, adds=self._slots.adds)
+        if self._slots.adds and isinstance(message, Tokens) and message.by_position is not None:
+            raise MessageRefused(f"party {sender!r} adds rows without ids to rows with ids", Refusal.INVALID)
         if self._slots.pointing is not None:
             self._check_led(sender, rows, message)
             return
@@ -190,10 +213,10 @@ class BulletinRules:
                 raise MessageRefused(f"party {slot.sender!r} posted points that repeat", Refusal.INVALID)
 
 
-def _check_keys(sender: str, message: Tokens | BlindedIds) -> RowCounts:
-    """Refuse a set that is empty or not in ascending order; else how many rows it has."""
+def _check_keys(sender: str, message: Tokens | BlindedIds, *, adds: bool = False) -> RowCounts:
+    """Refuse a set that is empty, unless it adds to another, or not in ascending order; else how many rows it has."""
     rows = row_counts(message)
-    if rows is None or rows.train == 0 or rows.test == 0:
+    if rows is None or (not adds and (rows.train == 0 or rows.test == 0)):
         raise MessageRefused(f"party {sender!r} has a file without rows; check its data files", Refusal.INVALID)
     for keys in (message.train, message.test):
         if keys is not None and not is_ascending(keys):

@@ -1,4 +1,4 @@
-"""Which alignment messages a run has, who may post and read each, and the way of blinded ids round the parties."""
+"""The messages of one generation of an alignment: who may post and read each, and the way of blinded ids."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fdml.protocol.alignment_messages import (
     KeyCheck,
     KeyGrant,
     KeyOffer,
+    RemovedRows,
     RowPointers,
     RowSummary,
     SharedRowIndex,
@@ -26,6 +27,8 @@ from fdml.protocol.quoting import quoted
 _PREFIX = "bulletin"
 _FOR_ALL = (KeyOffer, KeyCheck, RowSummary, Consent)
 """Kinds that every party may read."""
+_FOR_NOBODY = (Tokens, RemovedRows)
+"""Kinds that are for the server alone."""
 
 
 class Slot(NamedTuple):
@@ -60,7 +63,7 @@ class IdSet(NamedTuple):
 
 
 class BulletinSlots:
-    """All slots of a run.
+    """All slots of one generation.
 
     The parties form a ring in the run's order: an owner's blinded ids pass every
     party once, and the last one gives them to the server. Where rows of the label
@@ -68,10 +71,14 @@ class BulletinSlots:
     set passes its owner and the one it is matched with.
     """
 
-    def __init__(self, parties: Sequence[str], pointing: str | None = None) -> None:
-        """`pointing` is the label party where its rows point to the others'; None where all hold the same ids."""
+    def __init__(self, parties: Sequence[str], pointing: str | None = None, *, adds: bool = False) -> None:
+        """`pointing` is the label party where its rows point to the others'; None where all hold the same ids.
+
+        A generation that `adds` to another has slots for rows that have gone, too.
+        """
         self.parties = tuple(parties)
         self.pointing = pointing
+        self.adds = adds
         self.others = tuple(party for party in self.parties if party != pointing)
         """Those that hold a set of ids of their own."""
         self.own_ids = {party: self._own_ids(party) for party in self.others}
@@ -87,6 +94,7 @@ class BulletinSlots:
         self.summary = Slot(RowSummary, SERVER)
         """How many rows that is, for all parties."""
         self.consents = [Slot(Consent, party) for party in self.parties]
+        self.removed = [Slot(RemovedRows, party) for party in self.parties if adds]
         self.all = [
             *(Slot(kind, party) for kind in (KeyOffer, KeyCheck, Tokens) for party in self.parties),
             self.summary,
@@ -95,6 +103,7 @@ class BulletinSlots:
             *self.answers,
             *self.led_answers,
             *self.pointers,
+            *self.removed,
             *(each.tokens for each in self.led.values()),
             *(slot for each in self.sets for slot in each.ring),
         ]
@@ -146,9 +155,9 @@ class BulletinSlots:
         if kind not in KINDS:
             raise MessageRefused(f"{quoted(kind)} is no kind of message; there are {', '.join(KINDS)}", Refusal.INVALID)
         wanted = KINDS[kind]
-        to = SERVER if wanted in (*_FOR_ALL, Tokens) else reader
+        to = SERVER if wanted in (*_FOR_ALL, *_FOR_NOBODY) else reader
         slot = Slot(wanted, sender, to, about)
-        if slot not in self._known or wanted is Tokens:
+        if slot not in self._known or wanted in _FOR_NOBODY:
             raise MessageRefused(
                 f"party {reader!r} asked for {slot} of {quoted(sender)}, which is not for it", Refusal.NOT_PERMITTED
             )

@@ -14,7 +14,10 @@ from fdml.settings import RunSettings
 
 _DIGEST_BYTES = 16
 UNFORESEEN = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""What no message should raise. One that does ends its party's stream, not the server."""
+"""What no message should raise. One that does ends its party's stream, not the server, and is printed with its place.
+
+Out of memory is among them: a message that asks for too much must not end the server, nor again after every restart.
+"""
 
 
 def digest_of_values(values: Codes) -> bytes:
@@ -54,8 +57,8 @@ def check_masked(what: str, release: Release, *, blind: bool) -> None:
         )
 
 
-def check_range(what: str, values: Codes, most: int) -> None:
-    """Refuse predictions whose codes are past what may travel; `what` begins the sentence."""
+def check_range(what: str, values: Codes, most: int) -> float:
+    """Refuse predictions whose codes are past what may travel; gives the largest. `what` begins the sentence."""
     largest = largest_size(values)
     if largest > most:
         raise MessageRefused(
@@ -63,6 +66,7 @@ def check_range(what: str, values: Codes, most: int) -> None:
             f"{size_of(most, values.dtype):g} may travel, lower learning_rate",
             Refusal.INVALID,
         )
+    return largest
 
 
 def check_stops(sender: str, settings: RunSettings) -> None:
@@ -71,6 +75,16 @@ def check_stops(sender: str, settings: RunSettings) -> None:
         raise MessageRefused(
             f"party {sender!r} sent what is for runs with evaluation.stop_after, which this one has not: all need the "
             f"same run.toml",
+            Refusal.MISMATCH,
+        )
+
+
+def check_outcome(sender: str, settings: RunSettings) -> None:
+    """Refuse what is for runs alone whose label party tells the others how they end."""
+    if not settings.has_outcome:
+        raise MessageRefused(
+            f"party {sender!r} sent what is for runs with evaluation.stop_after or [promotion], which this one has "
+            f"not: all need the same run.toml",
             Refusal.MISMATCH,
         )
 
@@ -112,12 +126,13 @@ def check_labels(sender: str, labels: Labels, settings: RunSettings, agreed: Agr
             f"{' or, with weights, '.join(map(str, sizes))}",
             Refusal.INVALID,
         )
-    width, chosen = prediction_width(task, labels.classes), agreed_with(settings, agreed)
+    width, chosen = prediction_width(task, labels.classes, settings.training), agreed_with(settings, agreed)
     most = largest_width(chosen, agreed)
     if width > most:
         raise MessageRefused(
-            f"party {sender!r} sent labels of {labels.classes} classes; a block of this run can travel with {most} at "
-            f"most: lower batches_per_block or the number of classes",
+            f"party {sender!r} sent labels of {labels.classes} classes: a row's prediction has {width} numbers; "
+            f"a block of this run can travel with {most} at most: lower batches_per_block, the number of classes or "
+            f"training.joint_width",
             Refusal.TOO_LARGE,
         )
     matrix = len(settings.parties) * rows * width * grid_of(chosen.value_bits).dtype.itemsize

@@ -17,11 +17,6 @@ class Clocks:
         self.checkpointed = [-1] * parties
 
     @property
-    def slowest(self) -> int:
-        """The smallest step that any party has pushed."""
-        return min(self.pushed)
-
-    @property
     def served_to_all(self) -> int:
         """The last step that every party has been served: nobody will ask for it again."""
         return min(self.served)
@@ -29,7 +24,7 @@ class Clocks:
     def may_serve(self, party: int) -> bool:
         """Whether the party has pushed its next step and is not too far ahead for its total."""
         step = self.served[party] + 1
-        return step <= self.pushed[party] and step - self.slowest <= self._allowed(step)
+        return step <= self.pushed[party] and step - min(self.pushed) <= self._allowed(step)
 
     def blockers(self, party: int) -> list[int]:
         """Whose push the party's next total waits for; itself if it has not pushed that step."""

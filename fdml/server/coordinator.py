@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -57,10 +56,12 @@ class Coordinator:
         few_bits: FewBits | None = None,
     ) -> None:
         self._parties = tuple(parties)
+        self._numbers = {name: number for number, name in enumerate(self._parties)}
         self.schedule = schedule
         self._width = width
         self._blind = blind
         self._grid = grid
+        self._most = grid.largest_code(len(self._parties))
         self._few = few_bits
         self._gradient_party = None if gradient_party is None else self._parties.index(gradient_party)
         self._gradients: dict[int, Gradient] = {}
@@ -79,6 +80,8 @@ class Coordinator:
         """What a party was served after its last checkpoint."""
         self._digests: list[dict[int, tuple[int, bytes]]] = [{} for _ in parties]
         """Mask id and digest of the pushes a party might send again."""
+        self.largest: dict[str, float] = {}
+        """By party: the largest prediction of the last push that was checked; nothing under masks."""
         self._gradient_digests: dict[int, tuple[int, bytes]] = {}
         """Of all steps: a party that has had no acknowledgement sends its gradient again even after a checkpoint."""
 
@@ -110,11 +113,12 @@ class Coordinator:
         return Stopped(self._parties[first], self._stops[first], first in self._no_gain)
 
     def _push(self, sender: str, party: int, step: int, release: Release) -> list[Reply]:
-        check_masked(f"party {sender!r} pushed for step {step}", release, blind=self._blind)
+        what = f"party {sender!r} pushed for step {step}"
+        check_masked(what, release, blind=self._blind)
         if step <= self._clocks.pushed[party]:
             check_same(f"party {sender!r} pushed step {step}", release, self._digests[party].get(step))
             return []
-        self._newer_than_matrix[party][step] = self._checked(sender, party, step, release)
+        self._newer_than_matrix[party][step] = self._checked(what, sender, party, step, release)
         self._digests[party][step] = release.mask_id, digest_of_release(release)
         self._clocks.pushed[party] = step
         return self._answer()
@@ -134,12 +138,10 @@ class Coordinator:
             what = f"party {sender!r} sent the gradient of step {step}"
             check_same(what, message.release, self._gradient_digests[step])
             return []
-        if step != self.last_gradient + 1 or step > self._clocks.served[party]:
-            raise MessageRefused(
-                f"party {sender!r} sent the gradient of step {step}; its next is {self.last_gradient + 1}, and it was "
-                f"served {self._clocks.served[party]}",
-                Refusal.GAP,
-            )
+        expected, served = self.last_gradient + 1, self._clocks.served[party]
+        if step != expected or step > served:
+            what = f"party {sender!r} sent the gradient of step {step}"
+            raise MessageRefused(f"{what}; its next is {expected}, and it was served {served}", Refusal.GAP)
         values = self._shaped(sender, step, message.release.values, INT64)
         if not message.release.mask_id:
             raise MessageRefused(
@@ -243,13 +245,12 @@ class Coordinator:
                     self._gradient_digests = {step: digest_of(row) for step, row in enumerate(array)}
 
     def _number(self, party: str) -> int:
-        if party not in self._parties:
-            raise MessageRefused(
-                f"{party!r} is not a party of this run; it has {', '.join(self._parties)}", Refusal.NOT_PERMITTED
-            )
-        return self._parties.index(party)
+        if party in self._numbers:
+            return self._numbers[party]
+        known = ", ".join(self._parties)
+        raise MessageRefused(f"{party!r} is not a party of this run; it has {known}", Refusal.NOT_PERMITTED)
 
-    def _checked(self, sender: str, party: int, step: int, release: Release) -> Release:
+    def _checked(self, what: str, sender: str, party: int, step: int, release: Release) -> Release:
         expected = self._clocks.pushed[party] + 1
         if step != expected or step >= self.schedule.steps or party in self._stops:
             raise MessageRefused(
@@ -257,17 +258,16 @@ class Coordinator:
                 + (", but it has stopped" if party in self._stops else ""),
                 Refusal.GAP,
             )
-        shaped = replace(release, values=self._shaped(sender, step, release.values, self._grid))
-        what, visit = f"party {sender!r} pushed for step {step}", self.schedule.visit(step)
-        check_bits(what, release, self._few, is_first=visit.epoch == 0)
+        values, visit = self._shaped(sender, step, release.values, self._grid), self.schedule.visit(step)
+        shaped = Release(values, release.mask_id, release.variance, release.bits, release.scale)
+        check_bits(what, release, self._few, self.schedule, step)
         if self._blind:
             return shaped
-        most = self._grid.largest_code(len(self._parties))
         if self._few is None or not release.bits:
-            check_range(what, release.values, most)
+            self.largest[sender] = check_range(what, release.values, self._most) * self._grid.step
             return shaped
         before = self._whole(party, visit)
-        check_difference(what, shaped, self._few, before.values, most)
+        self.largest[sender] = check_difference(what, shaped, self._few, before.values, self._most) * self._grid.step
         return shaped if self._few.in_step else whole_of(before, shaped)
 
     def _whole(self, party: int, visit: Visit) -> Release:
@@ -319,7 +319,7 @@ class Coordinator:
         parts = [self._part(party, step, visit) for party in range(len(self._parties))]
         for _, release in parts:
             values += release.values  # past the end of its type the sum begins again, as masks do
-        bits = self._few.ring_bits if self._few is not None and self._few.in_step and visit.epoch else 0
+        bits = 0 if self._few is None else self._few.total_bits(self.schedule, step)
         return Total(
             step,
             in_ring(values, bits) if bits else values,
@@ -343,7 +343,7 @@ class Coordinator:
         for party, recent in enumerate(self._newer_than_matrix):
             while recent and (step := next(iter(recent))) <= served_to_all:  # they came in the order of their steps
                 visit, release = self.schedule.visit(step), recent.pop(step)
-                if not self._blind:  # under masks nothing can be added up but what one step brings
+                if release.bits and not self._blind:  # under masks nothing can be added up but what one step brings
                     release = whole_of(self._matrix.read(party, visit).release, release)
                 self._matrix.write(party, visit, step, release)
         for step in [at for at in self._gradients if at <= served_to_all]:

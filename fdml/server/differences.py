@@ -8,6 +8,7 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.few_bits import GRID, FewBits, added
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.messages import Release
+from fdml.protocol.schedule import Schedule
 
 
 def whole_of(before: Release, release: Release) -> Release:
@@ -17,9 +18,9 @@ def whole_of(before: Release, release: Release) -> Release:
     return Release(added(before.values, release.values, release.scale), release.mask_id, release.variance)
 
 
-def check_bits(what: str, release: Release, few: FewBits | None, *, is_first: bool) -> None:
+def check_bits(what: str, release: Release, few: FewBits | None, schedule: Schedule, step: int) -> None:
     """Refuse whole predictions where differences belong, or the other way; `what` begins the sentence."""
-    expected = 0 if few is None or is_first else few.push_bits
+    expected = 0 if few is None or few.is_whole(schedule, step) else few.push_bits
     if release.bits != expected:
         raise MessageRefused(
             f"{what} values of {release.bits or 'whole'} bits instead of {expected or 'whole'}; all need the same "
@@ -28,8 +29,9 @@ def check_bits(what: str, release: Release, few: FewBits | None, *, is_first: bo
         )
 
 
-def check_difference(what: str, release: Release, few: FewBits, before: Codes, most: int) -> None:
-    """Refuse differences that are too large, or that lead past what may travel; `what` begins the sentence."""
+def check_difference(what: str, release: Release, few: FewBits, before: Codes, most: int) -> float:
+    """Refuse differences that are too large, or that lead past what may travel; gives the largest code that they lead
+    to. `what` begins the sentence."""
     largest = int(np.abs(release.values.astype(np.int32)).max(initial=0))
     if largest > few.limit or release.scale > few.largest_scale:
         raise MessageRefused(
@@ -45,3 +47,4 @@ def check_difference(what: str, release: Release, few: FewBits, before: Codes, m
             f"may travel, lower learning_rate",
             Refusal.INVALID,
         )
+    return furthest

@@ -31,14 +31,18 @@ class HeldOutSums:
         blind: bool = False,
         grid: FixedPoint = INT64,
         scored: Callable[[int], int] | None = None,
+        first: int = 1,
     ) -> None:
-        """`scored` gives the last epoch scored by when a step is learned from; None where sums do not decide."""
+        """`scored` gives the last epoch scored by when a step is learned from; None where sums do not decide. `first`
+        is 0 where an earlier version predicts the held-out rows, too.
+        """
         self._parties = tuple(parties)
         self._size = size
         self._epochs = epochs
         self._blind = blind
         self._grid = grid
         self._scored = scored
+        self._first = first
         self._parts: dict[int, dict[int, Release]] = {}
         self._digests: dict[tuple[int, int], tuple[int, bytes]] = {}
         """By epoch and party: mask_id and digest of every part that has come."""
@@ -113,7 +117,7 @@ class HeldOutSums:
         return is_new
 
     def _check_epoch(self, sender: str, epoch: int) -> None:
-        if not 1 <= epoch <= self._epochs:
+        if not self._first <= epoch <= self._epochs:
             raise MessageRefused(f"party {sender!r} sent epoch {epoch} of {self._epochs}", Refusal.GAP)
 
     def _checked(self, sender: str, sent: HeldOutPredictions) -> Release:

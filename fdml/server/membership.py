@@ -49,7 +49,7 @@ class Membership:
             raise MessageRefused(
                 f"party {party!r} is at its start {hello.incarnation}, the server knows its start "
                 f"{self.incarnation(party)}: this is an older process of it, or its state was lost or comes from a "
-                f"backup. End it if another one runs; bring the newest state back, or start over with --fresh at "
+                f"backup. End it if another one runs; bring the newest state back, or give the run a new name at "
                 f"every side",
                 Refusal.FENCED,
             )
@@ -71,8 +71,8 @@ class Membership:
             )
         if hello.line != agreed.line:
             raise MessageRefused(
-                f"party {party!r} has agreed on lines of class {hello.line}, {agreed.party!r} on {agreed.line}; start "
-                f"over with --fresh at every side",
+                f"party {party!r} has agreed on lines of class {hello.line}, {agreed.party!r} on {agreed.line}; give "
+                f"the run a new name at every side",
                 Refusal.MISMATCH,
             )
         if hello.alignment_hash != agreed.digest:

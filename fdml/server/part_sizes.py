@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from statistics import median
 
 from fdml.events import Event, LargestPart, Remark
-from fdml.protocol.fixed_point import largest_size, size_of
-from fdml.protocol.messages import Push
 from fdml.protocol.schedule import Schedule
 
 _JUMP = 100.0
@@ -28,24 +26,25 @@ class PartSizes:
         self.outliers: set[str] = set()
         """The parties that stand out."""
 
-    def note(self, party: str, push: Push, schedule: Schedule) -> list[Event]:
-        """Look at a push that was taken; what there is to tell. One that comes again is not looked at."""
-        if push.step <= self._last[party] or push.release.mask_id:
+    def note(self, party: str, step: int, largest: float | None, schedule: Schedule) -> list[Event]:
+        """Note the largest prediction of a push that was taken, None under masks; what there is to tell.
+
+        A push that comes again does not count.
+        """
+        if step <= self._last[party] or largest is None:
             return []
-        if push.step % schedule.blocks == 0 and party in self.largest:
+        if step % schedule.blocks == 0 and party in self.largest:
             self._before[party] = self.largest.pop(party)
-        self._last[party] = push.step
-        values = push.release.values
-        largest = size_of(largest_size(values), values.dtype)
+        self._last[party] = step
         self.largest[party] = max(self.largest.get(party, 0.0), largest)
-        events: list[Event] = self._outlier(party, largest, push.step)
-        if schedule.ends_epoch(push.step):
-            epoch = push.step // schedule.blocks + 1
+        events: list[Event] = self._outlier(party, largest, step) if largest > _JUMP else []
+        if schedule.ends_epoch(step):
+            epoch = step // schedule.blocks + 1
             events.append(LargestPart("server", (party,), epoch, self.largest[party], self._before.get(party)))
         return events
 
     def _outlier(self, party: str, largest: float, step: int) -> list[Event]:
-        if largest <= _JUMP or party in self.outliers:
+        if party in self.outliers:
             return []
         others = [size for other, size in self.largest.items() if other != party]
         usual = [median(others)] if others else []

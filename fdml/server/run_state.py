@@ -30,14 +30,13 @@ from fdml.protocol.messages import (
     SealedMetrics,
     Stop,
     Welcome,
-    prediction_width,
 )
 from fdml.protocol.wire import decode_from_party, encode_from_party
-from fdml.server.checks import UNFORESEEN, check_labels, check_log, check_stops, unforeseen
+from fdml.server.checks import UNFORESEEN, check_labels, check_log, check_outcome, check_stops, unforeseen
 from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
-from fdml.server.training_state import new_training
+from fdml.server.training_state import new_training, width_of
 from fdml.settings import RunSettings
 from fdml.storage.arrays import hash_arrays, pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
@@ -104,12 +103,12 @@ class RunState:
         if record.number != self._number + 1 or not record.message:
             raise StateCorrupt(
                 f"the log goes on at message {record.number}, the newest readable snapshot ends at {self._number}; "
-                f"restore the damaged one, or start over with --fresh"
+                f"restore the damaged one, or give the run a new name at every side"
             )
         try:
             self._apply(record.sender, decode_from_party(record.message))
         except MessageRefused as refused:
-            raise StateCorrupt(f"the log does not fit this run ({refused}); start over with --fresh") from None
+            raise StateCorrupt(f"the log does not fit this run ({refused}); give the run a new name") from None
         self._number = record.number
 
     def take(self, sender: str, message: FromParty, raw: bytes | None = None) -> list[Reply]:
@@ -134,12 +133,12 @@ class RunState:
         """Whether a message that is in order changes nothing that has to last: such a message is not logged."""
         coordinator, held_out = self.coordinator, self._held_out
         match message:
+            case Push(step):
+                return coordinator is not None and step <= coordinator.pushed(sender)
             case Hello(incarnation=incarnation):
                 return self.incarnation(sender) == incarnation
             case Labels():
                 return self._labels is not None
-            case Push(step):
-                return coordinator is not None and step <= coordinator.pushed(sender)
             case Gradient(step):
                 return coordinator is not None and step <= coordinator.last_gradient
             case Stop():
@@ -199,7 +198,7 @@ class RunState:
     @property
     def width(self) -> int:
         """How many floats of each row a prediction has; 1 before the labels have come."""
-        return 1 if self._labels is None else prediction_width(self._definition.settings.task, self._labels.classes)
+        return 1 if self._labels is None else width_of(self._definition.settings, self._labels)
 
     @property
     def best_epoch(self) -> BestEpoch | None:
@@ -218,12 +217,12 @@ class RunState:
 
     def _apply(self, sender: str, message: FromParty) -> list[Reply]:
         match message:
+            case Push() | Gradient() | Stop() | Checkpointed():
+                return self._train(sender, message)
             case Hello():
                 return self._hello(sender, message)
             case Labels():
                 return self._take_labels(sender, message)
-            case Push() | Gradient() | Stop() | Checkpointed():
-                return self._train(sender, message)
             case HeldOutPredictions():
                 total = self._training(sender)[1].take(sender, message)
                 return [] if total is None else [Reply(self._definition.settings.label_party, total)]
@@ -234,7 +233,7 @@ class RunState:
                 return []
             case BestEpoch():
                 self._only_label_party(sender, "a best epoch")
-                check_stops(sender, self._definition.settings)
+                check_outcome(sender, self._definition.settings)
                 self._check_trained(sender, "the best epoch")
                 is_new = self._training(sender)[1].take_best(sender, message)
                 return [Reply(other, message) for other in self._parties if is_new and other != sender]
@@ -336,7 +335,7 @@ class RunState:
         facts = json.loads(str(arrays["facts"]))
         if not isinstance(facts["history"], dict):
             raise StateCorrupt(
-                "the stored run is of an older fdml; finish it with that one, or start over with --fresh"
+                "the stored run is of an older fdml; finish it with that one, or give the run a new name at every side"
             )
         self._membership.restore(facts["membership"])
         known = {int(epoch): bytes.fromhex(sealed) for epoch, sealed in facts["history"].items()}

@@ -1,8 +1,7 @@
 """The server's whole part in a run, without sockets, threads, disks or clocks of its own.
 
-Messages of all parties are processed together: all that has come is acted on,
-the log is made durable once, and only then do the answers leave. That is the
-order of the effects; a driver carries them out one by one.
+Messages of all parties are processed together: all that has come is acted on, the log is made durable once, and only
+then do the answers leave. That is the order of the effects; a driver carries them out one by one.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 
 from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
-from fdml.protocol.identity import parse_identity
 from fdml.protocol.limits import HELLO, agreed_with, largest_block, largest_message
 from fdml.protocol.messages import (
     Ack,
@@ -27,26 +25,24 @@ from fdml.protocol.messages import (
     SealedMetrics,
     Waiting,
 )
-from fdml.protocol.quoting import quoted, shown
+from fdml.protocol.quoting import quoted
 from fdml.protocol.wire import decode_from_party
 from fdml.server.admission import check_position, check_rows
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.checks import UNFORESEEN, unforeseen
 from fdml.server.membership import check_same_run
+from fdml.server.presence import MissingReport
+from fdml.server.refusals import Refusals
 from fdml.server.run_state import RunState
 from fdml.server.status import StatusTracker
 from fdml.settings import AgreedTraining, RunSettings, run_hash
 
 _MOST_UNACKNOWLEDGED = 16
 """Messages of one stream that may be stored before its party is sent an acknowledgement."""
+_URGENT = (Hello, Labels, Finished)
+"""Messages that are stored and acknowledged at once."""
 _WITH_EVENT = (Hello, SealedMetrics, Finished)
 """Messages that listeners of the server learn of."""
-_MOST_REPORTED = 100
-"""Different refusals that become events; all are counted."""
-_LONGEST_REPORT = 400
-"""Letters of a refusal that becomes an event: most are the server's own."""
-_MOST_NAMED = 3
-"""Names of one certificate that a refusal shows."""
 
 
 @dataclass(eq=False)
@@ -115,23 +111,11 @@ class ServerSession:
         self._unacknowledged: dict[Stream, None] = {}
         self._departed: set[str] = set()
         self._heard_at = clock()
-        self._reported: set[str] = set()
+        self._refusals = Refusals(self.status.refused)
+        self._missing = MissingReport(alignment.presence, clock)
         self._agreed_for: tuple[tuple[int, int], AgreedTraining] | None = None
 
     # Streams
-
-    def party_of(self, uris: Sequence[str], *roles: str) -> str:
-        """The name in a certificate with these URIs, or `MessageRefused`."""
-        identity = next((found for uri in uris if (found := parse_identity(uri)) is not None), None)
-        if identity is None or identity.run != self._settings.name or identity.role not in ("party", *roles):
-            names = ", ".join(quoted(uri) for uri in uris[:_MOST_NAMED]) or "nobody"
-            raise MessageRefused(
-                f"the certificate names {names}; this is run {self._settings.name!r}, and only a party of it may join",
-                Refusal.UNAUTHENTICATED,
-            )
-        if identity.role == "party":
-            self.check_party(identity.name)
-        return identity.name
 
     def check_party(self, name: str) -> None:
         """Raise unless the run has a party of this name."""
@@ -150,6 +134,7 @@ class ServerSession:
         stream.is_open = False
         if self._streams.get(stream.party) is stream:
             del self._streams[stream.party]
+            self.alignment.presence.left(stream.party)
         if by_party and self.state.has_finished(stream.party):
             self._departed.add(stream.party)
 
@@ -161,7 +146,7 @@ class ServerSession:
     def saw(self, party: str) -> None:
         """A party has made a call besides its stream."""
         self._heard_at = self._clock()
-        self.alignment.saw(party)
+        self.alignment.presence.saw(party)
 
     # Messages
 
@@ -196,17 +181,17 @@ class ServerSession:
             except MessageRefused as refused:
                 effects += self.refuse(stream, refused)
                 continue
-            if isinstance(message, Hello):
+            if isinstance(message, Push):  # first, as nearly all are
+                effects += map(Emit, self.status.note_push(stream.party, message.step))
+            elif isinstance(message, Hello):
                 effects += self._put_in_place(stream, message)
-            answers += self._addressed(replies)
-            if isinstance(message, Push) and self.state.coordinator is not None:
-                found = self.status.sizes.note(stream.party, message, self.state.coordinator.schedule)
-                effects += [Emit(event) for event in found]
+            if replies:
+                answers += self._addressed(replies)
             if isinstance(message, _WITH_EVENT):
                 effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
             self._unacknowledged[stream] = None
-            urgent |= isinstance(message, Hello | Labels | Finished)
+            urgent |= isinstance(message, _URGENT)
             urgent |= stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED
         if answers:
             effects += self._answers(answers)
@@ -223,9 +208,9 @@ class ServerSession:
         return self._answers([]) if self._unacknowledged else []
 
     def tick(self) -> list[Effect]:
-        """Send waiting parties for whom they wait; raise `PeerTimeout` if nobody has sent anything for too long."""
-        silence = self._clock() - self._heard_at
-        if not self.state.finished and silence > 10 * self._settings.training.peer_timeout_seconds:
+        """Tell waiting parties and listeners here who is missing; raise `PeerTimeout` if a run under way is silent."""
+        silence = 0.0 if self.state.coordinator is None or self.state.finished else self._clock() - self._heard_at
+        if silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
             raise PeerTimeout(
                 f"no message from any party for {silence:.0f} s; {', '.join(missing)} "
@@ -233,11 +218,13 @@ class ServerSession:
                 f"and the run goes on"
             )
         self.status.note_waits(self._streams)
-        return [
-            Answer(stream, Waiting(tuple(self.status.waits_for(party))))
-            for party, stream in self._streams.items()
-            if self.status.is_waiting(party, self._streams)
-        ]
+        wait = None if self.state.finished else self._missing.due(self.state.has_finished)
+        effects: list[Effect] = [] if wait is None else [Emit(wait)]
+        for party, stream in self._streams.items():
+            if self.status.is_waiting(party, self._streams):
+                waited_for = self.alignment.presence.waited_for(self.status.waits_for(party))
+                effects.append(Answer(stream, Waiting(waited_for)))
+        return effects
 
     @property
     def joined(self) -> frozenset[str]:
@@ -246,16 +233,12 @@ class ServerSession:
 
     def refusal_events(self, refused: MessageRefused, party: str = "") -> list[Effect]:
         """Count a refusal; the same text becomes an event once."""
-        self.status.refused[refused.refusal.name.lower()] += 1
-        text = shown(str(refused), _LONGEST_REPORT)
-        if text in self._reported or len(self._reported) >= _MOST_REPORTED:
-            return []
-        self._reported.add(text)
-        return [Emit(events.Refused(party, refused.refusal.name.lower(), text))]
+        return [Emit(event) for event in self._refusals.note(refused, party)]
 
     def refuse(self, stream: Stream, refused: MessageRefused) -> list[Effect]:
         """End a stream: nothing that comes by it is acted on any more."""
         stream.refused = True
+        self.alignment.presence.refuse(stream.party, str(refused))
         return [*self.refusal_events(refused, stream.party), Close(stream, refused)]
 
     def _addressed(self, replies: Sequence[Reply]) -> list[Answer]:
@@ -282,6 +265,7 @@ class ServerSession:
         stream.hello = hello
         if stream.is_open:
             self._streams[stream.party] = stream
+            self.alignment.presence.joined(stream.party)
         return effects
 
     # Checks
@@ -299,7 +283,7 @@ class ServerSession:
             return raw
         self.check_size(stream, len(raw))
         known = stream.hello
-        most = None if known is None else largest_block(self._agreed(known), known, self.state.width)
+        most = None if known is None else lambda: largest_block(self._agreed(known), known, self.state.width)
         try:
             message = decode_from_party(raw, most)
         except UNFORESEEN as error:
@@ -325,7 +309,7 @@ class ServerSession:
                 raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
             check_same_run(stream.party, message.protocol, message.run_hash, self._run_hash)
             check_position(stream.party, message, self.state)
-            check_rows(stream.party, message, self.alignment, self._settings.evaluation.holdout)
+            check_rows(stream.party, message, self.alignment, self._settings)
             return
         if stream.hello.incarnation < self.state.incarnation(stream.party):
             raise _replaced(stream.party)

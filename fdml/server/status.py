@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
+from fdml.events import Event
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.part_sizes import PartSizes
@@ -66,6 +67,13 @@ class StatusTracker:
         """Bytes that came from each party and that went to it."""
         return {party: (self.bytes_in[party], self.bytes_out[party]) for party in self._settings.parties}
 
+    def note_push(self, party: str, step: int) -> list[Event]:
+        """A push was taken: what there is to tell of its largest prediction."""
+        training = self._state.coordinator
+        if training is None:
+            return []
+        return self.sizes.note(party, step, training.largest.get(party), training.schedule)
+
     def note_waits(self, connected: Container[str]) -> None:
         """Start and end the timers of those who wait now."""
         now = self._clock()
@@ -87,14 +95,17 @@ class StatusTracker:
     @property
     def _awaits_best_epoch(self) -> bool:
         """Whether parties that have trained to the end are still to be told which epoch's model they keep."""
-        return self._settings.evaluation.stop_after is not None and self._state.best_epoch is None
+        return self._settings.has_outcome and self._state.best_epoch is None
 
     def waits_for(self, party: str) -> list[str]:
         """The parties that a waiting party is blocked on."""
         if aligning := self._alignment.waits_of(party):
             return aligning
         coordinator = self._state.coordinator
-        if coordinator is None or coordinator.served(party) < coordinator.pushed(party):
+        if coordinator is None:
+            wanted = {*self._state.waits_for(party), *self._alignment.presence.missing(party)}
+            return [other for other in self._settings.parties if other in wanted]
+        if coordinator.served(party) < coordinator.pushed(party):
             return self._state.waits_for(party)
         if self._awaits_best_epoch and party != self._settings.label_party:
             return [self._settings.label_party]
@@ -114,7 +125,7 @@ class StatusTracker:
     def _report_party(self, party: str, connected: Container[str]) -> PartyStatus:
         coordinator, timer = self._state.coordinator, self._waits[party]
         waiting = timer.present(self._clock())
-        aligning = self._alignment.is_here(party) and not self._state.incarnation(party)
+        aligning = self._alignment.presence.is_here(party) and not self._state.incarnation(party)
         return PartyStatus(
             name=party,
             connected=party in connected or aligning,
@@ -131,4 +142,5 @@ class StatusTracker:
             aligned=self._alignment.digest is not None,
             largest_prediction=self.sizes.largest.get(party),
             stands_out=party in self.sizes.outliers,
+            gone_seconds=0.0 if party in connected else self._alignment.presence.gone_seconds(party),
         )

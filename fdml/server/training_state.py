@@ -14,11 +14,16 @@ from fdml.server.evaluation import HeldOutSums
 from fdml.settings import RunSettings
 
 
+def width_of(settings: RunSettings, labels: Labels) -> int:
+    """How many floats of each row a local prediction has."""
+    return prediction_width(settings.task, labels.classes, settings.training)
+
+
 def new_training(settings: RunSettings, agreed: AgreedCounts, labels: Labels) -> tuple[Coordinator, HeldOutSums]:
     """Both as they are before the first push."""
     chosen = agreed_with(settings, agreed)
     schedule = schedule_of(agreed.rows, chosen)
-    width = prediction_width(settings.task, labels.classes)
+    width = width_of(settings, labels)
     blind, grid = settings.privacy.server == "blind", grid_of(chosen.value_bits, chosen.max_prediction)
     coordinator = Coordinator(
         settings.parties,
@@ -38,5 +43,6 @@ def new_training(settings: RunSettings, agreed: AgreedCounts, labels: Labels) ->
         blind=blind,
         grid=grid,
         scored=partial(schedule.epochs_scored, lookahead=chosen.lookahead) if decides else None,
+        first=1 if settings.compared_version is None else 0,
     )
     return coordinator, held_out

@@ -45,6 +45,13 @@ def write_file(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
         sync(path.parent)
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that is not there yet, and its parents, for their owner only."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
 @contextmanager
 def new_folder(folder: Path, *, mode: int = 0o700) -> Iterator[Path]:
     """A folder to fill, which takes the place of `folder` once the block ends; all files in it are synced before.

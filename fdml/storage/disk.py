@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from fdml.storage.atomic import OWNER_ONLY, naming, sync, sync_data, write_all, write_file
+from fdml.storage.atomic import OWNER_ONLY, make_private_folder, naming, sync, sync_data, write_all, write_file
 
 
 class Disk(Protocol):
@@ -40,7 +40,7 @@ class FolderDisk:
     """A folder of the real file system. Files can be read by their owner only."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         folder.chmod(0o700)
         self._folder = folder
         self._appending: dict[str, int] = {}
@@ -85,7 +85,40 @@ class FolderDisk:
         (self._folder / name).unlink(missing_ok=True)
         sync(self._folder)
 
+    def close(self) -> None:
+        """Close all open files; the next write opens its own again."""
+        for name in list(self._appending):
+            self._close(name)
+
     def _close(self, name: str) -> None:
         handle = self._appending.pop(name, None)
         if handle is not None:
             os.close(handle)
+
+
+class DiskPart:
+    """Those files of a disk whose names begin alike."""
+
+    def __init__(self, disk: Disk, prefix: str) -> None:
+        self._disk = disk
+        self._prefix = prefix
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file, or None if there is none."""
+        return self._disk.read(self._prefix + name)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a whole file."""
+        self._disk.replace(self._prefix + name, content)
+
+    def append(self, name: str, content: bytes, *, synced: bool = True) -> None:
+        """Write at a file's end."""
+        self._disk.append(self._prefix + name, content, synced=synced)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file to its first `size` bytes."""
+        self._disk.truncate(self._prefix + name, size)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._disk.remove(self._prefix + name)

@@ -10,8 +10,8 @@ from fdml.errors import StateCorrupt
 def damaged(name: str, why: object) -> StateCorrupt:
     """The error for a file of saved state that cannot be read."""
     return StateCorrupt(
-        f"the file {name!r} in the state folder is damaged ({why}); bring it back from a backup, or start over with "
-        f"--fresh at every side"
+        f"the file {name!r} in the state folder is damaged ({why}); bring it back from a backup, or give the run a "
+        f"new name at every side"
     )
 
 
@@ -20,6 +20,6 @@ def check_facts(known: Mapping[str, str], facts: Mapping[str, str], what: str = 
     changed = [key for key, value in facts.items() if known.get(key, value) != value]
     if changed:
         raise StateCorrupt(
-            f"the {what} belongs to another {' and '.join(changed)}; put it back, or start over with --fresh at "
-            f"every side"
+            f"the {what} belongs to another {' and '.join(changed)}; put it back, or give the run a new name at every "
+            f"side"
         )

@@ -88,7 +88,7 @@ class Journal:
             behind = stored.find(_MAGIC, behind + 1)
         if behind >= 0:
             raise StateCorrupt(
-                f"the log {self._name!r} is damaged at byte {at}; restore it, or start over with --fresh"
+                f"the log {self._name!r} is damaged at byte {at}; restore it, or give the run a new name at every side"
             )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fdml.errors import SettingsError
-from fdml.storage.atomic import OWNER_ONLY, naming
+from fdml.storage.atomic import OWNER_ONLY, make_private_folder, naming
 
 LOCK = "lock"
 
@@ -44,8 +44,22 @@ def shared_turns(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds the folder's lock now."""
+    if not (folder / LOCK).exists():
+        return False
+    handle = _open(folder)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def _open(folder: Path) -> int:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     with naming(folder / LOCK):
         return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
 

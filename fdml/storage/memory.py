@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class MemoryDisk:
     """Files as bytes in memory."""
 
-    def __init__(self) -> None:
-        self._files: dict[str, bytes] = {}
+    def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
+        self.files = dict(files or {})
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None if there is none."""
-        return self._files.get(name)
+        return self.files.get(name)
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a whole file."""
-        self._files[name] = bytes(content)
+        self.files[name] = bytes(content)
 
     def append(self, name: str, content: bytes, *, synced: bool = True) -> None:  # noqa: ARG002 (it lives as long as the process)
         """Write at a file's end."""
-        self._files[name] = self._files.get(name, b"") + content
+        self.files[name] = self.files.get(name, b"") + content
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file."""
-        self._files[name] = self._files[name][:size]
+        self.files[name] = self.files[name][:size]
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        self._files.pop(name, None)
+        self.files.pop(name, None)

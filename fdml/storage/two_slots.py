@@ -33,7 +33,7 @@ class TwoSlots:
         if found:
             return max(found)[1]
         if any(self._disk.read(self._file(number)) is not None for number in (0, 1)):
-            raise StateCorrupt(f"both copies of {self._name!r} are damaged; start over with --fresh")
+            raise StateCorrupt(f"both copies of {self._name!r} are damaged; give the run a new name at every side")
         return None
 
     def clear(self) -> None:

@@ -1,7 +1,8 @@
-"""The certificates of those who call the server: every call and every open stream is checked against run.toml."""
+"""The certificates of those who call the server: every call and open stream is checked against federation.toml."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cryptography import x509
@@ -11,31 +12,30 @@ from fdml.events import Listener
 from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials
-from fdml.settings import RunSettings
 from fdml.transport.certificate_watch import CertificateWatch
 
 
 class CallerCertificates:
-    """Refuses a caller whose key is not the one in run.toml, or whose certificate has run out or is revoked.
+    """Refuses a caller whose key is not the one in federation.toml, or whose certificate has run out or is revoked.
 
     Without credentials of the server lines are plain, and nobody shows any.
     """
 
-    def __init__(self, credentials: Credentials | None, settings: RunSettings, on_event: Listener) -> None:
+    def __init__(self, credentials: Credentials | None, members: Mapping[str, str], on_event: Listener) -> None:
         self.own = b"" if credentials is None else credentials.certificate
         """The server's own certificate, PEM."""
         self._watch: CertificateWatch | None = None
         if credentials is not None:
-            self._watch = CertificateWatch(credentials, settings.members, remarks_of(SERVER, on_event))
+            self._watch = CertificateWatch(credentials, members, remarks_of(SERVER, on_event))
 
     def check(self, name: str, certificate: x509.Certificate | None) -> None:
-        """Raise unless the certificate is good now and has the key that run.toml has."""
+        """Raise unless the certificate is good now and has the key that federation.toml has."""
         if self._watch is None:
             return
         why = "is missing" if certificate is None else self._watch.why_refused(name, certificate)
         if why is not None:
             raise MessageRefused(
-                f"the certificate of {name!r} {why}; ask whoever keeps the run's authority for a new one with "
+                f"the certificate of {name!r} {why}; ask whoever keeps the federation's authority for a new one with "
                 f"`fdml keys renew`, then run the same command again",
                 Refusal.UNAUTHENTICATED,
             )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
-from fdml.errors import ExchangeError, FdmlError, PeerTimeout, ServerUnreachable
+from fdml.errors import ExchangeError, FdmlError, ServerUnreachable
 from fdml.protocol.alignment_calls import (
-    FetchAnswer,
     FetchCall,
     PostCall,
     decode_answer,
@@ -29,11 +27,12 @@ from fdml.transport.grpc_endpoint import (
     POST,
     Endpoint,
     call_metadata,
-    gave_up,
     permanent_error,
+    trouble_of,
 )
 from fdml.transport.grpc_known_server import KnownServer
 from fdml.transport.pieces import Assembly, check_length, pieces
+from fdml.transport.wait_report import WaitReport
 
 _CALL_SECONDS = 600.0
 """How long one call may take, the transfer of a large set over a slow line included; a dead line is noticed before."""
@@ -52,21 +51,19 @@ class GrpcAlignment:
         self,
         endpoint: Endpoint,
         run_hash: bytes,
-        peer_timeout: float,
         *,
         answered: Callable[[AlignmentMessage | None], None],
         failed: Callable[[FdmlError], None],
-        waiting: Callable[[tuple[str, ...]], None],
-        server: KnownServer | None = None,
+        waits: WaitReport,
+        server: KnownServer,
     ) -> None:
         self._endpoint = endpoint
         self._run_hash = run_hash
-        self._peer_timeout = peer_timeout
         self._answered = answered
         self._failed = failed
-        self._waiting = waiting
+        self._waits = waits
         self._requests: queue.SimpleQueue[AlignmentRequest | None] = queue.SimpleQueue()
-        self._server = server or KnownServer(endpoint, peer_timeout)
+        self._server = server
         self._channel: grpc.Channel | None = None
         self._opening = threading.Lock()
         self._closed = threading.Event()
@@ -101,33 +98,16 @@ class GrpcAlignment:
             self._answered(answer)
 
     def _fetch(self, request: Fetch) -> AlignmentMessage:
-        """Wait for a message; who is waited for may take long, but not be silent longer than the peer timeout."""
+        """Wait for a message; how long is for whoever waits for this party's channel."""
         raw = encode_fetch(FetchCall.of(request, self._run_hash))
-        began = time.monotonic()
         while True:
             answer = decode_answer(self._call(self._fetch_once, raw))
+            self._waits.waits_for(answer.waits_for)
             if answer.message:
                 return decode_alignment(answer.message)
-            self._waiting(answer.waits_for)
-            if time.monotonic() - began > self._peer_timeout:
-                self._check_silent(answer)
-
-    def _check_silent(self, answer: FetchAnswer) -> None:
-        """Raise if anyone waited for has been silent too long; why the server refused it is passed on."""
-        each = zip(answer.waits_for, answer.silent_seconds, answer.refusals, strict=True)
-        gone = [(name, refusal) for name, seconds, refusal in each if seconds > self._peer_timeout]
-        if not gone:
-            return
-        names = ", ".join(repr(name) for name, _ in gone)
-        reasons = "".join(f"; the server refused {name!r}: {refusal}" for name, refusal in gone if refusal)
-        raise PeerTimeout(
-            f"party {self._endpoint.party!r} waited {self._peer_timeout:g} s to align its rows, but nothing is "
-            f"heard of {names}{reasons or '; see what holds it up, then run the same command again'}"
-        )
 
     def _call(self, once: Callable[[bytes], bytes], request: bytes) -> bytes:
-        """Call until the server answers; what it refuses is raised."""
-        began = time.monotonic()
+        """Call until the server answers or this is closed; what it refuses is raised."""
         while True:
             try:
                 reply = once(request)
@@ -138,11 +118,12 @@ class GrpcAlignment:
                     permanent = None
                 if permanent is not None:
                     raise permanent from None
-                if time.monotonic() - began > self._peer_timeout:
-                    raise gave_up(self._endpoint, self._peer_timeout, error) from None
-                self._closed.wait(_PAUSE)
+                self._waits.trouble(trouble_of(self._endpoint, error))
+                if self._closed.wait(_PAUSE):
+                    raise ValueError("the alignment is over") from None
             else:
                 self._worked = True
+                self._waits.answered()
                 self._server.prove()
                 self.bytes_sent += len(request)
                 self.bytes_received += len(reply)

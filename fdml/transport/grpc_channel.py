@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 
-from fdml.errors import ExchangeError, FdmlError, MessageRefused, PeerTimeout, ServerUnreachable
-from fdml.events import Listener, Waiting
+from fdml.errors import ExchangeError, FdmlError, MessageRefused, ServerUnreachable
+from fdml.events import Listener
 from fdml.party.channel import Incoming, ToServer
 from fdml.party.delivery import Delivery
 from fdml.protocol.alignment_messages import AlignmentMessage, Fetch, Post
@@ -22,13 +22,14 @@ from fdml.transport.grpc_alignment import GrpcAlignment
 from fdml.transport.grpc_endpoint import (
     JOIN,
     Endpoint,
+    Trouble,
     call_metadata,
-    error_text,
-    no_server,
     permanent_error,
+    trouble_of,
 )
 from fdml.transport.grpc_known_server import KnownServer
 from fdml.transport.pieces import Assembly, check_length, pieces
+from fdml.transport.wait_report import WaitReport
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
@@ -44,11 +45,19 @@ _GOODBYE_SECONDS = 1.0
 class GrpcChannel:
     """One party's channel; a thread keeps the stream up while the party computes."""
 
-    def __init__(self, endpoint: Endpoint, run: RunSettings, peer_timeout: float, on_event: Listener) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        run: RunSettings,
+        peer_timeout: float,
+        on_event: Listener,
+        waits: WaitReport | None = None,
+    ) -> None:
+        """`waits` says how long others may be missing before the run is under way: without it, as long as it takes."""
         self._endpoint = endpoint
         self._run = run
         self._peer_timeout = peer_timeout
-        self._on_event = on_event
+        self._waits = waits or WaitReport(endpoint, on_event)
         self._server = KnownServer(endpoint, peer_timeout, on_event)
         self._changed = threading.Condition()
         self._alignment: GrpcAlignment | None = None
@@ -60,11 +69,14 @@ class GrpcChannel:
         self._outgoing: queue.SimpleQueue[FromParty | None] | None = None
         self._call: grpc.Call | None = None
         self._error: FdmlError | None = None
-        self._trouble = "it never answered"
-        self._waits_for: tuple[str, ...] = ()
         self._closed = False
         self._worked = False
         """Whether any server has ever welcomed the party."""
+        self.bytes_sent = 0
+        """Of messages of the stream, each time that they were sent."""
+        self.bytes_received = 0
+        self.waited_seconds = 0.0
+        """In which the party could do nothing until something came."""
 
     # What a session's driver uses.
 
@@ -107,8 +119,11 @@ class GrpcChannel:
         with self._changed:
             if self._aligned:
                 return self._aligned.popleft()
-            self._changed.notify_all()  # there is room for another
-            return None if self._delivery is None else self._delivery.poll()
+            if self._delivery is None:
+                return None
+            if not self._delivery.has_room:
+                self._changed.notify_all()  # there will be, for one that waits
+            return self._delivery.poll()
 
     def unacknowledged(self) -> list[FromParty]:
         """Messages that the server may not have yet and that a restarted party would not make again."""
@@ -116,22 +131,39 @@ class GrpcChannel:
             return [] if self._delivery is None else self._delivery.unacknowledged
 
     def wait(self, ready: Callable[[], bool], what: str) -> None:
-        """Wait until `ready()` holds, at most the peer timeout.
+        """Wait until `ready()` holds: in a run under way at most the peer timeout, before that as `waits` says.
 
-        Time in which this process itself was stopped or asleep does not count. An
-        alignment request has deadlines of its own.
+        Time in which this process itself was stopped or asleep does not count.
         """
-        left = self._peer_timeout
+        waited, say_at = 0.0, self._waits.every
         with self._changed:
             while not ready():
                 if self._error is not None:
                     raise self._error
-                if left <= 0:
-                    raise self._timeout(what)
-                began, longest = time.monotonic(), min(left, _LONGEST_LOOK)
-                self._changed.wait(longest)
-                if not self._unanswered:
-                    left -= min(time.monotonic() - began, longest)
+                if self._is_under_way and waited >= self._peer_timeout:
+                    raise self._waits.gave_up(self._peer_timeout, what)
+                if not self._is_under_way and self._waits.is_over:
+                    raise self._waits.gave_up(self._waits.longest, what)
+                passed = self._look()
+                waited += passed
+                self.waited_seconds += passed
+                self._waits.passed(passed)
+                if waited >= say_at and not ready():
+                    say_at = waited + self._waits.every
+                    self._waits.tell(waited)
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._delivery is not None and self._delivery.under_way
+
+    def _look(self) -> float:
+        """Let a little time pass; gives how much of it counts."""
+        began, longest = (
+            time.monotonic(),
+            min(_LONGEST_LOOK, self._waits.every, self._peer_timeout, self._waits.longest),
+        )
+        self._changed.wait(longest)
+        return min(time.monotonic() - began, longest)
 
     def close(self) -> None:
         """End the stream and all threads."""
@@ -156,10 +188,9 @@ class GrpcChannel:
             self._alignment = GrpcAlignment(
                 self._endpoint,
                 run_hash(self._run),
-                self._peer_timeout,
                 answered=self._take_answer,
                 failed=self._fail,
-                waiting=self._emit_waiting,
+                waits=self._waits,
                 server=self._server,
             )
         return self._alignment
@@ -170,20 +201,6 @@ class GrpcChannel:
             if answer is not None:
                 self._aligned.append(answer)
             self._changed.notify_all()
-
-    def _emit_waiting(self, names: tuple[str, ...]) -> None:
-        if names and names != self._waits_for:
-            self._waits_for = names
-            self._on_event(Waiting(self._endpoint.party, names))
-
-    def _timeout(self, what: str) -> FdmlError:
-        if self._delivery is None or not self._delivery.welcomed:
-            return no_server(self._endpoint, self._peer_timeout, self._trouble)
-        names = ", ".join(repr(name) for name in self._delivery.waits_for) or f"the server at {self._endpoint.target}"
-        return PeerTimeout(
-            f"party {self._endpoint.party!r} waited {self._peer_timeout:g} s {what.format(names)}; "
-            f"see what holds it up, then run the same command again: it goes on where it stopped"
-        )
 
     # The stream.
 
@@ -229,7 +246,7 @@ class GrpcChannel:
                 for message in delivery.connect():
                     outgoing.put(message)
                 self._outgoing = outgoing
-                call = self._call = join(_encoded(outgoing), metadata=call_metadata(self._endpoint))
+                call = self._call = join(self._encoded(outgoing), metadata=call_metadata(self._endpoint))
             watchdog = threading.Timer(hello, lambda: None if delivery.welcomed else call.cancel())
             watchdog.start()
             try:
@@ -245,6 +262,7 @@ class GrpcChannel:
         for piece in call:
             self._server.prove()
             self._server.look()
+            self.bytes_received += len(piece)
             check_length(assembly.size + len(piece), delivery.largest_message, sender)
             raw = assembly.add(piece)
             if raw is None:
@@ -254,27 +272,30 @@ class GrpcChannel:
                 delivery.receive(received)
                 self._worked |= delivery.welcomed
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: delivery.has_room or self._closed)
-            self._emit_waiting(delivery.waits_for)
+                while not (delivery.has_room or self._closed):
+                    self._changed.wait()
+            self._waits.waits_for(delivery.waits_for)
 
     def _note(self, error: grpc.RpcError, hello: float) -> None:
         """Remember what went wrong, for good if trying again would not help."""
         permanent = permanent_error(self._endpoint, error)
         if isinstance(permanent, ServerUnreachable) and (self._server.forget() or self._worked):
-            self._trouble = error_text(error)  # the server may have a new certificate, or the line spoils bytes
+            self._waits.trouble(trouble_of(self._endpoint, error))  # a new certificate, or the line spoils bytes
         elif permanent is not None:
             self._fail(permanent)
         elif error.code() is grpc.StatusCode.CANCELLED:
-            self._trouble = f"it took the call but did not answer within {hello:g} s"
+            text = f"it took the call but did not answer within {hello:g} s"
+            self._waits.trouble(Trouble(self._endpoint.target, text))
         else:
-            self._trouble = error_text(error)
+            self._waits.trouble(trouble_of(self._endpoint, error))
 
     def _fail(self, error: FdmlError) -> None:
         with self._changed:
             self._error = error
             self._changed.notify_all()
 
-
-def _encoded(outgoing: queue.SimpleQueue[FromParty | None]) -> Iterator[bytes]:
-    while (message := outgoing.get()) is not None:
-        yield from pieces(encode_from_party(message))
+    def _encoded(self, outgoing: queue.SimpleQueue[FromParty | None]) -> Iterator[bytes]:
+        while (message := outgoing.get()) is not None:
+            for piece in pieces(encode_from_party(message)):
+                self.bytes_sent += len(piece)
+                yield piece

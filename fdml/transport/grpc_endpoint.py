@@ -11,6 +11,7 @@ from fdml.errors import ExchangeError, MessageRefused, Refusal, ServerUnreachabl
 from fdml.protocol.identity import Credentials, host_name
 from fdml.protocol.limits import PIECE
 from fdml.protocol.quoting import shown
+from fdml.transport.line_trouble import in_plain_words
 
 JOIN = "/fdml.Exchange/Join"
 STATUS = "/fdml.Exchange/Status"
@@ -18,8 +19,17 @@ POST = "/fdml.Exchange/Post"
 FETCH = "/fdml.Exchange/Fetch"
 ALIVE = "/fdml.Exchange/Alive"
 CERTIFICATE = "/fdml.Exchange/Certificate"
+PROPOSE = "/fdml.Exchange/Propose"
+DECIDE = "/fdml.Exchange/Decide"
+RUNS = "/fdml.Exchange/Runs"
+RELAY = "/fdml.Exchange/Relay"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
+RUN_HEADER = "fdml-run"
+"""Names the run that a call belongs to, as a server hosts many."""
+ROLE_HEADER = "fdml-role"
+"""On a stream of questions: whether the caller answers them or asks."""
+ANSWERS = "answers"
 
 _UNANSWERED_MS = 4000
 """A line on which nothing sent is acknowledged for this long is given up: well within a cut of 10 s."""
@@ -40,6 +50,7 @@ STATUS_OF: dict[Refusal, grpc.StatusCode] = {
     Refusal.FENCED: grpc.StatusCode.ABORTED,
     Refusal.TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Refusal.NOT_STORED: grpc.StatusCode.DATA_LOSS,
+    Refusal.NO_RUN: grpc.StatusCode.NOT_FOUND,
 }
 """The status a refusal travels as."""
 REFUSAL_OF = {status: refusal for refusal, status in STATUS_OF.items()}
@@ -50,11 +61,13 @@ class Endpoint:
     """Where the server is and how to speak to it; without credentials the line is plain."""
 
     target: str
-    run: str
+    federation: str
     party: str
     credentials: Credentials | None
     server_key: str = ""
-    """The fingerprint of the server's key, from run.toml; without it any server that the authority names will do."""
+    """The fingerprint of the server's key, by federation.toml; without it any server of the authority will do."""
+    run: str = ""
+    """The run that is spoken of; empty for calls that belong to none."""
 
 
 def is_loopback(target: str) -> bool:
@@ -112,7 +125,7 @@ def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
     ours = grpc.ssl_channel_credentials(
         address.credentials.authority, address.credentials.key, address.credentials.certificate
     )
-    options.append(("grpc.ssl_target_name_override", host_name(address.run)))
+    options.append(("grpc.ssl_target_name_override", host_name(address.federation)))
     return grpc.secure_channel(address.target, ours, options)
 
 
@@ -130,27 +143,48 @@ def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | 
         return MessageRefused(details, refusal)
     if any(sign in details for sign in _FOREIGN):
         return ServerUnreachable(
-            f"what answers at {address.target} is no server of run {address.run!r}, or has keys of another authority "
-            f"({details}); check the address and the keys"
+            f"what answers at {address.target} is no server of federation {address.federation!r}: "
+            f"{_plainly(address, error)}; check the address and the keys"
         )
     return None
 
 
-def gave_up(address: Endpoint, seconds: float, error: grpc.RpcError) -> ExchangeError:
-    """What to raise after trying again for this many seconds: why the server did not do it, or that none was there."""
+@dataclass(frozen=True)
+class Trouble:
+    """Why the server does not do what it is asked; asking again may help."""
+
+    target: str
+    text: str
+    """For a person."""
+    refusal: str = ""
+    """What the server said, where it has answered."""
+
+    def __str__(self) -> str:
+        """What is said while a party tries again."""
+        return self.refusal or f"no server at {self.target} yet: {self.text}"
+
+    def gave_up(self, seconds: float) -> ExchangeError:
+        """What to raise after trying again for this many seconds."""
+        if self.refusal:
+            return MessageRefused(self.refusal, Refusal.NOT_STORED)
+        return ServerUnreachable(
+            f"no server at {self.target} for {seconds:g} s ({self.text}); "
+            f"start `fdml serve`, check the address, then run the same command again"
+        )
+
+
+def trouble_of(address: Endpoint, error: grpc.RpcError) -> Trouble:
+    """What a failed call says of the server."""
     if REFUSAL_OF.get(error.code()) is Refusal.NOT_STORED:
-        return MessageRefused(error_text(error), Refusal.NOT_STORED)
-    return no_server(address, seconds, error_text(error))
+        return Trouble(address.target, error_text(error), refusal=error_text(error))
+    return Trouble(address.target, _plainly(address, error))
 
 
-def no_server(address: Endpoint, seconds: float, trouble: str) -> ServerUnreachable:
-    """Nobody has answered for this many seconds."""
-    return ServerUnreachable(
-        f"no server at {address.target} for {seconds:g} s ({trouble}); "
-        f"start `fdml serve`, check the address, then run the same command again"
-    )
+def _plainly(address: Endpoint, error: grpc.RpcError) -> str:
+    return in_plain_words(error_text(error), address.target, plain=address.credentials is None)
 
 
 def call_metadata(address: Endpoint) -> tuple[tuple[str, str], ...]:
     """What every call carries along."""
-    return ((PARTY_HEADER, address.party.encode().hex()),)
+    names = {PARTY_HEADER: address.party, **({RUN_HEADER: address.run} if address.run else {})}
+    return tuple((header, name.encode().hex()) for header, name in names.items())

@@ -1,4 +1,4 @@
-"""The server as a party knows it: by the key that run.toml has, whatever the authority has signed."""
+"""The server as a party knows it: by the key that federation.toml has, whatever the authority has signed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LOOK_SECONDS = 1.0
 class KnownServer:
     """Opens channels to the server, and to nobody else.
 
-    The server is asked for its certificate first, on a channel that trusts the run's authority. If its key is the one
-    in run.toml, the channel for the run trusts this one certificate and no authority: TLS itself makes sure that
-    whoever answers there has that key.
+    The server is asked for its certificate first, on a channel that trusts the federation's authority. If its key is
+    that of federation.toml, the channel for the run trusts this one certificate and no authority: TLS itself makes
+    sure that whoever answers there has that key.
     """
 
     def __init__(self, endpoint: Endpoint, peer_timeout: float, on_event: Listener = lambda _: None) -> None:
@@ -92,7 +92,8 @@ class KnownServer:
         why = watch.why_own_refused()
         if why is not None:
             raise ExchangeError(
-                f"the certificate of {self._endpoint.party!r} {why}; ask whoever keeps the run's authority for a new "
+                f"the certificate of {self._endpoint.party!r} {why}; ask whoever keeps the federation's authority for "
+                f"a new "
                 f"one with `fdml keys renew`, then run the same command again"
             )
 
@@ -101,5 +102,5 @@ class KnownServer:
         if why is not None:
             raise ServerUnreachable(
                 f"the certificate of the server at {self._endpoint.target} {why}; nothing more is sent to it: ask its "
-                f"operator, and whoever keeps the run's authority"
+                f"operator, and whoever keeps the federation's authority"
             )

@@ -22,7 +22,7 @@ def ask_status(address: Endpoint, seconds: float = 5.0) -> RunStatus:
         if refusal is not None:
             raise MessageRefused(f"the server at {address.target} refuses: {error.details()}", refusal) from None
         raise ServerUnreachable(
-            f"no server of run {address.run!r} answers at {address.target} ({error.details()}); "
+            f"no server of federation {address.federation!r} answers at {address.target} ({error.details()}); "
             f"is `fdml serve` running?"
         ) from None
     return decode_status(raw)

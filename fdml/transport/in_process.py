@@ -94,7 +94,7 @@ class InProcessServer:
         """Whom a party waits for."""
         for channel, call in self._fetches:
             if channel.party == party:
-                return self.session.alignment.waiting(party, call).waits_for
+                return [each.name for each in self.session.alignment.waiting(party, call).waits_for]
         return self.session.status.waits_for(party)
 
     def _post(self, channel: InProcessChannel, call: PostCall) -> None:

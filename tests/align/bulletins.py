@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import agree
-from fdml.align.matching import align
+from fdml.align.kept import KeptAlignment, MatchedRows, change_of
+from fdml.align.key_lists import FoundRows
+from fdml.align.matching import Aligner, align, few_shared
 from fdml.align.party_secrets import Secrets
 from fdml.align.pointing import align_by_keys
+from fdml.align.split import order_of
 from fdml.errors import PeerTimeout
 from fdml.protocol.alignment_messages import Fetch
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
@@ -64,13 +71,45 @@ def open_store(run, disk=None):
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """What one party has found, in the run's order."""
+
+    train: np.ndarray
+    held_out: np.ndarray
+    digest: bytes
+    counts: dict
+    shared: int
+    found: MatchedRows
+    warning: str
+
+    @property
+    def has_test_files(self):
+        return self.found.has_test_files
+
+    @property
+    def line(self):
+        return self.found.line
+
+
 def alignment_of(run, party, ids, disk, credentials=None, key_file=None, decide=consent_to_all):
-    """The whole conversation of a party; ends with the alignment and the group key."""
+    """The whole conversation of a party that keeps nothing yet; ends with the alignment and the group key."""
     secrets = Secrets.load_or_make(disk, run, party, credentials)
     agreement = yield from agree(run, party, secrets, credentials, key_file)
+    side = Aligner(run, party, agreement.key, secrets, decide)
     if run.pointing_party is not None:
-        return (yield from align_by_keys(run, party, ids, agreement, secrets, decide)), agreement.key
-    return (yield from align(run, party, ids, agreement.key, secrets, decide)), agreement.key
+        found = yield from align_by_keys(side, ids, agreement)
+    else:
+        kept = KeptAlignment()
+        found = yield from align(side, ids, kept, change_of(run, kept, ids, secrets.tag_key()))
+    rows = FoundRows.of(len(found.at[0]))
+    train, held_out = order_of(rows, None if found.has_test_files else run.evaluation.holdout, run.training.seed)
+    tested = found.at[1] if found.has_test_files else found.at[0][held_out]
+    compared = run.parties if run.pointing_party is None else (run.label_party,)
+    warning = few_shared(rows.present, {name: count for name, count in found.counts.items() if name in compared})
+    counts = dict(found.counts)
+    aligned = Aligned(found.at[0][train], tested, found.digest, counts, rows.present, found, warning)
+    return aligned, agreement.key
 
 
 def align_alone(calls, run, party, ids, disk):

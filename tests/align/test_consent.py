@@ -6,7 +6,7 @@ import pytest
 
 from fdml.align.consent import consent_to_all, exchange_consent, objection, summary_text
 from fdml.align.conversation import converse
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.errors import AlignmentError, MessageRefused
 from fdml.protocol.alignment_messages import Consent, Post, RowCounts, RowSummary, SharedRowIndex, Tokens
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
@@ -21,7 +21,7 @@ GUESSES = [f"customer {number}" for number in range(100_000)]
 
 
 def run_of(mode="tokens", parties=PARTIES):
-    return RunSettings(name="credit", parties=parties, label_party=parties[0], align=mode)
+    return RunSettings(name="first", federation="credit", parties=parties, label_party=parties[0], align=mode)
 
 
 def limits(run, party, max_rows=None, min_shared=None):
@@ -237,3 +237,18 @@ def test_a_party_that_posts_its_consent_again_with_another_line_keeps_the_first(
     assert decode_alignment(store.fetch(run.parties[1], "consent", "bank")) == Consent(True, line=1)
     with pytest.raises(MessageRefused, match="posted the message 'consent' before and now another"):
         store.post("bank", "", "", encode_alignment(Consent(False, "no", line=3)))
+
+
+@pytest.mark.parametrize(("classes", "measured"), [([3, 3, 0], 7), ([2] * 20, 20), ([0], 5)])
+def test_a_line_that_seems_slow_is_measured_again_before_it_counts_as_slow(classes, measured):
+    """On a busy machine a few answers are late; a slow line is slow every time."""
+    run = run_of()
+    fetches, left = 0, list(classes)
+    asking = exchange_consent(
+        run, "bank", RowSummary((2, 2), (), 2), consent_to_all, lambda: left.pop(0) if len(left) > 1 else left[0]
+    )
+    call = next(asking)
+    while not isinstance(call, Post):
+        fetches += 1
+        call = asking.send(RowSummary((2, 2), (), 2))
+    assert (fetches, call.message.line) == (measured, classes[-1])

@@ -24,7 +24,7 @@ from tests.align.test_matching import TEXTS, ids_of
 from tests.storage.memory_disk import MemoryDisk
 
 PARTIES = ("bank", "shop", "clinic")
-RUN = RunSettings(name="credit", parties=PARTIES, label_party="bank")
+RUN = RunSettings(name="first", federation="credit", parties=PARTIES, label_party="bank")
 AUTHORITY = Authority("credit")
 CREDENTIALS = {party: AUTHORITY.issue("party", party) for party in PARTIES}
 KEY = GroupKey(bytes(range(32)))
@@ -125,19 +125,19 @@ def rsa_credentials():
 
 
 SHOP = offer_by("shop", CREDENTIALS["shop"])
-OTHER_RUN = RUN.model_copy(update={"task": "regression"})
+OTHER_RUN = RUN.model_copy(update={"align": "ecdh"})
 FORGED = {
-    "an unsigned offer": (offer_by("shop", None), "no certificate of the run's authority"),
-    "no certificate at all": (replace(SHOP, certificate=b"none"), "no certificate of the run's authority"),
-    "a certificate of another authority": (offer_by("shop", self_signed("shop")), "no certificate of the run's"),
+    "an unsigned offer": (offer_by("shop", None), "no certificate of the federation's authority"),
+    "no certificate at all": (replace(SHOP, certificate=b"none"), "no certificate of the federation's authority"),
+    "a certificate of another authority": (offer_by("shop", self_signed("shop")), "no certificate of the federation's"),
     "one that has run out": (offer_by("shop", AUTHORITY.issue("party", "shop", days=-1)), "ran out on"),
     "that of another party": (offer_by("shop", CREDENTIALS["clinic"]), "does not name party 'shop'"),
     "that of the server": (offer_by("shop", AUTHORITY.issue("server", "shop")), "does not name party 'shop'"),
-    "that of another run": (offer_by("shop", AUTHORITY.issue("party", "shop", run="x")), "of run 'credit'"),
+    "that of another run": (offer_by("shop", AUTHORITY.issue("party", "shop", federation="x")), "of 'credit'"),
     "a swapped public key": (swapped(SHOP), "wrong signature"),
     "a signature that is none": (replace(SHOP, signature=b"x" * 70), "wrong signature"),
     "a signature for another party": (offer_by("clinic", CREDENTIALS["shop"]), "wrong signature"),
-    "a signature for another run.toml": (offer_by("shop", CREDENTIALS["shop"], OTHER_RUN), "wrong signature"),
+    "a signature for another alignment": (offer_by("shop", CREDENTIALS["shop"], OTHER_RUN), "wrong signature"),
     "a key of another kind": (replace(SHOP, certificate=rsa_credentials().certificate), "wrong signature"),
 }
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from fdml.align.consent import consent_to_all
 from fdml.align.conversation import converse
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import PartyIds, align
+from fdml.align.kept import KeptAlignment, change_of
+from fdml.align.matching import Aligner, align
+from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.split import shuffled_rows, split_rows
 from fdml.data.ids import IdCounts, Ids
@@ -48,6 +50,13 @@ def named(rows, values):
     return [values[row] for row in rows]
 
 
+def alone(run, party, ids, secrets):
+    """The matching of a party that keeps nothing yet."""
+    kept = KeptAlignment()
+    side = Aligner(run, party, KEY, secrets, consent_to_all)
+    return align(side, ids, kept, change_of(run, kept, ids, secrets.tag_key()))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_parties_find_what_a_plain_join_finds_in_one_order(mode):
     found = {party: each for party, (each, _) in align_all(run_of(mode), ids_of(TEXTS)).items()}
@@ -75,7 +84,7 @@ def test_test_files_are_joined_on_their_own(mode):
 def test_training_rows_are_split_and_shuffled_as_everywhere_else():
     run = run_of("tokens")
     found, key = align_all(run, ids_of(TEXTS))["bank"]
-    token = key.derive(f"tokens of {run.name}")
+    token = key.derive(f"tokens of {run.federation}")
     ordered = sorted(SHARED, key=lambda each: hashlib.blake2b(each.encode(), digest_size=16, key=token).digest())
     keep, out = split_rows(5, 0.4, run.training.seed)
     order = keep[shuffled_rows(len(keep), run.training.seed)]
@@ -151,7 +160,7 @@ def test_a_duplicate_id_is_refused_before_anything_is_posted(mode):
     run = run_of(mode, PARTIES[:1])
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     with pytest.raises(AlignmentError, match="party 'bank' has 2 rows with a duplicate id"):
-        next(align(run, "bank", PartyIds(texts(["a", "b", "a", "a"])), KEY, secrets, consent_to_all))
+        next(alone(run, "bank", PartyIds(texts(["a", "b", "a", "a"])), secrets))
 
 
 def test_ids_come_from_the_files():
@@ -184,7 +193,7 @@ def test_an_answer_that_cannot_be_is_not_believed(train, held_out, digest, count
     found = SharedRowIndex(np.array(train), np.array(held_out, np.int64), digest, counts)
     rows = len(TEXTS["bank"])
     answers = {RowSummary: RowSummary((rows,), (), 2), SharedRowIndex: found, Consent: Consent(True)}
-    conversation = align(run, "bank", PartyIds(texts(TEXTS["bank"])), KEY, secrets, consent_to_all)
+    conversation = alone(run, "bank", PartyIds(texts(TEXTS["bank"])), secrets)
     with pytest.raises(AlignmentError, match="server's answer does not fit"):
         converse(conversation, lambda request: answers[request.kind] if isinstance(request, Fetch) else None)
 
@@ -208,19 +217,16 @@ def test_changed_ids_conflict_with_what_was_posted(mode):
     store = open_store(run)
     align_all(run, ids_of(TEXTS), store, disks=disks)
     changed = PartyIds(texts([*TEXTS["shop"], "new"]))
-    with pytest.raises(MessageRefused, match="fdml align --fresh") as raised:
+    with pytest.raises(MessageRefused, match="a new name") as raised:
         align_alone(PartyCalls(store, "shop"), run, "shop", changed, disks["shop"])
     assert raised.value.refusal is Refusal.CONFLICT
 
 
-def test_starting_over_at_every_side_takes_the_changed_ids():
+def test_another_generation_takes_the_changed_ids():
     run, disks = run_of("tokens"), {party: MemoryDisk() for party in PARTIES}
     store = open_store(run)
     align_all(run, ids_of(TEXTS), store, disks=disks)
-    store.clear()
-    for disk in disks.values():
-        Secrets.forget(disk)
-    found = align_all(run, ids_of(TEXTS | {"shop": ["anna", "bert", "carla"]}), store, disks=disks)
+    found = align_all(run, ids_of(TEXTS | {"shop": ["anna", "bert", "carla"]}), open_store(run), disks=disks)
     assert found["clinic"][0].shared == 3
 
 
@@ -251,7 +257,7 @@ def test_what_is_posted_does_not_depend_on_the_order_of_the_file(mode):
         secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
         fixed = Secrets(secrets.private, secrets.offer, secrets.group_key, bytes(range(32)))
         calls = PartyCalls(open_store(run), "bank")
-        converse(align(run, "bank", PartyIds(texts(values)), KEY, fixed, consent_to_all), calls.answer)
+        converse(alone(run, "bank", PartyIds(texts(values)), fixed), calls.answer)
         posts.append([raw for _, _, _, raw in calls.posted])
     assert posts[0] == posts[1]
 
@@ -271,7 +277,7 @@ def test_a_party_waits_for_all_who_have_not_posted_their_rows():
     secrets = Secrets.load_or_make(MemoryDisk(), run, "bank", None)
     with pytest.raises(PeerTimeout, match="'bank' waits for 'shop', 'clinic'"):
         converse(
-            align(run, "bank", ids_of(TEXTS)["bank"], KEY, secrets, consent_to_all),
+            alone(run, "bank", ids_of(TEXTS)["bank"], secrets),
             PartyCalls(open_store(run), "bank").answer,
         )
 

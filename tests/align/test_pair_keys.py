@@ -16,7 +16,7 @@ from tests.align.test_group_key import tampering
 from tests.storage.memory_disk import MemoryDisk
 
 PARTIES = ("bank", "shop", "clinic")
-RUN = RunSettings(name="credit", parties=PARTIES, label_party="bank")
+RUN = RunSettings(name="first", federation="credit", parties=PARTIES, label_party="bank")
 AUTHORITY = Authority("credit")
 CREDENTIALS = {party: AUTHORITY.issue("party", party) for party in PARTIES}
 DIGEST = b"d" * 32

@@ -3,13 +3,13 @@ import stat
 import pytest
 
 from fdml.align.party_secrets import Secrets
-from fdml.errors import AlignmentError, StateCorrupt
+from fdml.errors import StateCorrupt
 from fdml.federation.certificates import Authority
 from fdml.settings import RunSettings
 from fdml.storage.disk import FolderDisk
 from tests.storage.memory_disk import MemoryDisk
 
-RUN = RunSettings(name="credit", parties=("bank", "shop"), label_party="bank")
+RUN = RunSettings(name="first", federation="credit", parties=("bank", "shop"), label_party="bank")
 AUTHORITY = Authority("credit")
 CREDENTIALS = AUTHORITY.issue("party", "bank")
 
@@ -26,11 +26,8 @@ def test_a_second_start_makes_the_same_choices(credentials):
     assert bool(first.offer.signature) == (credentials is not None)
 
 
-def test_choices_differ_from_party_to_party_and_after_forgetting():
-    disk = MemoryDisk()
-    first = made(disk)
-    Secrets.forget(disk)
-    second = made(disk)
+def test_choices_differ_from_disk_to_disk():
+    first, second = made(MemoryDisk()), made(MemoryDisk())
     drawn = [first.private, first.group_key, first.scalar, second.private, second.group_key, second.scalar]
     assert len(set(drawn)) == 6
     assert {len(each) for each in drawn} == {32}
@@ -44,19 +41,32 @@ def test_the_file_is_for_its_owner_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "named"),
+    "changed",
     [
-        ({"run": RUN.model_copy(update={"task": "regression"})}, "run.toml"),
-        ({"party": "shop"}, "name"),
-        ({"credentials": None}, "key"),
-        ({"credentials": AUTHORITY.issue("party", "bank")}, "key"),
+        {"run": RUN.model_copy(update={"align": "ecdh"})},
+        {"party": "shop"},
+        {"credentials": None},
+        {"credentials": AUTHORITY.issue("party", "bank")},
     ],
 )
-def test_choices_of_another_run_or_key_are_not_used(changed, named):
+def test_choices_of_another_alignment_or_key_are_not_used(changed):
     disk = MemoryDisk()
-    made(disk)
-    with pytest.raises(AlignmentError, match=f"the {named} of party .* has changed .*--fresh"):
-        made(disk, **changed)
+    first, second = made(disk), made(disk, **changed)
+    assert first.private != second.private
+    assert first.group_key != second.group_key
+    assert made(disk, **changed) == second, "and those are stored"
+
+
+@pytest.mark.parametrize("changed", [{"name": "second"}, {"task": "regression"}, {"label_party": "shop"}])
+def test_all_runs_that_match_rows_in_the_same_way_have_the_same_choices(changed):
+    disk = MemoryDisk()
+    assert made(disk, run=RUN.model_copy(update=changed)) == made(disk)
+
+
+def test_rows_are_known_again_under_a_key_of_this_partys_own():
+    secrets, other = made(MemoryDisk()), made(MemoryDisk())
+    assert secrets.tag_key() == secrets.tag_key()
+    assert len({secrets.tag_key(), secrets.tag_key(b"group key"), other.tag_key()}) == 3
 
 
 def test_a_renewed_certificate_of_the_same_key_goes_on_with_the_same_choices():
@@ -73,7 +83,7 @@ def test_damaged_choices_are_never_drawn_anew_in_silence():
     made(disk)
     (name,) = disk.files
     disk.files[name] = disk.files[name][:-1] + b"?"
-    with pytest.raises(StateCorrupt, match="--fresh"):
+    with pytest.raises(StateCorrupt, match="a new name"):
         made(disk)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fdml.align.consent import objection, summary_text
 from fdml.align.group_key import GroupKey
-from fdml.align.matching import LeadingKeys, PartyIds
+from fdml.align.party_ids import LeadingKeys, PartyIds
 from fdml.align.pointing import _check_pointers, _opened
 from fdml.align.split import shuffled_rows, split_rows
 from fdml.errors import AlignmentError, MessageRefused

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.align.group_key import GroupKey
-from fdml.align.sealed_metrics import open_epoch, open_metrics, pack_figures, seal_epoch, seal_metrics
+from fdml.align.sealed_metrics import open_metrics, open_outcome, pack_figures, seal_metrics, seal_outcome
 from fdml.errors import AlignmentError
 from fdml.protocol.messages import SEALED_EPOCH_BYTES, SEALED_METRICS_BYTES, Metrics, SealedMetrics
 
@@ -62,9 +62,19 @@ def test_what_the_label_party_did_not_seal_for_this_epoch_is_not_opened(change):
 
 
 def test_the_best_epoch_travels_sealed_and_is_the_same_bytes_each_time():
-    found = seal_epoch(KEY, 17)
-    assert open_epoch(KEY, found) == 17
-    assert found == seal_epoch(KEY, 17) != seal_epoch(KEY, 18)
+    found = seal_outcome(KEY, 17)
+    assert open_outcome(KEY, found) == (17, False)
+    assert open_outcome(KEY, seal_outcome(KEY, 0, promoted=True)) == (0, True)
+    assert found == seal_outcome(KEY, 17) != seal_outcome(KEY, 18)
+    assert found != seal_outcome(KEY, 17, promoted=True)
     assert len(found.sealed) == SEALED_EPOCH_BYTES
     with pytest.raises(AlignmentError, match="cannot be opened"):
-        open_epoch(GroupKey(b"k" * 32), found)
+        open_outcome(GroupKey(b"k" * 32), found)
+
+
+def test_whether_a_run_is_promoted_is_told_under_the_same_seal():
+    yes, no = (seal_outcome(KEY, 3, promoted=each) for each in (True, False))
+    assert len(yes.sealed) == len(no.sealed), "its size tells the server nothing"
+    assert open_outcome(KEY, yes) == (3, True)
+    assert open_outcome(KEY, no) == (3, False)
+    assert yes != no

@@ -7,7 +7,6 @@ from functools import lru_cache
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-from fdml.audit.load_recording import record_in_process
 from fdml.audit.recording import Recording
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows, columns
@@ -15,6 +14,7 @@ from fdml.experiments.paper import a9a_dataset
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.settings import GuardSettings, ModelSettings, PrivacySettings, TrainingSettings
+from tests.audit.in_process_recording import record_in_process
 
 NOISE = GuardSettings(clip=2, noise="gaussian", sigma=8)
 ROWS = 2000

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdml.audit.load_recording import record_in_process
 from fdml.audit.mask_checks import attacks
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
@@ -14,6 +13,7 @@ from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.protocol.fixed_point import decode
 from fdml.settings import PrivacySettings, TrainingSettings
+from tests.audit.in_process_recording import record_in_process
 
 ROWS = 60
 BLIND, PRIVATE = PrivacySettings(server="blind"), PrivacySettings(labels="private", label_epsilon="off")

@@ -7,7 +7,6 @@ import pytest
 
 from fdml.audit.attacks import ATTACKS
 from fdml.audit.label_lives import two_lives
-from fdml.audit.load_recording import record_in_process
 from fdml.audit.recording import FurtherRun
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
@@ -15,6 +14,7 @@ from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.privacy.randomised_response import DRAW_BYTES, chance_of_truth, draws_of, randomised
 from fdml.settings import PrivacySettings, TrainingSettings
+from tests.audit.in_process_recording import record_in_process
 
 ROWS = 800
 

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks.cluster import running, write_run
-from fdml.audit.load_recording import read_recording, record_in_process
+from fdml.audit.load_recording import read_recording
 from fdml.cli.audit import audit
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
@@ -22,6 +22,7 @@ from fdml.protocol.wire_pb2 import Record
 from fdml.settings import PrivacySettings, TrainingSettings
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
+from tests.audit.in_process_recording import record_in_process
 from tests.audit.recorded import NOISE, recorded
 
 pytestmark = pytest.mark.slow
@@ -120,12 +121,15 @@ def test_the_command_shows_every_result_and_fails_where_one_does(finished):
 def test_a_log_that_was_begun_anew_is_refused(finished, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(finished, copy)
-    Journal(FolderDisk(copy / "server" / "state"), "journal").restart([Record(number=9).SerializeToString()])
+    Journal(FolderDisk(copy / "server" / "runs" / "first" / "state"), "journal").restart(
+        [Record(number=9).SerializeToString()]
+    )
     with pytest.raises(DataError, match="begins anew"):
         read_recording(copy / "run.toml")
 
 
 def test_a_run_that_never_was_is_refused(tmp_path):
-    (tmp_path / "run.toml").write_text('parties = ["a", "b"]\nlabel_party = "a"\n')
+    (tmp_path / "federation.toml").write_text('parties = ["a", "b"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "a"\n')
     with pytest.raises(DataError, match="fdml simulate"):
         read_recording(tmp_path / "run.toml")

@@ -10,7 +10,6 @@ import pyarrow.parquet
 import pytest
 
 from benchmarks.neighbours import CASES, PARTY, neighbours
-from fdml.audit.load_recording import record_in_process
 from fdml.audit.neighbours import (
     LONG_AGO,
     OUTLIER,
@@ -26,6 +25,7 @@ from fdml.data.sources import open_sources
 from fdml.errors import SettingsError
 from fdml.settings import GuardSettings
 from fdml.settings_data import DataSettings
+from tests.audit.in_process_recording import record_in_process
 
 ROWS = 5000
 SCALED = CASES[0]

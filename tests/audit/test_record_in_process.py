@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fdml.audit.load_recording import read_recording, record_in_process
+from fdml.audit.load_recording import read_recording
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
 from fdml.errors import DataError
@@ -12,6 +12,7 @@ from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.protocol.messages import Push
 from fdml.settings import GuardSettings, PrivacySettings, TrainingSettings
+from tests.audit.in_process_recording import record_in_process
 from tests.audit.recorded import NOISE
 
 ROWS, HELD_OUT = 30, 8
@@ -104,6 +105,7 @@ def test_the_labels_shown_are_those_that_the_gradients_disclose(epsilon):
 
 
 def test_a_run_without_a_log_says_what_to_run_first(tmp_path):
-    (tmp_path / "run.toml").write_text('parties = ["a", "b"]\nlabel_party = "a"\n')
+    (tmp_path / "federation.toml").write_text('parties = ["a", "b"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "a"\n')
     with pytest.raises(DataError, match=r"there is no log .*journal'; run `fdml simulate` first"):
         read_recording(tmp_path / "run.toml")

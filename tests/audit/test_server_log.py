@@ -61,7 +61,9 @@ def test_a14_confirms_no_cell_by_the_log_and_every_one_by_one_of_the_old_kind(fi
 def test_no_figure_and_no_hash_of_a_model_is_in_anything_that_the_server_stored(finished):
     recording = read_recording(finished / "run.toml")
     key = PartyFolder(finished / "p0" / "party.toml").shared_rows().key
-    stored = b"".join(path.read_bytes() for path in (finished / "server" / "state").rglob("*") if path.is_file())
+    stored = b"".join(
+        path.read_bytes() for path in (finished / "server" / "runs" / "first" / "state").rglob("*") if path.is_file()
+    )
     for sealed in recording.metrics.values():
         assert sealed.sealed in stored, "what was sent is there, sealed"
         found = open_metrics(key, sealed)

@@ -73,6 +73,8 @@ def test_every_round_has_new_processes_and_what_only_one_tree_has_is_not_compare
     seconds = alternate(folders, cache, (10, 10), 3, str)
     assert seconds == {"work": {"old": [1.5] * 3, "new": [1.5] * 3}}
     assert len(set((cache / "old" / "processes").read_text().split())) == 3
+    assert alternate(folders, cache, (10, 10), 1, str, "wor") == {"work": {"old": [1.5], "new": [1.5]}}
+    assert alternate(folders, cache, (10, 10), 1, str, "gRPC") == {}
 
 
 def test_a_ratio_is_formed_inside_each_round():
@@ -105,6 +107,14 @@ def test_a_tree_whose_workloads_fail_is_named(tmp_path, monkeypatch):
 def test_without_an_older_checkout_there_is_nothing_to_compare(folder):
     with pytest.raises(SettingsError, match="no checkout of fdml"):
         run(str, old=folder)
+
+
+def test_a_name_that_no_workload_has_is_an_error(tmp_path, monkeypatch):
+    driver = tmp_path / "driver.py"
+    driver.write_text(DRIVER)
+    monkeypatch.setattr(against, "_DRIVER", driver)
+    with pytest.raises(SettingsError, match="no workload of both checkouts has 'gRPC' in its name"):
+        run(str, old=against._OWN, rounds=1, only="gRPC")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from fdml.errors import FdmlError
 from fdml.experiments.party_folders import dataset_of, read_party_folders
 from fdml.federation.scaffold import write_keys
 from fdml.monitor.history import EpochRecord
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 pytestmark = pytest.mark.slow
 ROWS = 4000
@@ -54,7 +54,7 @@ def test_the_records_are_of_the_models_that_the_processes_left(trained):
     home, joint = trained
     settings, folders, problem = opened(home)
     records = app_store.joint_records(settings, folders, problem, joint.seconds)
-    told = json.loads((home / "store" / "history.json").read_text())
+    told = json.loads((home / "store" / "runs" / "first" / "history.json").read_text())
     assert [record.test_metric for record in records] == pytest.approx(
         [each["test_metric"] for each in told], abs=5e-3
     ), "but for rounding to 16 bits"

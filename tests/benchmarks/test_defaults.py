@@ -13,6 +13,7 @@ def wine():
     return all_sets(1000)["wine"](0).shuffled(0)
 
 
+@pytest.mark.slow
 def test_joint_lr_is_as_good_as_scikit_learns_on_wine(wine):
     assert trained(wine, "LR", 0) >= scikit_learn(wine, "LR", 0) - 0.03
 

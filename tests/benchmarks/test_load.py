@@ -53,8 +53,11 @@ def test_honest_parties_go_on_under_attack(monkeypatch):
     figures = {line["contender"]: line for line in report.results}
     assert figures["sent: mutated messages"]["median"] >= 2000
     assert figures["sent: idle connections"]["median"] >= 1300
+    assert figures["sent: begun handshakes"]["median"] >= 650
     assert figures["sent: calls of 20 MiB"]["median"] > 0
     assert figures["sent: compressed calls"]["median"] > 0
+    for work in ("server's own work, left alone", "server's own work, under attack", "attackers' own work"):
+        assert figures[work]["median"] > 0.0
     grown = figures["server's memory, most growth under attack"]["median"]
     assert grown < 200.0, "beside other tests; the bar of 100 MB is for the benchmark, on a quiet machine"
     assert report.ratios["step under attack/left alone, at most 1.5"]["median"] > 0.0

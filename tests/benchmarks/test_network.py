@@ -6,7 +6,7 @@ from benchmarks.network import DEFAULT, SWEEP, TOLERANCE, Comparison, NetworkRun
 from benchmarks.network_profiles import FAR, LOOPBACK, NEAR
 from benchmarks.process_runs import RunTrace, Variant
 from fdml.errors import SettingsError
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 
 def test_the_time_counts_to_the_first_epoch_that_is_good_enough():
@@ -59,7 +59,8 @@ def test_the_fastest_setting_that_reaches_the_goal_is_recommended():
 @pytest.mark.parametrize("setting", {each.name: each for kinds in SWEEP.values() for each in kinds}.values())
 def test_every_setting_is_one_that_run_toml_takes(setting, tmp_path):
     path = tmp_path / "run.toml"
-    path.write_text(f'parties = ["p0", "p1"]\nlabel_party = "p0"\n{setting.text}')
+    (tmp_path / "federation.toml").write_text('parties = ["p0", "p1"]\n')
+    path.write_text(f'label_party = "p0"\n{setting.text}')
     assert read_run(path).training.staleness == 0
 
 

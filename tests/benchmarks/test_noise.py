@@ -37,6 +37,7 @@ def test_there_is_a_row_for_every_scheme_and_case_of_both_kinds(rows):
         assert 0.2 < row["loss"] < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [CLIP, LOOSE])
 def test_epsilon_of_a_level_is_that_of_a_release_per_epoch(rows, clip):
     row = rows[f"LR joint, noise 5, clip {clip:g}"]
@@ -50,6 +51,7 @@ def test_without_noise_there_is_no_epsilon(rows):
     assert rows["NN joint, noise 0, clip 4"]["epsilon"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [5.4, 2.5])
 def test_one_release_keeps_to_its_budget(rows, budget):
     row = rows[f"NN joint, 1 release, epsilon {budget:g}"]
@@ -58,6 +60,7 @@ def test_one_release_keeps_to_its_budget(rows, budget):
     assert "recalibrated_loss" not in row, "its parties have taken the noise into account"
 
 
+@pytest.mark.slow
 def test_many_releases_have_four_clips_of_noise(rows):
     for name, releases in (("2 releases, clip 1", 2), ("2 releases, clip 2", 2), ("4 releases, clip 2", 4)):
         row = rows[f"LR joint, {name}"]
@@ -65,6 +68,7 @@ def test_many_releases_have_four_clips_of_noise(rows):
         assert row["epsilon"] == pytest.approx(gaussian_epsilon(math.sqrt(releases) / 2, DELTA))
 
 
+@pytest.mark.slow
 def test_a_loose_clip_shortens_nothing_and_none_shortens_without_a_guard(rows):
     assert rows["LR joint, noise 5, clip 50"]["clipped"] == 0.0
     assert 0.0 < rows["LR joint, 2 releases, clip 1"]["clipped"] <= 1.0
@@ -75,6 +79,7 @@ def test_a_loose_clip_shortens_nothing_and_none_shortens_without_a_guard(rows):
             )
 
 
+@pytest.mark.slow
 def test_recalibration_undoes_what_noise_does_to_the_loss(rows):
     for model in ("LR", "NN"):
         noisy, calm = rows[f"{model} joint, noise 5, clip 50"], rows[f"{model} joint, noise 0, clip 50"]
@@ -82,6 +87,7 @@ def test_recalibration_undoes_what_noise_does_to_the_loss(rows):
         assert noisy["recalibrated_loss"] < noisy["loss"]
 
 
+@pytest.mark.slow
 def test_gains_are_held_against_the_right_rival(made, rows):
     ratios = made[0].ratios
     assert len(ratios) == 2 * len(cases_of(SIZES))
@@ -92,11 +98,13 @@ def test_gains_are_held_against_the_right_rival(made, rows):
     assert ratios["LR 4 releases, clip 2: AUC gained over joint, no guard"]["target"] == -0.01
 
 
+@pytest.mark.slow
 def test_bars_stand_beside_the_rows_that_have_one(rows):
     assert rows["NN joint, 1 release, epsilon 5.4"]["target"] == 0.902
     assert "target" not in rows["LR joint, 1 release, epsilon 2.5"]
 
 
+@pytest.mark.slow
 def test_the_report_is_plain_json_and_says_what_cannot_be_matched(made):
     report, picture, said = made
     json.dumps(report.as_json(), allow_nan=False)

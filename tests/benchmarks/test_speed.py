@@ -39,9 +39,9 @@ def test_a_joint_run_is_aligned_once_and_trained_anew_each_time(tmp_path):
     home = tmp_path / "run"
     write_run(home, make_data(4000, "20/20/20"), "linear", epochs=3, batches_per_block=8, passes=2)
     assert joint_pass(home) > 0
-    before = (home / "p1" / "state" / "alignment").stat().st_mtime_ns
+    before = (home / "p1" / "runs" / "first" / "state" / "alignment").stat().st_mtime_ns
     assert joint_pass(home) > 0
-    assert (home / "p1" / "state" / "alignment").stat().st_mtime_ns == before
+    assert (home / "p1" / "runs" / "first" / "state" / "alignment").stat().st_mtime_ns == before
     history = history_of(home)
     assert joint_pass(home) < history[3].seconds, "a part of one epoch, not the whole training"
     assert abs(pooled_auc(home, 6) - history[3].test_metric) < 0.25, "of the same rows, of which few are held out"

@@ -27,7 +27,7 @@ def test_the_version_is_shown_without_loading_a_command():
     assert run.stdout.splitlines() == [f"fdml {fdml.__version__}", "[]"]
 
 
-GROUPS = ("keys", "budget")
+GROUPS = ("keys", "budget", "runs", "model")
 SINGLE = [name for name in COMMANDS if name not in GROUPS]
 
 
@@ -35,10 +35,11 @@ SINGLE = [name for name in COMMANDS if name not in GROUPS]
 def test_every_command_of_a_group_has_a_help_text_and_a_help_for_every_argument(group):
     found = getattr(importlib.import_module(f"fdml.cli.{group}"), group)
     listed = succeed(group, "--help")
-    for command in (each.callback for each in found.registered_commands):
-        assert command.__name__ in listed
+    for each in found.registered_commands:
+        command, name = each.callback, each.name or each.callback.__name__
+        assert name in listed
         assert inspect.getdoc(command)
-        succeed(group, command.__name__, "--help")
+        succeed(group, name, "--help")
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             assert parameter.annotation.__metadata__[0].help, parameter.name
 
@@ -55,7 +56,7 @@ def test_every_command_has_a_help_text_and_a_help_for_every_argument(name):
     assert inspect.getdoc(command).split(".")[0][:30] in text
 
 
-FIGURES = [name for name in SINGLE if name not in ("new", "data")]
+FIGURES = [name for name in SINGLE if name not in ("new", "data", "up", "report", "watch", "endpoint")]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -81,11 +82,11 @@ def test_wrong_usage_exits_with_2(words):
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fdml", "status", str(tmp_path / "run.toml")])
+    monkeypatch.setattr(sys, "argv", ["fdml", "status", str(tmp_path / "federation.toml")])
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith("fdml: ")
-    assert "run.toml" in str(ended.value)
+    assert "federation.toml" in str(ended.value)
 
 
 @pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget plan"), ("bench", "python -m benchmarks")])
@@ -93,3 +94,12 @@ def test_a_renamed_command_names_the_new_one(name, new):
     result = subprocess.run([sys.executable, "-m", "fdml", name], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert result.stderr == f"fdml: the command {name!r} is now called `{new}`\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "join", "align", "simulate"])
+def test_starting_over_is_gone_and_the_way_out_is_named(command, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fdml", command, "x.toml", "--fresh"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("nothing is overwritten: give the run a new name in run.toml\n")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fdml.errors import StateCorrupt
-from fdml.privacy.accounts import AccountFile, Counts, LifeAccount, RunAccount, ShownLabels
+from fdml.privacy.accounts import AccountFile, BudgetedAccount, Counts, RunAccount, ShownLabels
 from fdml.privacy.ledger import GradientMechanism, Mechanism, epsilon_of
 from fdml.storage.disk import FolderDisk
 from tests.cli.commands import fail, succeed
@@ -26,7 +26,7 @@ def party(tmp_path):
 def spend(party, name="life", *, data="f1", gradients=None, **counts):
     file = AccountFile(FolderDisk(party.parent / "ledger"))
     account = RunAccount("shop", data, f"{data}.csv", GAUSSIAN, gradients, Counts())
-    LifeAccount(file, name, account, total=None, delta=1e-5).count(**counts)
+    BudgetedAccount(file, name, account, total=None, delta=1e-5).count(**counts)
     return file
 
 

@@ -84,14 +84,13 @@ def run_folder(people):
         ordered = cells if name == "shop" else cells[100:][::-1]
         text = "\n".join([head, *(",".join(row[at] for at in keep) for row in ordered)])
         (people / name / "data.csv").write_text(text + "\n")
-    (people / "run.toml").write_text(
-        'parties = ["shop", "bank"]\nlabel_party = "shop"\n[training]\nepochs = 4\nlearning_rate = "auto"\n'
-    )
+    (people / "federation.toml").write_text('parties = ["shop", "bank"]\n')
+    (people / "run.toml").write_text('label_party = "shop"\n[training]\nepochs = 4\nlearning_rate = "auto"\n')
     (people / "shop" / "party.toml").write_text(
-        'party = "shop"\nrun = "../run.toml"\n[data]\npath = "data.csv"\nid = "user"\nlabel = "rich"\n'
+        'party = "shop"\nfederation = "../federation.toml"\n[data]\npath = "data.csv"\nid = "user"\nlabel = "rich"\n'
     )
     (people / "bank" / "party.toml").write_text(
-        'party = "bank"\nrun = "../run.toml"\n[data]\npath = "data.csv"\nid = "client"\n[model]\nkind = "mlp"\n'
+        'party = "bank"\nfederation = "../federation.toml"\n[data]\npath = "data.csv"\nid = "client"\n[model]\nkind = "mlp"\n'
     )
     return people
 
@@ -135,8 +134,8 @@ BAD_RUNS = {
     "an empty party": (
         "bank/party.toml", '[model]', 'ignore = ["hours", "city"]\n[model]', "neither features nor labels",
     ),
-    "a party that is not there": ("run.toml", '"bank"]', '"bankk"]', "party 'bankk' of run.toml has no file"),
-    "not TOML": ("run.toml", "parties", "parties parties", "not valid TOML"),
+    "a party that is not there": ("federation.toml", '"bank"]', '"bankk"]', "party 'bankk' of run.toml has no file"),
+    "not TOML": ("federation.toml", "parties", "parties parties", "not valid TOML"),
     "ids that repeat": ("bank/party.toml", 'id = "client"', 'id = "city"', "rows with a duplicate id"),
     "a file that is not there": ("bank/party.toml", '"data.csv"', '"dada.csv"', "there is no file"),
     "diverging": ("run.toml", '"auto"', "9e3", "learning_rate 9000 times l2 0.0015625 must be below 1; lower one of them"),

@@ -16,7 +16,7 @@ from fdml.federation.key_files import read_credentials
 from fdml.federation.processes import run_processes
 from fdml.monitor.listeners import ignore_events
 from fdml.party.settings import read_party
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def test_the_settings_name_three_parties_and_their_files(folder):
     for name in run.parties:
         party = read_party(folder / name / "party.toml")
         assert party.party == name
-        assert party.run.resolve() == (folder / "run.toml").resolve()
+        assert party.federation.resolve() == (folder / "federation.toml").resolve()
         assert party.data.path.is_file()
         assert party.data.test_path is not None
         assert party.data.test_path.is_file()
@@ -79,9 +79,9 @@ def test_compare_can_be_pointed_at_it(folder):
 def test_simulate_just_works(tmp_path):
     out = tmp_path / "twin"
     made("app-store", "--rows", 20_000, "--out", out)
-    text = (out / "run.toml").read_text()
-    (out / "run.toml").write_text(text.replace(":7443", ":0"))
-    found = run_processes(out / "run.toml", fresh=False, plain=False, on_event=ignore_events)
+    text = (out / "federation.toml").read_text()
+    (out / "federation.toml").write_text(text.replace(":7443", ":0"))
+    found = run_processes(out / "run.toml", on_event=ignore_events)
     assert found["alignment"]["shared_rows"] == 18_000
     assert found["history"][-1]["test_loss"] < 0.13
 
@@ -175,7 +175,7 @@ def test_a_sample_is_a_run_with_settings_rows_and_keys(tmp_path, kind, parties, 
     assert f"1,000 {wrote}" in said.stdout
     assert f"fdml simulate {out / 'run.toml'}" in said.stdout
     run = read_run(out / "run.toml")
-    assert (run.name, run.parties, run.label_party) == (kind, parties, parties[0])
+    assert (run.federation, run.name, run.parties, run.label_party) == (kind, "first", parties, parties[0])
     assert set(run.members) == {"server", *parties}
     for name in parties:
         assert read_party(out / name / "party.toml").party == name
@@ -189,8 +189,8 @@ def test_a_sample_is_a_run_with_settings_rows_and_keys(tmp_path, kind, parties, 
 
 
 def test_a_sample_trains_as_it_is(adult):
-    text = (adult / "run.toml").read_text()
-    (adult / "run.toml").write_text(text.replace(":7443", ":0"))
+    text = (adult / "federation.toml").read_text()
+    (adult / "federation.toml").write_text(text.replace(":7443", ":0"))
     found = run_processes(adult / "run.toml", on_event=ignore_events)
     assert found["alignment"]["shared_rows"] == 3000
     assert found["history"][-1]["test_metric"] > 0.85

@@ -1,14 +1,17 @@
 """The last lines of a run, from the bundle."""
 
+from dataclasses import asdict, replace
+
 import numpy as np
 
 from fdml.cli.figures import bundle_figures, bundle_lines
 from fdml.data.label_encoding import LabelEncoding
-from fdml.events import Evaluated
+from fdml.events import Compared, Evaluated
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
-from fdml.settings import EvaluationSettings
+from fdml.settings_evaluation import EvaluationSettings
 from tests.models.test_bundle import ENCODER, LABELS, PARTY, RUN, STATE
+from tests.monitor.sample_events import SAMPLES
 
 FOUND = Evaluated("store", 4, 1.0, 0.5, 0.4, 0.9, {"auc": 0.9, "accuracy": 0.75, "threshold": 0.3})
 
@@ -32,6 +35,16 @@ def test_figures_of_rows_that_have_chosen_the_model_are_said_to_be_too_good():
     first, second, _ = bundle_lines(bundle(stop_after=2))
     assert first.startswith("held-out rows, model of epoch 4")
     assert "a little too good" in second
+
+
+def test_what_joint_training_brings_is_read_and_is_in_the_figures_for_a_program(tmp_path):
+    (compared,) = [event for event in SAMPLES if isinstance(event, Compared)]
+    made = bundle(replace(FOUND, compared=compared))
+    assert list(bundle_lines(made))[1] == compared.text
+    made.save(tmp_path / "model")
+    lines, figures = bundle_figures(tmp_path / "model")
+    assert compared.text in lines
+    assert figures["compared"] == asdict(compared)
 
 
 def test_another_party_and_more_than_two_classes_have_nothing_to_say_of_them():

@@ -18,10 +18,12 @@ def member(folder, name):
     """The folder of one side, with its settings and nothing else."""
     folder = folder / name
     folder.mkdir()
-    (folder / "run.toml").write_text('name = "shop"\nparties = ["store", "browser"]\nlabel_party = "store"\n')
+    (folder / "federation.toml").write_text('name = "shop"\nparties = ["store", "browser"]\n')
     if name != "server":
-        (folder / "party.toml").write_text(f'party = "{name}"\nrun = "run.toml"\n[data]\npath = "x.csv"\n')
-    return folder / ("run.toml" if name == "server" else "party.toml")
+        (folder / "party.toml").write_text(
+            f'party = "{name}"\nfederation = "federation.toml"\n[data]\npath = "x.csv"\n'
+        )
+    return folder / ("federation.toml" if name == "server" else "party.toml")
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def sides(tmp_path):
 
 
 def keys_of(settings):
-    return settings.parent / ("server/keys" if settings.name == "run.toml" else "keys")
+    return settings.parent / ("server/keys" if settings.name == "federation.toml" else "keys")
 
 
 def request_of(settings):

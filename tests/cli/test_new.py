@@ -1,13 +1,13 @@
 from fdml.errors import SettingsError
 from fdml.party.settings import read_party
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 from tests.cli.commands import call, fail, succeed
 
 
 def test_it_says_what_to_type_and_writes_what_can_be_read(tmp_path):
     text = succeed("new", tmp_path / "shop", "--parties", "store, browser", "--server", "127.0.0.1:9000")
     for command in (
-        "serve {}/run.toml",
+        "serve {0}/federation.toml --run {0}/run.toml",
         "join {}/store/party.toml",
         "join {}/browser/party.toml",
         "simulate {}/run.toml",
@@ -25,7 +25,7 @@ def test_it_says_what_to_type_and_writes_what_can_be_read(tmp_path):
 def test_a_run_that_is_there_is_left_alone(tmp_path):
     succeed("new", tmp_path, "--parties", "store,browser")
     before = (tmp_path / "run.toml").read_text()
-    assert "holds a run already" in fail(SettingsError, "new", tmp_path, "--parties", "ann,bob")
+    assert "holds a federation.toml already" in fail(SettingsError, "new", tmp_path, "--parties", "ann,bob")
     assert (tmp_path / "run.toml").read_text() == before
 
 

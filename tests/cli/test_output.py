@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import typer
@@ -10,14 +11,17 @@ from fdml.cli.output import (
     comparison_json,
     comparison_table,
     echo,
+    gain_lines,
     joint_over_pooled,
     logged,
     resumable,
+    run_name,
+    said,
     write_json,
 )
 from fdml.errors import MissingExtra, SettingsError
-from fdml.events import Remark
-from fdml.monitor.history import EpochRecord, LearningCurve
+from fdml.events import Joined, Remark, StepDone
+from fdml.monitor.history import EpochRecord, Gain, LearningCurve
 from tests.monitor.sample_events import SAMPLES
 
 CURVES = [
@@ -51,6 +55,17 @@ def test_the_json_has_the_last_epochs_as_rows_and_all_as_history():
         "convergence": None,
     }  # fmt: skip
     assert [(row["scheme"], row["epoch"]) for row in found["history"]] == [("alone", 1), ("joint", 1), ("joint", 2)]
+
+
+def test_what_joint_training_brings_is_in_words_and_in_the_json():
+    joint = replace(CURVES[1], gains={"alone": Gain(0.1, 0.08, 0.12), "late fusion": Gain(0.0, -0.01, 0.01)})
+    assert list(gain_lines([CURVES[0], joint], "auc")) == [
+        "LR: joint brings +0.100 (0.080 to 0.120) AUC over alone",
+        "LR: joint brings no certain gain: +0.000 (-0.010 to 0.010) AUC over late fusion",
+    ]
+    rows = comparison_json([CURVES[0], joint], "auc", {})["rows"]
+    assert rows[1]["gains"]["alone"] == {"value": 0.1, "low": 0.08, "high": 0.12}
+    assert "gains" not in rows[0]
 
 
 def test_joint_seconds_are_told_as_times_those_of_pooled_training_where_there_are_some():
@@ -116,3 +131,26 @@ def test_with_a_log_events_go_to_both(tmp_path):
         listener(Remark("ann", "hello"))
     assert events == [Remark("ann", "hello")]
     assert json.loads((tmp_path / "log").read_text())["text"] == "hello"
+
+
+def test_what_is_said_is_text_or_json_lines_of_a_level(capsys):
+    heard = []
+    assert said(heard.append, "first", "text", "info") == heard.append
+    said(heard.append, "first", "text", "warning")(Joined("ann", 0))
+    assert heard == []
+    listener = said(heard.append, "first", "json", "info")
+    listener(StepDone("ann", 3, 0))
+    listener(Joined("ann", 0))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["run"] == "first"
+    assert heard == [], "one or the other"
+
+
+def test_the_name_of_a_run_is_that_of_its_file(tmp_path):
+    (tmp_path / "run.toml").write_text('name = "first"\nlabel_party = "ann"\n')
+    (tmp_path / "run.json").write_text('{"name": "second"}')
+    (tmp_path / "none.toml").write_text("")
+    federation = tmp_path / "federation.toml"
+    assert run_name(None, federation) == "first"
+    assert run_name(tmp_path / "run.json", federation) == "second"
+    assert run_name(tmp_path / "none.toml", federation) == ""

@@ -29,7 +29,7 @@ def finished(tmp_path_factory):
     port = home / "port"
     with Children(home, ignore_events) as children:
         files = ("--log", str(home / "server.jsonl"), "--json", str(home / "server.json"), "--port-file", str(port))
-        children.start("server", "serve", str(home / "run.toml"), *files)
+        children.start("server", "serve", str(home / "federation.toml"), "--run", str(home / "run.toml"), *files)
         while not port.exists() and children.are_running():
             time.sleep(0.05)
         for party in PARTIES:
@@ -64,7 +64,7 @@ def test_only_the_label_party_logs_figures(finished):
 @pytest.mark.slow
 def test_the_server_logs_where_it_listens(finished):
     texts = [event["text"] for event in events(finished, "server") if event["kind"] == "Remark"]
-    assert f"serving run 'e2e' at 127.0.0.1:{int((finished / 'port').read_text())}" in texts
+    assert f"serving run 'first' at 127.0.0.1:{int((finished / 'port').read_text())}" in texts
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_party_s_figures_name_its_model(finished):
         found = json.loads((finished / f"{party}.json").read_text())
         assert found["party"] == party
         assert found["resumed_at"] == 0
-        assert found["model_path"] == str(finished / party / "model")
+        assert found["model_path"] == str(finished / party / "runs" / "first" / "model")
         assert f"(hash {found['model_hash'][:16]})" in (finished / f"{party}.log").read_text()
 
 
@@ -111,12 +111,15 @@ def test_the_server_knows_which_epochs_were_evaluated_and_no_figures(finished):
 @pytest.mark.slow
 def test_simulate_prints_a_row_per_epoch(home, tmp_path):
     text = succeed("simulate", home / "run.toml", "--plain", "--json", tmp_path / "figures.json")
-    heading, *rows, last = text.splitlines()
+    heading, *rows, held_out, gain = text.splitlines()
     assert heading.split() == ["epoch", "seconds", "train", "loss", "test", "loss", "test", "AUC"]
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     found = json.loads((tmp_path / "figures.json").read_text())
     assert rows[-1].split()[-1] == f"{found['metrics']['test_metric']:.4f}"
-    assert last.startswith(f"held-out rows, model of epoch 3: AUC {found['metrics']['figures']['auc']:.4f}, PR-AUC ")
+    assert held_out.startswith(
+        f"held-out rows, model of epoch 3: AUC {found['metrics']['figures']['auc']:.4f}, PR-AUC "
+    )
+    assert gain.startswith("joint brings ")
     assert found["convergence"] in ("converged", "falling", "diverged")
 
 
@@ -140,7 +143,7 @@ def test_without_consent_nothing_begins_and_the_ways_out_are_named(home, command
 
 
 @pytest.mark.parametrize("option", ["--log", "--json"])
-@pytest.mark.parametrize(("command", "file"), [("join", "bob/party.toml"), ("serve", "run.toml")])
+@pytest.mark.parametrize(("command", "file"), [("join", "bob/party.toml"), ("serve", "federation.toml")])
 def test_files_that_cannot_be_written_are_named_at_once(home, command, file, option):
     assert "there is no folder" in fail(SettingsError, command, home / file, option, home / "missing" / "file")
 
@@ -159,7 +162,9 @@ def test_plain_is_for_loopback(home):
     for words in (
         ("join", home / "bob" / "party.toml"),
         ("align", home / "bob" / "party.toml"),
-        ("status", home / "run.toml"),
+        ("status", home / "federation.toml"),
     ):
         assert "for loopback only" in fail(SettingsError, *words, "--plain", "--server", "example.org:7443")
-    assert "for loopback only" in fail(SettingsError, "serve", home / "run.toml", "--plain", "--listen", "0.0.0.0:0")
+    assert "for loopback only" in fail(
+        SettingsError, "serve", home / "federation.toml", "--plain", "--listen", "0.0.0.0:0"
+    )

@@ -14,10 +14,8 @@ def run(tmp_path_factory):
     """A server to which ann has given its labels."""
     folder = tmp_path_factory.mktemp("status")
     with served(folder, plain=True) as run:
-        (folder / "run.toml").write_text(
-            'name = "e2e"\nserver = "127.0.0.1:0"\nparties = ["ann", "bob"]\nlabel_party = "ann"\n'
-        )
-        run.file = folder / "run.toml"
+        (folder / "federation.toml").write_text('name = "e2e"\nserver = "127.0.0.1:0"\nparties = ["ann", "bob"]\n')
+        run.file = folder / "federation.toml"
         yield run
 
 

@@ -43,12 +43,12 @@ CASES = {
     "groups that are not there": Wrong(r"there is no feature or column 'town'; there are: user_id, age, city$", (*COMPARE, "--groups", "town; age")),
     "a folder of other files": Wrong(r"empty: no CSV or Parquet file is there; correct data.path", ("compare", "empty", "--label", "paid")),
     "a file that is not there": Wrong(r"there is no file '.*none.csv'; correct data.path", ("compare", "none.csv", "--label", "paid")),
-    "a party.toml for a run.toml": Wrong(r"this is a party.toml; give the run.toml", ("serve", "run/ann/party.toml", "--plain")),
+    "a party.toml for a federation.toml": Wrong(r"this is a party.toml; give the federation.toml", ("serve", "run/ann/party.toml", "--plain")),
     "a party.toml to compare": Wrong(r"this is a party.toml; give the run.toml", ("compare", "run/ann/party.toml")),
     "a run.toml for a party.toml": Wrong(r"this is a run.toml; give the party.toml", ("join", "run/run.toml", "--plain")),
-    "a folder for a run.toml": Wrong(r"'run' is a folder; name the file in it, run.toml or party.toml", ("serve", "run", "--plain")),
+    "a folder for a run.toml": Wrong(r"'run' is a folder; name the file in it: federation.toml, run.toml or party.toml", ("serve", "run", "--plain")),
     "a port that is none": Wrong(r"address is '127.0.0.1:99999'; write it as host:port.*up to 65535", ("join", "run/ann/party.toml", "--plain", "--server", "127.0.0.1:99999")),
-    "a port that is none to listen at": Wrong(r"address is '127.0.0.1:99999'", ("serve", "run/run.toml", "--plain", "--listen", "127.0.0.1:99999")),
+    "a port that is none to listen at": Wrong(r"address is '127.0.0.1:99999'", ("serve", "run/federation.toml", "--plain", "--listen", "127.0.0.1:99999")),
     "a port that is none of a new run": Wrong(r"address is 'host:99999'", ("new", "other", "--parties", "a,b", "--server", "host:99999")),
     "no port": Wrong(r"address is 'localhost'; write it as host:port", ("join", "run/ann/party.toml", "--plain", "--server", "localhost")),
     "a party called server": Wrong(r"party name 'server' is taken; give the party another name", ("new", "other", "--parties", "server,c")),
@@ -119,8 +119,11 @@ def test_wrong_rows_get_one_clear_line(case, tmp_path):
     wrong = CASES[case]
     content = wrong.rows if isinstance(wrong.rows, bytes) else wrong.rows.encode()
     (tmp_path / "data.csv").write_bytes(content)
-    (tmp_path / "run.toml").write_text('parties = ["ann", "bob"]\nlabel_party = "ann"\n')
-    settings = 'party = "ann"\nrun = "run.toml"\n[data]\npath = "data.csv"\nid = "user_id"\nlabel = "paid"\n'
+    (tmp_path / "federation.toml").write_text('parties = ["ann", "bob"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "ann"\n')
+    settings = (
+        'party = "ann"\nfederation = "federation.toml"\n[data]\npath = "data.csv"\nid = "user_id"\nlabel = "paid"\n'
+    )
     (tmp_path / "party.toml").write_text(settings)
     with pytest.raises(FdmlError) as raised:
         PartyFolder(tmp_path / "party.toml").files.row_ids()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from fdml.federation.party_folder import PartyFolder
 
-RUN = """
+FEDERATION = """
 name = "shop"
 parties = ["ann", "bob"]
+"""
+RUN = """
+name = "first"
 label_party = "ann"
 task = "binary"
 
@@ -18,11 +21,12 @@ holdout = 0.25
 def party_folder(path, rows, *, weighted=False, test_rows=0):
     """The folder of party ann: `rows` rows with the ids r0, r1, ..., features x and y, a label and maybe a weight."""
     path.mkdir(parents=True, exist_ok=True)
+    (path / "federation.toml").write_text(FEDERATION)
     (path / "run.toml").write_text(RUN)
     _write_table(path / "train.csv", 0, rows, weighted)
     lines = [
         'party = "ann"',
-        'run = "run.toml"',
+        'federation = "federation.toml"',
         "[align]",
         "max_rows = 1000",
         "[data]",

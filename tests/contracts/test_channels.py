@@ -16,6 +16,7 @@ from fdml.protocol.alignment_messages import (
     KeyOffer,
     Post,
     RowCounts,
+    RowsPlan,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -39,8 +40,10 @@ from fdml.protocol.messages import (
     Welcome,
 )
 from fdml.protocol.schedule import schedule_of
-from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings_evaluation import EvaluationSettings
 from tests.contracts.networks import NETWORKS
+from tests.transport.served import OFFER
 
 PARTIES = ("ann", "bob")
 ROWS, HELD_OUT = 11, 3
@@ -101,7 +104,16 @@ class Run:
         """Wait until the server has stored all that was sent."""
         self.network.settle(lambda: all(channel.all_stored for channel in self.channels.values()))
 
+    def offer(self):
+        """Let all parties offer their rows, and wait for the plan that follows from it."""
+        for channel in self.channels.values():
+            channel.send(Post(OFFER))
+            channel.send(Fetch(RowsPlan, SERVER))
+        for party in self.channels:
+            self.until(party, RowsPlan)
+
     def align(self):
+        self.offer()
         for channel in self.channels.values():
             channel.send(Post(Tokens(by_position=RowCounts(ALL_ROWS))))
             channel.send(Fetch(RowSummary, SERVER))
@@ -184,6 +196,7 @@ def blocking(request):
 
 def test_what_one_party_posts_the_other_fetches(begin):
     run = begin()
+    run.offer()
     offer = KeyOffer(b"p" * 32)
     run.channels["bob"].send(Fetch(KeyOffer, "ann"))
     assert run.received("bob", KeyOffer) == []
@@ -195,6 +208,7 @@ def test_what_one_party_posts_the_other_fetches(begin):
 
 def test_alignment_requests_are_answered_in_order_and_each_once(begin):
     run = begin()
+    run.offer()
     for party, byte in (("ann", b"a"), ("bob", b"b")):
         run.channels[party].send(Post(KeyOffer(byte * 32)))
         run.channels[party].send(Post(KeyCheck(byte * 32)))
@@ -213,6 +227,7 @@ def test_all_parties_find_the_same_shared_rows(begin):
 
 def test_a_refused_post_ends_the_line_of_its_sender_only(begin):
     run = begin()
+    run.offer()
     with pytest.raises((MessageRefused, InvariantBroken), match="party 'bob' has a file without rows"):
         run.send_refused("bob", Post(Tokens(by_position=RowCounts(0))))
     run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
@@ -288,7 +303,7 @@ def test_acknowledgements_and_waits_are_not_given(begin):
     run.stored()
     run.push("bob", 0)
     run.until("ann", Total)
-    assert {type(message) for message in run.given["ann"]} <= {RowSummary, SharedRowIndex, Welcome, Total}
+    assert {type(message) for message in run.given["ann"]} <= {RowsPlan, RowSummary, SharedRowIndex, Welcome, Total}
     assert not {Ack, Waiting} & {type(message) for message in run.given["bob"]}
 
 
@@ -390,13 +405,17 @@ def test_a_wait_ends_as_soon_as_the_message_comes(blocking):
 
 @pytest.mark.slow
 def test_a_wait_that_is_too_long_names_the_silent_party_and_can_be_taken_up_again(blocking):
+    """Once the run is under way, with its first total."""
     run = blocking.join()
-    run.push("ann", 0)
+    for party in PARTIES:
+        run.push(party, 0)
+    run.channels["ann"].wait(lambda: len(run.received("ann", Total)) == 1, "at step 0 for {}")
+    run.push("ann", 1)
     seconds = run.settings.training.peer_timeout_seconds
-    with pytest.raises(PeerTimeout, match=rf"party 'ann' waited {seconds:g} s at step 0 for 'bob'; "):
-        run.channels["ann"].wait(lambda: bool(run.received("ann", Total)), "at step 0 for {}")
-    run.push("bob", 0)
-    run.channels["ann"].wait(lambda: bool(run.received("ann", Total)), "at step 0 for {}")
+    with pytest.raises(PeerTimeout, match=rf"party 'ann' waited {seconds:g} s at step 1 for 'bob'; "):
+        run.channels["ann"].wait(lambda: len(run.received("ann", Total)) == 2, "at step 1 for {}")
+    run.push("bob", 1)
+    run.channels["ann"].wait(lambda: len(run.received("ann", Total)) == 2, "at step 1 for {}")
 
 
 # Broken lines.
@@ -449,9 +468,10 @@ def test_metrics_and_held_out_totals_survive_a_broken_line(breakable):
 
 def test_an_alignment_goes_on_over_broken_lines(breakable):
     run, alignment = breakable, breakable.network.session.alignment
+    run.offer()
     run.channels["bob"].send(Fetch(KeyCheck, "ann"))
     run.channels["ann"].send(Post(KeyOffer(b"p" * 32)))
-    run.network.settle(lambda: run.channels["ann"].all_stored and alignment.is_here("bob"))
+    run.network.settle(lambda: run.channels["ann"].all_stored and alignment.presence.is_here("bob"))
     run.network.break_lines()
     run.channels["ann"].send(Post(KeyCheck(b"c" * 32)))
     assert run.until("bob", KeyCheck) == [KeyCheck(b"c" * 32)]

@@ -14,6 +14,7 @@ from fdml.data.date_features import DateInRange, DateNumber, DatePart
 from fdml.data.encoding import Encoder, fit
 from fdml.data.feature_kinds import FEATURES, MissingIndicator
 from fdml.data.fitting import DateFit, KnownFit, NumberFit, OneHotFit, fit_for
+from fdml.data.native_features import NATIVE
 from tests.data.frames import COLUMNS, data_settings, tables
 
 FITS = {
@@ -73,7 +74,8 @@ def drawn(data, name):
 
 def test_every_kind_is_held_to_this_contract():
     assert set(FITS) == set(COLUMNS)
-    assert {kind for kinds in KINDS.values() for kind in kinds} | {MissingIndicator} == set(FEATURES.values())
+    found = {kind for kinds in KINDS.values() for kind in kinds}
+    assert found | {MissingIndicator, *NATIVE} == set(FEATURES.values())
     assert {kind: each.kind for kind, each in FEATURES.items()} == {kind: kind for kind in FEATURES}
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fdml.errors import DataError
+from fdml.models.collecting import CollectingLearner
 from fdml.models.learner import LocalLearner
 from fdml.models.objective import objective_for
 from fdml.models.registry import model_settings
@@ -22,8 +23,16 @@ def local(kind, threads):
     return make
 
 
+def collecting(held_out=HELD_OUT):
+    settings = model_settings("trees", trees=30)
+    return CollectingLearner(build(settings, SHAPE.width, 1), TRAIN, held_out=held_out)
+
+
 LEARNERS = {
-    f"{kind} with {threads} threads": local(kind, threads) for kind in ("linear", "fm", "mlp") for threads in (1, 2)
+    **{
+        f"{kind} with {threads} threads": local(kind, threads) for kind in ("linear", "fm", "mlp") for threads in (1, 2)
+    },
+    "trees": collecting,
 }
 
 

@@ -13,7 +13,9 @@ from fdml.monitor.history import HistoryFile
 from fdml.monitor.json_log import JsonLog
 from fdml.monitor.listeners import all_of, ignore_events
 from fdml.monitor.terminal import RunTerminal, epoch_progress, run_terminal
+from fdml.monitor.tracking import Tracked
 from tests.monitor.sample_events import ANY_EVENT, SAMPLES, plain_console, terminal_console
+from tests.monitor.test_tracking import InMemory
 
 EPOCHS = 10
 
@@ -37,6 +39,7 @@ LISTENERS = {
     "plain progress of a comparison": lambda _: epoch_progress(plain_console()[0], EPOCHS, "training"),
     "progress bar of a comparison": lambda _: epoch_progress(terminal_console()[0], EPOCHS, "training"),
     "history file": lambda folder: _just(HistoryFile(folder / "history.json")),
+    "figures for a tracker": lambda _: Tracked("memory", InMemory, lambda _: None),
     "JSON log": lambda folder: JsonLog(folder / "events.jsonl"),
     "none": lambda _: _just(ignore_events),
     "all_of": _all_together,

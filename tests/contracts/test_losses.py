@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -12,6 +12,7 @@ from fdml.models.kernels.gradients import loss_gradient, loss_gradients
 from fdml.models.losses import LOSSES
 from fdml.protocol.fixed_point import decode, encode
 from fdml.settings_choices import PRIVATE_LOSSES
+from tests.examples import examples
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 
 NAMES = list(LOSSES)
@@ -47,7 +48,7 @@ def test_the_codes_are_distinct():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_the_gradient_is_the_slope_of_the_value(name, data):
     loss = LOSSES[name]
@@ -69,7 +70,7 @@ def test_the_gradient_is_the_slope_of_the_value(name, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_the_kernels_gradient_is_the_same(name, data):
     scores = drawn_scores(data, name)
@@ -117,7 +118,7 @@ def test_scores_however_large_give_finite_values_and_gradients(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_values_are_never_negative_and_one_per_row(name, data):
     scores = drawn_scores(data, name)
@@ -181,7 +182,7 @@ def up_to_a_constant(scores):
 
 
 @pytest.mark.parametrize("name", PRIVATE_LOSSES)
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data())
 def test_a_gradient_gives_away_score_and_label(name, data):
     loss, scores = LOSSES[name], tame_scores(data, name)
@@ -192,7 +193,7 @@ def test_a_gradient_gives_away_score_and_label(name, data):
 
 
 @pytest.mark.parametrize("name", ["logistic", "softmax", "squared"])
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data())
 def test_what_a_gradient_is_inverted_to_has_that_gradient(name, data):
     """However large the scores: where a chance is too small to differ from none, so is the difference."""
@@ -207,7 +208,7 @@ def test_what_a_gradient_is_inverted_to_has_that_gradient(name, data):
 
 
 @pytest.mark.parametrize("name", ["logistic", "softmax", "squared"])
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data())
 def test_a_gradient_that_travelled_is_inverted_as_well(name, data):
     """Rounded to the grid, it may even end a step past 0 or 1."""

@@ -1,12 +1,16 @@
 """What every local model must pass."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from fdml.errors import DataError
+from fdml.models.head.head import Head
+from fdml.models.joint import SUM, Interactions
+from fdml.models.joint_model import joint_of
 from fdml.models.kernels.optimizers import RULES
 from fdml.models.losses import LOSSES
 from fdml.models.objective import objective_for
@@ -17,7 +21,8 @@ from fdml.privacy.noise import NoiseKey
 from tests.models import random_updates
 from tests.models.random_updates import DTYPES, Shape, random_features, random_update, settings_of, stored
 
-KINDS = [kind.name for kind in kinds()]
+JOINTS = {"": lambda _: SUM, " under fm": lambda _: Interactions(2), " under head": lambda scores: Head(3, 4, scores)}
+KINDS = [f"{kind.name}{joint}" for kind in kinds() for joint in JOINTS]
 COMPILED = ready_kinds()
 DP_SGD_KINDS = [kind.name for kind in kinds() if kind.supports_dp_sgd]
 OBJECTIVES = {1: objective_for("logistic", 2), 3: objective_for("softmax", 3)}
@@ -30,15 +35,17 @@ def net(inputs, width):
 
 
 def build(kind, *, width=1, optimizer="sgd", precision="single", inputs=WIDTH, seed=1, dp_sgd=None, **values):
-    settings = settings_of(kind, module=net, hidden=(5,), factors=3, optimizer=optimizer, precision=precision, **values)
-    return random_updates.build(settings, inputs, width, key=(seed,), dp_sgd=dp_sgd)
+    name, under, joint = kind.partition(" under ")
+    settings = settings_of(name, module=net, hidden=(5,), factors=3, optimizer=optimizer, precision=precision, **values)
+    made = JOINTS[under + joint](width)
+    return random_updates.build(settings, inputs, width, key=(seed,), dp_sgd=dp_sgd, joint=made)
 
 
 def trained(model, updates=2, precision="single", rows=None, seed=4):
     random = np.random.default_rng(seed)
     rows = stored(random_features(random), "sparse") if rows is None else rows
     for _ in range(updates):
-        model.learn(rows, *random_update(random, "logistic", precision, rate=0.05))
+        model.learn(rows, *random_update(random, "logistic", precision, rate=0.05, joint=joint_of([model])))
     return model
 
 
@@ -63,7 +70,7 @@ def assert_same_state(one, other):
 def test_predictions_are_rows_by_width_in_the_models_precision(kind, width, precision, rows):
     model = build(kind, width=width, precision=precision)
     predictions = model.predict(rows)
-    assert predictions.shape == (23, width)
+    assert predictions.shape == (23, joint_of([model]).width(width))
     assert predictions.dtype == model.dtype == DTYPES[precision]
 
 
@@ -92,12 +99,12 @@ def test_learning_lowers_the_loss_of_a_separable_problem(kind, optimizer):
     rows, model = stored(x, "sparse"), build(kind, optimizer=optimizer)
 
     def loss():
-        return LOSSES["logistic"].value(model.predict(rows), labels).mean()
+        return LOSSES["logistic"].value(joint_of([model]).score(model.predict(rows)), labels).mean()
 
     first = loss()
     for _ in range(10):
         own = model.predict(rows)
-        block, scores = random_update(random, "logistic", "single", shape, rate=0.05, echo=1.0)
+        block, scores = random_update(random, "logistic", "single", shape, rate=0.05, echo=1.0, joint=joint_of([model]))
         model.learn(rows, block, scores._replace(total=own, own_at_push=own, labels=labels))
     assert loss() < 0.6 * first
 
@@ -112,6 +119,14 @@ def test_a_restored_model_goes_on_bit_by_bit_as_the_one_that_was_saved(kind, opt
     trained(twin, seed=5)
     assert_same_state(twin.state(), model.state())
     np.testing.assert_array_equal(twin.predict(rows), model.predict(rows))
+
+
+def test_a_gradient_that_an_older_version_saved_is_not_learnt_again(kind):
+    model = trained(build(kind, optimizer="adam"))
+    twin = build(kind, optimizer="adam", seed=9)
+    old = {name: array + 1 if name == "gradient" else array for name, array in model.state().items()}
+    twin.restore(old)
+    assert_same_state(trained(twin, seed=5).state(), trained(model, seed=5).state())
 
 
 @pytest.mark.parametrize("optimizer", RULES)
@@ -185,7 +200,7 @@ def test_rows_of_another_width_are_refused(kind):
     with pytest.raises(DataError, match="rows have 3 features, the model was made for 7"):
         model.predict(narrow)
     with pytest.raises(DataError, match="rows have 3 features, the model was made for 7"):
-        model.learn(narrow, *random_update(random, "logistic", "single"))
+        model.learn(narrow, *random_update(random, "logistic", "single", joint=joint_of([model])))
     assert_same_state(model.state(), before)
 
 
@@ -193,7 +208,7 @@ def test_rows_of_another_width_are_refused(kind):
 def test_a_pass_without_rows_changes_nothing(kind, optimizer, rows):
     model = trained(build(kind, optimizer=optimizer))
     before = model.state()
-    model.learn(rows, NO_ROWS, no_scores(OBJECTIVES[1], model.dtype))
+    model.learn(rows, NO_ROWS, no_scores(replace(OBJECTIVES[1], joint=joint_of([model])), model.dtype))
     assert_same_state(model.state(), before)
 
 

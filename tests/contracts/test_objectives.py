@@ -4,20 +4,26 @@ import numpy as np
 import pytest
 
 from fdml.errors import SettingsError
-from fdml.models.joint import SUM
+from fdml.models.joint import SUM, Interactions
 from fdml.models.losses import LOSSES
 from fdml.models.objective import Objective, objective_for
 from fdml.protocol.messages import prediction_width
 from fdml.settings_choices import LOSSES_OF
+from fdml.settings_joint import JointSettings, scores_in
 from tests.models.random_updates import CLASSES_OF, random_labels
 from tests.models.test_compiled_models import Halves
 
-JOINTS = {"sum": SUM, "a product, from a test": Halves()}
+JOINTS = {"sum": SUM, "fm": Interactions(3), "a product, from a test": Halves()}
+SETTINGS = {
+    "sum": JointSettings(),
+    "fm": JointSettings(joint="fm", joint_width=3),
+    "head": JointSettings(joint="head", joint_width=4, head_units=5),
+}
 EVERY = {
     f"{loss} of {name}": Objective(LOSSES[loss], classes, joint)
     for name, joint in JOINTS.items()
     for loss, classes in CLASSES_OF.items()
-}
+} | {f"{loss} of head": objective_for(loss, classes, SETTINGS["head"]) for loss, classes in CLASSES_OF.items()}
 NAMES = {id(loss): name for name, loss in LOSSES.items()}
 
 
@@ -79,8 +85,9 @@ def test_the_gradient_is_the_slope_of_the_value_along_every_float_that_travels(o
         np.testing.assert_allclose(gradient[:, k], slope, rtol=1e-4, atol=1e-6)
 
 
-def test_kernels_know_an_objective_only_where_the_total_is_the_score(objective):
-    assert (objective.kernel_code is None) == (not objective.joint.is_identity)
+def test_kernels_know_an_objective_only_of_sums_and_products(objective):
+    known = objective.joint.is_identity or isinstance(objective.joint, Interactions)
+    assert (objective.kernel_code is not None) == known
     assert objective.kernel_code in (None, objective.loss.code)
 
 
@@ -100,8 +107,25 @@ def test_a_gradient_is_inverted_only_where_the_total_is_the_score(objective):
 
 @pytest.mark.parametrize("task", LOSSES_OF)
 @pytest.mark.parametrize("classes", [2, 3, 300])
-def test_server_and_parties_agree_on_the_width_of_a_prediction(task, classes):
-    """The server knows task and classes alone; the parties go by the objective."""
+@pytest.mark.parametrize("joint", SETTINGS.values(), ids=SETTINGS)
+def test_server_and_parties_agree_on_the_width_of_a_prediction(task, classes, joint):
+    """The server knows settings and classes alone; the parties go by the objective."""
     count = {"binary": 2, "multiclass": classes, "regression": 0}[task]
     for loss in LOSSES_OF[task]:
-        assert objective_for(loss, count).width == prediction_width(task, count)
+        objective = objective_for(loss, count, joint)
+        assert objective.width == prediction_width(task, count, joint)
+        assert scores_in(joint, objective.width) == objective.scores
+
+
+def test_the_gradient_of_outputs_is_the_slope_of_the_value_along_every_output(objective):
+    """Of a party whose part of the total moves with its outputs."""
+    total, labels = drawn(objective)
+    outputs = 0.5 * np.random.default_rng(8).normal(size=total.shape)
+    others = total - objective.joint.local_prediction(outputs)
+    gradient, shift = objective.output_gradient(total, labels, outputs), 1e-6
+    for k in range(objective.width):
+        up, down = outputs.copy(), outputs.copy()
+        up[:, k] += shift
+        down[:, k] -= shift
+        values = [objective.value(others + objective.joint.local_prediction(each), labels) for each in (up, down)]
+        np.testing.assert_allclose(gradient[:, k], (values[0] - values[1]) / (2 * shift), rtol=1e-4, atol=1e-6)

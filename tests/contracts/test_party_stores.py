@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fdml.align.group_key import GroupKey
-from fdml.errors import AlignmentError, StateCorrupt
+from fdml.errors import AlignmentError, SettingsError, StateCorrupt
 from fdml.events import Evaluated
 from fdml.experiments.in_memory import NothingStored
 from fdml.federation.party_folder import PartyFolder
@@ -136,23 +136,10 @@ def test_a_result_is_there_at_the_next_start(home):
         assert home.start().load().result == FinishedModel(FACTS, b"m" * 32, reported)
 
 
-def test_starting_over_forgets_all_but_the_number_of_starts(home):
-    store = home.start()
-    store.load()
-    store.save_alignment(shared_rows())
-    store.save_checkpoint(checkpoint())
-    store.save_result(FinishedModel(FACTS, b"m" * 32, reported=True))
-    store.forget()
-    again = home.start()
-    assert again.shared_rows() is None
-    saved = again.load()
-    assert (saved.incarnation, saved.checkpoint, saved.result) == (2, None, None)
-
-
 def test_state_of_other_settings_is_not_gone_on_with():
     home = OnDisk(None)
     home.start().save_alignment(shared_rows())
-    with pytest.raises(StateCorrupt, match=r"belongs to another run\.toml; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"belongs to another run\.toml; put it back, or give the run a new name"):
         home.start(run=b"s" * 32).shared_rows()
     with pytest.raises(AlignmentError, match="the data of this party has changed since its rows were aligned"):
         home.start(data="other rows").shared_rows()
@@ -165,9 +152,12 @@ def test_a_folder_knows_its_run_and_data_by_itself(tmp_path):
     with pytest.raises(AlignmentError, match="the data of this party has changed"):
         PartyFolder(tmp_path / "party.toml").shared_rows()
     party_folder(tmp_path, 8)
+    folder.run_folder.begin()
     (tmp_path / "run.toml").write_text((tmp_path / "run.toml").read_text().replace("0.25", "0.5"))
-    with pytest.raises(StateCorrupt, match=r"another run\.toml"):
-        PartyFolder(tmp_path / "party.toml").shared_rows()
+    with pytest.raises(
+        SettingsError, match=r"^evaluation\.holdout is 0\.5 here, 0\.25 when run 'first' began; give it"
+    ):
+        PartyFolder(tmp_path / "party.toml")
 
 
 # What is written for people and for predictions.
@@ -177,13 +167,17 @@ def test_a_folder_has_statement_and_model_for_its_owner_only(tmp_path):
     folder = trained_folder(tmp_path)
     folder.write_statement(statement())
     written = folder.write_bundle(trained(spent=statement().spent))
-    assert "epsilon 1.5" in (tmp_path / "privacy.md").read_text()
+    assert "epsilon 1.5" in (tmp_path / "runs" / "first" / "privacy.md").read_text()
     bundle = Bundle.load(written)
     np.testing.assert_array_equal(bundle.parameters["weights"], np.arange(3.0))
-    assert (bundle.card.party, bundle.card.run, bundle.card.run_hash) == ("ann", "shop", run_hash(folder.run).hex())
+    assert (bundle.card.party, bundle.card.run, bundle.card.run_hash) == ("ann", "first", run_hash(folder.run).hex())
     assert (bundle.card.scale, tuple(bundle.card.offset)) == (1.5, (0.25,))
     assert bundle.card.metrics.test_metric == 0.9
-    files = [*written.iterdir(), tmp_path / "privacy.md", tmp_path / "privacy.json"]
+    files = [
+        *written.iterdir(),
+        tmp_path / "runs" / "first" / "privacy.md",
+        tmp_path / "runs" / "first" / "privacy.json",
+    ]
     assert {path.stat().st_mode & 0o077 for path in files} == {0}
 
 

@@ -148,7 +148,7 @@ def test_a_failing_source_leaves_no_store(tmp_path):
 
 
 def test_a_missing_store_says_what_to_do(tmp_path):
-    with pytest.raises(StateCorrupt, match=r"gone' is damaged or missing .*; run `fdml align --fresh`"):
+    with pytest.raises(StateCorrupt, match=r"gone' is damaged or missing .*; remove it, then run"):
         open_blocks(tmp_path / "gone")
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage):
     path.unlink()
     if damage != "removed":
         path.write_bytes({"cut": content[:-4], "emptied": b"", "longer": content + b"1234"}[damage])
-    with pytest.raises(StateCorrupt, match=r"the block store '.*blocks' is damaged or missing .*`fdml align --fresh`"):
+    with pytest.raises(StateCorrupt, match=r"the block store '.*blocks' is damaged or missing .*remove it, then run"):
         open_blocks(tmp_path / "blocks")
 
 

@@ -4,12 +4,13 @@ import gzip
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.data import csv_files as module
 from fdml.errors import DataError
 from tests.data.origins import csv_files
+from tests.examples import examples
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ CELLS = {
 }
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.sampled_from(list(CELLS.values())), min_size=1, max_size=12))
 def test_a_csv_column_in_blocks_is_taken_for_what_pyarrow_takes_the_whole_for(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("csv") / "x.csv"

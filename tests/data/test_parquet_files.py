@@ -62,3 +62,25 @@ def test_a_parquet_file_broken_inside_is_refused(tmp_path):
     file = parquet_files(path)
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         list(file.batches(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"user": [4], "city": ["x"]}, "'b.parquet' has no column 'share', but 'a.parquet' has"),
+        ({**FRAME.slice(0, 1).to_pydict(), "more": [1]}, "'b.parquet' has a column 'more', but 'a.parquet' has none"),
+        ({"user": [[4]], "city": ["x"], "share": [1.0]}, "column 'user' holds list"),
+    ],
+    ids=["one less", "one more", "another type"],
+)
+def test_files_of_a_folder_that_differ_are_named_with_the_column(tmp_path, columns, words):
+    pq.write_table(FRAME, tmp_path / "a.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=words):
+        parquet_files(tmp_path)
+
+
+def test_types_that_fit_into_one_another_are_widened_and_columns_may_change_places(tmp_path):
+    pq.write_table(pa.table({"x": pa.array([1], pa.int16()), "y": [1.5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"y": pa.array([2.5], pa.float32()), "x": [2**40]}), tmp_path / "b.parquet")
+    assert read(parquet_files(tmp_path)).to_pydict() == {"x": [1, 2**40], "y": [1.5, 2.5]}

@@ -7,7 +7,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
@@ -21,6 +21,7 @@ from fdml.data.rows import DenseRows, SparseRows, row_count, to_dense, vstack
 from fdml.data.sources import open_encoded, open_sources
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
+from tests.examples import examples
 
 RNG = np.random.default_rng(5)
 COUNT = 97
@@ -202,7 +203,7 @@ def test_a_source_goes_into_a_store_and_comes_out_in_order(tmp_path, name):
     np.testing.assert_array_equal(to_dense(open_blocks(tmp_path / "blocks")), whole[order])
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.none() | st.integers(-5, 5)), min_size=1), st.data())
 def test_any_table_is_read_in_chunks_as_at_once(tmp_path_factory, values, data):
     cities, sizes = zip(*values, strict=True)

@@ -1,21 +1,27 @@
 """Runs of real processes on real sockets, for tests that disturb them.
 
 Most processes are forked from one that has everything imported, so that they
-start in a fraction of a second; they run the `fdml` command as it is. `Terminal`
-starts the command from nothing, as a user does.
+start in a fraction of a second, and so are those that they start themselves; they
+run the `fdml` command as it is. `Terminal` starts the command from nothing, as a
+user does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import re
+import secrets
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +35,17 @@ from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.storage.atomic import write_file
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.grpc_status import ask_status
+from tests.end_to_end.warm_starts import serve_forks, warm_popen
 
 app_for([])  # imports all commands, before anything is forked
 _FORK = multiprocessing.get_context("forkserver")
 _FORK.set_forkserver_preload(["tests.end_to_end.cluster", "benchmarks.preload"])
+_KEPT: list[Connection] = []
+"""Ends of pipes that break once this process has ended."""
 FDML = [sys.executable, "-m", "fdml"]
 _DEADLINE = 60.0
+RUN = "runs/first"
+"""The folder of the run at every side."""
 
 
 class Started:
@@ -42,7 +53,8 @@ class Started:
 
     def __init__(self, log: Path, *words: object) -> None:
         self._log = log
-        self._process = _FORK.Process(target=_command, args=(str(log), [str(word) for word in words]), daemon=True)
+        args = (str(log), [str(word) for word in words], forks())
+        self._process = _FORK.Process(target=_command, args=args, daemon=True)
         self._process.start()
 
     @property
@@ -55,8 +67,15 @@ class Started:
         """Its exit code; None while it runs."""
         return self._process.exitcode
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        number = self._process.pid
+        assert number is not None
+        return number
+
     def send(self, number: signal.Signals) -> None:
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -119,11 +138,26 @@ class Terminal(Started):
         return False
 
 
-def _command(log: str, words: list[str]) -> None:
+@functools.cache
+def forks() -> str:
+    """The address of this process's server of forks, which is started with the first call and ends with the process."""
+    address = f"\0fdml-{os.getpid()}-{secrets.token_hex(8)}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        alive, ours = _FORK.Pipe(duplex=False)
+        with alive:
+            _FORK.Process(target=serve_forks, args=(listener, alive), daemon=True).start()
+    _KEPT.append(ours)
+    return address
+
+
+def _command(log: str, words: list[str], forks: str) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     sys.argv = ["fdml", *words]
+    subprocess.Popen = warm_popen(forks)  # type: ignore[misc]
     main()
 
 
@@ -147,7 +181,9 @@ class Cluster:
 
     def serve(self, *words: str, kind: type[Started] = Started) -> Started:
         """Start the server."""
-        return self._start("server", kind, "serve", self.home / "run.toml", *words)
+        return self._start(
+            "server", kind, "serve", self.home / "federation.toml", "--run", self.home / "run.toml", *words
+        )
 
     def join(self, party: str, *words: str, kind: type[Started] = Started) -> Started:
         """Start a party."""
@@ -186,11 +222,15 @@ class Cluster:
         path = self.home / party / "party.toml"
         path.write_text(f'server = "127.0.0.1:{port}"\n' + path.read_text())
 
-    def change(self, old: str, new: str) -> None:
-        """Change run.toml."""
-        text = (self.home / "run.toml").read_text()
+    def change(self, old: str, new: str, file: str = "run.toml") -> None:
+        """Change run.toml, or federation.toml."""
+        text = (self.home / file).read_text()
         assert old in text
-        (self.home / "run.toml").write_text(text.replace(old, new))
+        (self.home / file).write_text(text.replace(old, new))
+
+    def lose_state(self, side: str) -> None:
+        """Remove the state of the run at one side, as after a disk was lost."""
+        shutil.rmtree(self.home / side / RUN / "state")
 
     def status(self) -> RunStatus:
         """What the server says of the run."""
@@ -238,6 +278,11 @@ def until(true: Callable[[], bool], what: str, seconds: float = _DEADLINE) -> fl
         time.sleep(0.02)
 
 
+def write_federation(home: Path, port: int, parties: Sequence[str]) -> None:
+    """Who works together, without keys."""
+    (home / "federation.toml").write_text(f'name = "e2e"\nserver = "127.0.0.1:{port}"\nparties = {list(parties)!r}\n')
+
+
 def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training: dict[str, object]) -> None:
     """A run whose parties hold two columns each of the same rows, every one in an order of its own.
 
@@ -253,9 +298,9 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         "peer_timeout_seconds": 30.0,
     }
     lines = [f"{key} = {value}" for key, value in (chosen | training).items()]
+    write_federation(home, port, parties)
     (home / "run.toml").write_text(
-        f'name = "e2e"\nserver = "127.0.0.1:{port}"\nparties = {list(parties)!r}\nlabel_party = "{parties[0]}"\n'
-        "[training]\n" + "\n".join(lines) + "\n"
+        f'name = "first"\nlabel_party = "{parties[0]}"\n[training]\n' + "\n".join(lines) + "\n"
     )
     write_keys(home, "e2e", parties)
     chance = np.random.default_rng(3)
@@ -269,7 +314,7 @@ def write_run(home: Path, port: int, parties: Sequence[str], rows: int, training
         write_csv(home / party / "data.csv", columns, chance.permutation(rows))
         write_file(home / party / "group.key", b"5a" * 32)
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 100000\n[data]\npath = "data.csv"\nid = "id"\n'
+            f'party = "{party}"\nfederation = "../federation.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 100000\n[data]\npath = "data.csv"\nid = "id"\n'
             + ('label = "label"\n' if label else "")
         )
 

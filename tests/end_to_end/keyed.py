@@ -17,7 +17,7 @@ import pytest
 
 from fdml.federation.scaffold import write_keys
 from fdml.storage.atomic import write_file
-from tests.end_to_end.cluster import Cluster
+from tests.end_to_end.cluster import Cluster, write_federation
 
 PARTIES = ("flights", "weather", "planes")
 KEYS = {"weather": ["origin", "time_hour"], "planes": ["tailnum"]}
@@ -25,6 +25,7 @@ TRAINING = {
     "epochs": 3,
     "batch_size": 50,
     "batches_per_block": 2,
+    "value_bits": 64,
     "learning_rate": 0.1,
     "checkpoint_seconds": 0.2,
     "peer_timeout_seconds": 30.0,
@@ -148,12 +149,13 @@ class KeyedCluster(Cluster):
         """Write the run's files."""
         del rows
         lines = [
-            f'name = "e2e"\nserver = "127.0.0.1:{self.port}"\nparties = {list(PARTIES)!r}\nlabel_party = "flights"',
+            'name = "first"\nlabel_party = "flights"',
             f'unmatched = "{self._unmatched}"\nalign = "{self._align}"\n[training]',
             *(f"{key} = {value}" for key, value in {**TRAINING, **training}.items()),
         ]
         lines += [] if self._joined else ["[keys]", *(f"{party} = {names!r}" for party, names in KEYS.items())]
         self.home.mkdir(parents=True)
+        write_federation(self.home, self.port, PARTIES)
         (self.home / "run.toml").write_text("\n".join(lines) + "\n")
         write_keys(self.home, "e2e", PARTIES)
         for party, table in self._files().items():
@@ -174,7 +176,7 @@ class KeyedCluster(Cluster):
             ignored += [name for name in ("origin", "time_hour", "tailnum") if name not in ignored]
         label = 'label = "late"\n' if party == "flights" else ""
         (folder / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 1000000\n[data]\n'
+            f'party = "{party}"\nfederation = "../federation.toml"\ngroup_key = "group.key"\n[align]\nmax_rows = 1000000\n[data]\n'
             f'path = "data.parquet"\nid = {ids!r}\nignore = {ignored!r}\nmissing = "mean"\n{label}'
             f'[model]\nkind = "{self._model}"\n'
         )

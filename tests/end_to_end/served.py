@@ -17,7 +17,7 @@ from cryptography import x509
 
 from fdml.federation.certificates import Authority
 from fdml.monitor.listeners import ignore_events
-from fdml.protocol.alignment_messages import Consent, RowCounts, Tokens
+from fdml.protocol.alignment_messages import Consent, RowCounts, RowsOffer, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.fixed_point import encode
@@ -26,14 +26,16 @@ from fdml.protocol.key_sets import position_digest
 from fdml.protocol.messages import FromParty, FromServer, Hello, Labels, Push, Release, Total, Welcome
 from fdml.protocol.wire import decode_from_server, encode_from_party
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
-from fdml.settings import EvaluationSettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings import RunSettings, TrainingSettings, run_hash
+from fdml.settings_evaluation import EvaluationSettings
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
-from fdml.transport.grpc_server import GrpcServer
 from fdml.transport.grpc_status import ask_status
+from tests.transport.served import server_of
 
 ROWS, HELD_OUT, BLOCK = 60, 10, 20
 ALL_ROWS = RowCounts(ROWS + HELD_OUT)
@@ -61,7 +63,7 @@ class ServedRun:
 
     def address(self, party: str) -> Endpoint:
         credentials = None if self.plain else self.credentials(party)
-        return Endpoint(self.target, self.settings.name, party, credentials, self.settings.members["server"])
+        return Endpoint(self.target, self.settings.federation, party, credentials, self.settings.members["server"])
 
     def refused(self) -> dict[str, int]:
         """How many messages the server says it has refused, by reason."""
@@ -82,6 +84,7 @@ def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **t
     members = {name: fingerprint(x509.load_pem_x509_certificate(each.certificate)) for name, each in known.items()}
     settings = RunSettings(
         name="e2e",
+        federation="e2e",
         parties=("ann", "bob"),
         label_party="ann",
         training=chosen,
@@ -99,16 +102,17 @@ def served(folder: Path, *, plain: bool = False, rows: RowCounts = ALL_ROWS, **t
 
     async def live() -> None:
         try:
-            bulletin = BulletinStore.open(
-                settings.parties, settings.align, FolderDisk(folder / "state"), pointing=settings.pointing_party
-            )
+            disk = FolderDisk(folder / "state")
+            bulletin = RunAlignment(settings, disk, Generations.of(settings, disk))
+            for party in settings.parties:
+                bulletin.post(party, "", "", encode_alignment(RowsOffer(b"t" * 16)))
             for party in settings.parties:
                 bulletin.post(party, "", "", encode_alignment(Tokens(by_position=rows)))
             for party in settings.parties:
                 bulletin.post(party, "", "", encode_alignment(Consent(True)))
             alignment = AlignmentPhase(bulletin, settings.parties, run_hash(settings), time.monotonic)
             session = ServerSession(state, alignment, settings, time.monotonic)
-            server = GrpcServer(session, settings, plain=plain, on_event=ignore_events)
+            server = server_of(session, settings, plain=plain, on_event=ignore_events)
             await server.run("127.0.0.1:0", keys, listening)
         finally:
             ended.set()

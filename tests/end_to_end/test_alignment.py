@@ -14,7 +14,7 @@ from benchmarks.proxy import Proxy
 from fdml.data.encoders import encoder_from_json
 from fdml.data.label_encoding import fit_labels
 from fdml.federation.scaffold import write_keys
-from tests.end_to_end.cluster import Cluster, Started, running, until
+from tests.end_to_end.cluster import RUN, Cluster, Started, running, until, write_federation
 
 pytestmark = pytest.mark.slow
 PEOPLE, DAY = 300, datetime.date(2026, 1, 1)
@@ -31,17 +31,17 @@ class Firms(Cluster):
     def write(self, rows, training):
         home, align = self.home, training["align"]
         home.mkdir(parents=True)
+        write_federation(home, self.port, self.parties)
         (home / "run.toml").write_text(
-            f'name = "e2e"\nserver = "127.0.0.1:{self.port}"\nparties = ["ann", "bob", "cyd"]\nlabel_party = "ann"\n'
-            f'align = "{align}"\ntask = "regression"\n'
-            "[training]\nepochs = 2\nbatch_size = 10\nbatches_per_block = 2\npeer_timeout_seconds = 30.0\n"
+            f'name = "first"\nlabel_party = "ann"\nalign = "{align}"\ntask = "regression"\n'
+            "[training]\nepochs = 2\nbatch_size = 10\nbatches_per_block = 2\nvalue_bits = 64\npeer_timeout_seconds = 30.0\n"
         )
         write_keys(home, "e2e", self.parties)
         self.held = _write_files(home)
 
     def shared(self, party):
         """The people behind a party's rows, in the run's order, and those that are held out."""
-        with np.load(self.home / party / "state" / "alignment") as found:
+        with np.load(self.home / party / RUN / "state" / "alignment") as found:
             return [[self.held[party][row] for row in found[name]] for name in ("train", "held_out")]
 
 
@@ -68,7 +68,7 @@ def _write_files(home):
         ("cyd", "parquet", '["nr", "first"]', ""),
     ):
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\n[align]\nmax_rows = 100000\n[data]\npath = "data.{ending}"\nid = {columns}\n{more}'
+            f'party = "{party}"\nfederation = "../federation.toml"\n[align]\nmax_rows = 100000\n[data]\npath = "data.{ending}"\nid = {columns}\n{more}'
         )
     return held
 
@@ -126,9 +126,9 @@ def test_alignment_that_is_killed_anywhere_goes_on_with_the_same_commands(tmp_pa
     with ExitStack() as stack:
         runs = [stack.enter_context(firms(tmp_path / str(messages))) for messages in (1, 5, 9)]
         for cluster, messages in zip(runs, (1, 5, 9), strict=True):
-            state = cluster.home / "server" / "state"
+            kept = cluster.home / "server" / "alignments"
             cluster.start()
-            until(lambda state=state, n=messages: len(list(state.glob("bulletin-*"))) >= n, f"{messages} messages")
+            until(lambda kept=kept, n=messages: len(list(kept.glob("*/*-bulletin-*"))) >= n, f"{messages} messages")
             cluster[victim].kill()
             if victim == "server":
                 cluster.serve()
@@ -145,10 +145,10 @@ def test_a_party_whose_data_has_changed_since_is_refused_with_the_reason(tmp_pat
         cluster.finish()
         data = cluster.home / "bob" / "data.csv"
         data.write_text(data.read_text().replace(".", ".1", 1))
-        cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "--fresh")
+        cluster.join("bob").expect(1, "the data of this party has changed since its rows were aligned", "a new name")
 
 
-def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_what_to_do(tmp_path):
+def test_a_party_that_was_aligned_by_a_server_that_lost_it_is_refused_and_told_what_to_do(tmp_path):
     with running(tmp_path / "run", epochs=2, peer_timeout_seconds=15.0) as cluster:
         cluster.serve()
         for party in cluster.parties:
@@ -156,22 +156,25 @@ def test_a_party_that_did_not_start_over_with_the_others_is_refused_and_told_wha
         for party in cluster.parties:
             cluster[party].expect(0)
         cluster["server"].kill()
-        cluster.serve("--fresh")
-        until(lambda: cluster.status().run == "e2e", "the server runs")
-        cluster.join("ann").expect(1, "this server has seen no alignment", "start over with --fresh at every side")
-        cluster.join("ann", "--fresh")
-        cluster.join("bob", "--fresh")
+        cluster.lose_state("server")
+        cluster.serve()
+        until(lambda: cluster.status().run == "first", "the server runs")
+        said = "give the run a new name at every side"
+        cluster.join("ann").expect(1, "this server has seen no alignment", said)
+        cluster["server"].kill()
+        cluster.change('name = "first"', 'name = "second"')
+        cluster.start()
         cluster.finish()
 
 
 def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
-    with running(tmp_path / "run", epochs=2, peer_timeout_seconds=4.0) as cluster:
+    with running(tmp_path / "run", epochs=2) as cluster:
         settings = cluster.home / "bob" / "party.toml"
         settings.write_text(settings.read_text().replace('id = "id"', 'ignore = "id"'))
         cluster.serve()
-        cluster.join("ann")
+        cluster.join("ann", "--wait", 8)
         until(lambda: cluster.statuses()["ann"].aligning, "ann has come")
-        cluster.join("bob")
+        cluster.join("bob", "--wait", 8)  # whoever posts second is refused
         said = {party: cluster[party].wait() for party in cluster.parties}
         assert set(said.values()) == {1}
         for party in cluster.parties:
@@ -179,14 +182,28 @@ def test_who_waits_for_a_party_that_was_refused_is_told_why(tmp_path):
         assert "refused: party" in cluster["server"].text
 
 
+def test_who_waits_for_a_party_with_other_settings_is_told_the_setting_and_the_server_says_it_too(tmp_path):
+    with running(tmp_path / "run", epochs=2) as cluster:
+        other = cluster.home / "other.toml"
+        other.write_text((cluster.home / "run.toml").read_text().replace("epochs = 2", "epochs = 3"))
+        cluster.serve()
+        cluster.join("ann", "--wait", 14)
+        until(lambda: cluster.statuses()["ann"].aligning, "ann has come")
+        why = "training.epochs is 3 at party 'bob', 2 when run 'first' began"
+        cluster.join("bob", "--run", other).expect(1, why)
+        cluster["ann"].expect(1, f"so far: bob was refused: {why}")
+        assert f"server: waiting for 10 s so far: bob was refused: {why}" in cluster["server"].text
+        assert cluster["server"].code is None
+
+
 def test_features_are_written_once_and_used_again(tmp_path):
     with running(tmp_path / "run", epochs=3000) as cluster:
         cluster.start()
         cluster.await_step(20)
-        blocks = sorted((cluster.home / "bob" / "state" / "blocks").rglob("*"))
+        blocks = sorted((cluster.home / "bob" / RUN / "state" / "blocks").rglob("*"))
         written = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in blocks}
         assert any(path.name == "values" for path in blocks)
-        encoder = encoder_from_json((cluster.home / "bob" / "state" / "encoder.json").read_bytes())
+        encoder = encoder_from_json((cluster.home / "bob" / RUN / "state" / "encoder.json").read_bytes())
         facts = json.loads(next(path for path in blocks if path.name == "facts.json").read_text())
         assert len(encoder.names) == facts["width"]
         cluster["bob"].kill()
@@ -203,7 +220,7 @@ def test_ids_that_have_nothing_in_common_are_an_error_that_names_likely_causes(t
         data.write_text("\n".join([header, *(f"user-{line}" for line in lines)]) + "\n")
         cluster.start()
         for party in cluster.parties:
-            cluster[party].expect(1, "share no rows", "[data.ids]", "--fresh")
+            cluster[party].expect(1, "share no rows", "[data.ids]", "a new name")
 
 
 def test_a_label_party_without_features_takes_part(tmp_path):
@@ -214,7 +231,7 @@ def test_a_label_party_without_features_takes_part(tmp_path):
         for party in cluster.parties:
             cluster.join(party)
         cluster.finish()
-        last = json.loads((cluster.home / "ann" / "history.json").read_text())[-1]
+        last = json.loads((cluster.home / "ann" / RUN / "history.json").read_text())[-1]
         assert last["test_metric"] > 0.6
 
 
@@ -243,7 +260,7 @@ def canaries():
 
 def labels_as_numbers(cluster):
     """Some of the label party's labels in the form in which they are sealed."""
-    with np.load(cluster.home / "ann" / "state" / "alignment") as found:
+    with np.load(cluster.home / "ann" / RUN / "state" / "alignment") as found:
         rows = found["train"]
     lines = (cluster.home / "ann" / "data.csv").read_text().splitlines()[1:]
     labels = np.array([float(lines[row].split(",")[3]) for row in rows])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -18,7 +19,7 @@ from fdml.federation.key_files import write_credentials
 from tests.end_to_end.cluster import FDML, Cluster, Started, Terminal, running, until
 
 pytestmark = pytest.mark.slow
-EPOCHS = 40
+EPOCHS = 120
 
 
 def command(folder: Path, *words: object) -> Started:
@@ -134,7 +135,7 @@ def test_ctrl_c_ends_a_simulation_with_all_its_processes(stopped):
 
 def test_the_same_simulation_goes_on_and_ends_as_if_it_had_not_been_stopped(stopped):
     found = stopped["stop_simulate"].result()
-    assert "going on with a run of 320 rows" in found["again"]
+    assert "going on with run 'first' of 320 rows" in found["again"]
     for model in stopped["leave_alone"].result().values():
         assert model in found["again"]
     assert [row["epoch"] for row in found["figures"]["history"]] == list(range(1, EPOCHS + 1))
@@ -147,14 +148,14 @@ def test_the_same_simulation_goes_on_and_ends_as_if_it_had_not_been_stopped(stop
 
 def test_status_shows_steps_waits_and_bytes_and_who_is_away(tmp_path):
     with running(tmp_path / "run", ("ann", "bob", "cyd"), epochs=5000) as cluster:
-        run = cluster.home / "run.toml"
-        command(tmp_path, "status", run).expect(1, "fdml: no server of run 'e2e' answers", str(cluster.port))
+        who = cluster.home / "federation.toml"
+        command(tmp_path, "status", who).expect(1, f"no server at 127.0.0.1:{cluster.port}", "connection refused")
         cluster.start()
         cluster.await_step(50)
         cluster["cyd"].kill()
         until(lambda: cluster.statuses()["ann"].waiting_seconds > 1, "ann waits")
-        asked = command(tmp_path, "status", run, "--json", tmp_path / "status.json")
-        text = asked.expect(0, "run e2e")
+        asked = command(tmp_path, "status", who, "--run", "first", "--json", tmp_path / "status.json")
+        text = asked.expect(0, "run first")
         figures = json.loads((tmp_path / "status.json").read_text())
     parties = {party["name"]: party for party in figures["parties"]}
     ann, cyd = parties["ann"], parties["cyd"]
@@ -164,22 +165,22 @@ def test_status_shows_steps_waits_and_bytes_and_who_is_away(tmp_path):
     assert int(figures["steps"]) == 5000 * 16
     assert int(ann["bytes_in"]) > 50 * 20 * 8 < int(ann["bytes_out"])
     assert not cyd.get("connected", False)
-    for words in (f"{int(ann['served']) + 1}/80000", "waiting", "cyd for ", "away", "MB"):
+    for words in (f"{int(ann['served']) + 1}/80000", "waiting", "cyd for ", "gone", "MB"):
         assert words in text
 
 
 def test_status_can_be_asked_for_from_the_server_s_machine_or_a_party_s(tmp_path):
     with running(tmp_path / "run") as cluster:
         cluster.serve()
-        until(lambda: cluster.status().run == "e2e", "the server runs")
+        until(lambda: cluster.status().run == "first", "the server runs")
         asked = []
         for name in ("server", "bob"):
             elsewhere = tmp_path / f"at-{name}"
             elsewhere.mkdir()
-            (elsewhere / "run.toml").write_text((cluster.home / "run.toml").read_text())
-            asked.append(command(tmp_path, "status", elsewhere / "run.toml"))
+            shutil.copy(cluster.home / "federation.toml", elsewhere)
+            asked.append(command(tmp_path, "status", elsewhere / "federation.toml"))
             (cluster.home / name).rename(elsewhere / name)
-            asked.append(command(tmp_path, "status", elsewhere / "run.toml"))
+            asked.append(command(tmp_path, "status", elsewhere / "federation.toml"))
         for without, with_keys in zip(asked[::2], asked[1::2], strict=True):
             without.wait()
             with_keys.expect(0, "not here yet")
@@ -191,17 +192,18 @@ def test_status_can_be_asked_for_from_the_server_s_machine_or_a_party_s(tmp_path
 def test_a_new_run_has_keys_for_their_owner_only_and_nothing_is_overwritten(tmp_path):
     folder = tmp_path / "shop"
     words = ("new", folder, "--parties", "store,browser")
-    command(tmp_path, *words).expect(0, f"fdml serve {folder}/run.toml", "fdml simulate")
+    command(tmp_path, *words).expect(0, f"fdml serve {folder}/federation.toml --run {folder}/run.toml", "fdml simulate")
     keys = sorted(folder.rglob("key.pem"))
     assert [str(key.relative_to(folder).parent) for key in keys] == [
         "authority", "browser/keys", "server/keys", "store/keys",
     ]  # fmt: skip
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    command(tmp_path, *words).expect(1, "holds a run already; choose another folder")
-    (folder / "run.toml").unlink()
+    command(tmp_path, *words).expect(1, "holds a federation.toml already; choose another folder")
+    for name in ("federation.toml", "run.toml"):
+        (folder / name).unlink()
+        del before[folder / name]
     command(tmp_path, *words).expect(1, "would be overwritten")
-    del before[folder / "run.toml"]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -210,11 +212,11 @@ def test_plain_lines_are_for_loopback_only(tmp_path):
         party = cluster.home / "bob" / "party.toml"
         party.write_text('server = "example.org:7443"\n' + party.read_text())
         cluster.join("bob", "--plain").expect(1, "for loopback only", "'example.org:7443'")
-        cluster.change("127.0.0.1", "0.0.0.0")
+        cluster.change("127.0.0.1", "0.0.0.0", "federation.toml")
         for each in (
             cluster.serve("--plain"),
             cluster.join("ann", "--plain"),
-            command(tmp_path, "status", cluster.home / "run.toml", "--plain"),
+            command(tmp_path, "status", cluster.home / "federation.toml", "--plain"),
         ):
             each.expect(1, "plain lines are for loopback only", "leave --plain out")
 
@@ -245,7 +247,7 @@ def test_a_party_with_keys_that_will_not_do_says_so_at_once(tmp_path):
     bad = {
         "ran out on": authority.issue("party", "bob", days=-1),
         "names fdml://e2e/party/ann, not fdml://e2e/party/bob": authority.issue("party", "ann"),
-        "names fdml://other/party/bob": authority.issue("party", "bob", run="other"),
+        "names fdml://other/party/bob": authority.issue("party", "bob", federation="other"),
         "has another key": authority.issue("party", "bob"),
     }
     with running(tmp_path / "run") as cluster:
@@ -261,8 +263,8 @@ def test_a_party_with_keys_of_another_authority_says_so_soon(tmp_path):
         cluster.serve()
         key = (cluster.home / "bob" / "keys" / "key.pem").read_bytes()
         write_credentials(cluster.home / "bob" / "keys", Authority("e2e").issue("party", "bob", key=key))
-        until(lambda: cluster.status().run == "e2e", "the server runs")
-        cluster.join("bob").expect(1, "keys of another authority", "check the address and the keys")
+        until(lambda: cluster.status().run == "first", "the server runs")
+        cluster.join("bob").expect(1, "of another authority than", "check the address and the keys")
         assert cluster["server"].code is None
 
 
@@ -270,9 +272,9 @@ def test_a_server_that_a_script_put_in_the_background_ends_at_a_word(tmp_path):
     """A shell without a terminal lets what it puts in the background ignore Ctrl-C; `kill` must end it all the same."""
     with running(tmp_path / "run") as cluster:
         script = f'"$@" & echo $! > {tmp_path / "pid"}; wait'
-        words = [*FDML, "serve", str(cluster.home / "run.toml")]
+        words = [*FDML, "serve", str(cluster.home / "federation.toml"), "--run", str(cluster.home / "run.toml")]
         shell = subprocess.Popen(["sh", "-c", script, "sh", *words], stderr=subprocess.DEVNULL)
-        until(lambda: cluster.status().run == "e2e", "the server runs")
+        until(lambda: cluster.status().run == "first", "the server runs")
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
         shell.wait(20)
         with pytest.raises(ServerUnreachable):

@@ -1,6 +1,8 @@
-"""Nobody waits for ever: a wait that takes longer than the run's peer_timeout ends with exit code 1 and a name."""
+"""In a run under way nobody waits for ever: a wait that takes longer than the run's peer_timeout ends with exit code 1
+and a name. Before that a party waits as long as it takes, or as --wait says."""
 
 import contextlib
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,8 +36,8 @@ def gave_up(cluster, *names):
 def one_never_joins(home):
     with waiting(home) as cluster:
         cluster.serve()
-        cluster.join("ann")
-        cluster.join("bob")
+        cluster.join("ann", "--wait", PEER_TIMEOUT)
+        cluster.join("bob", "--wait", PEER_TIMEOUT)
         until(lambda: cluster.statuses()["bob"].waiting_seconds > 1, "bob waits")
         standing = cluster.statuses()
         return gave_up(cluster, "ann", "bob"), {name: list(found.waits_for) for name, found in standing.items()}
@@ -44,16 +46,19 @@ def one_never_joins(home):
 def the_label_party_never_joins(home):
     with waiting(home) as cluster:
         cluster.serve()
-        cluster.join("bob")
+        cluster.join("bob", "--wait", PEER_TIMEOUT)
         until(lambda: cluster.statuses()["bob"].waiting_seconds > 1, "bob waits")
         standing = cluster.statuses()
-        return gave_up(cluster, "bob"), {name: list(found.waits_for) for name, found in standing.items()}
+        said = gave_up(cluster, "bob")
+        until(lambda: cluster.statuses()["bob"].gone_seconds > 0, "bob is gone")
+        states = {name: found.state for name, found in cluster.statuses().items()}
+        return said, {name: list(found.waits_for) for name, found in standing.items()}, states
 
 
 def no_server(home):
     with waiting(home) as cluster:
-        cluster.join("ann")
-        cluster.join("bob")
+        cluster.join("ann", "--wait", PEER_TIMEOUT + 4)
+        cluster.join("bob", "--wait", PEER_TIMEOUT + 4)
         return gave_up(cluster, "ann", "bob"), f"127.0.0.1:{cluster.port}"
 
 
@@ -80,9 +85,14 @@ def the_label_party_waits_for_the_end(home):
         return gave_up(cluster, "ann"), cluster.statuses()["bob"].served
 
 
-def nobody_comes(home):
-    with waiting(home, ("ann", "bob"), peer_timeout_seconds=0.3) as cluster:
-        return cluster.serve().expect(1, seconds=LATE)
+def all_go(home):
+    """Both parties are killed as soon as the run is under way."""
+    with waiting(home, ("ann", "bob"), peer_timeout_seconds=0.3, epochs=2000) as cluster:
+        cluster.start()
+        until(lambda: cluster.status().steps > 0, "the labels are known")
+        for party in cluster.parties:
+            cluster[party].kill()
+        return cluster["server"].expect(1, seconds=LATE)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +107,7 @@ def runs(tmp_path_factory):
                 the_label_party_never_joins,
                 no_server,
                 the_label_party_waits_for_the_end,
-                nobody_comes,
+                all_go,
             )
         }
         for who in ("bob", "server"):
@@ -109,19 +119,22 @@ def test_a_party_that_never_joins_is_named_by_the_others(runs):
     said, waits_for = runs["one_never_joins"].result()
     assert waits_for == {"ann": ["cyd"], "bob": ["cyd"], "cyd": []}
     for party in ("ann", "bob"):
-        assert f"party '{party}' waited 8 s to align its rows, but nothing is heard of 'cyd'" in said[party]
+        assert f"party '{party}' waited 8 s to align its rows with 'cyd' (cyd has not joined)" in said[party]
 
 
 def test_a_label_party_that_never_joins_is_named_too(runs):
-    said, waits_for = runs["the_label_party_never_joins"].result()
-    assert waits_for == {"ann": [], "bob": ["ann"], "cyd": []}
-    assert "party 'bob' waited 8 s to align its rows, but nothing is heard of 'ann'" in said["bob"]
+    said, waits_for, states = runs["the_label_party_never_joins"].result()
+    assert waits_for == {"ann": [], "bob": ["ann", "cyd"], "cyd": []}
+    assert "waited 8 s to align its rows with 'ann', 'cyd' (ann has not joined, cyd has not joined)" in said["bob"]
+    assert states["ann"] == states["cyd"] == "not here yet"
+    assert states["bob"].startswith("gone for ")
 
 
 def test_without_a_server_the_address_is_named(runs):
     said, address = runs["no_server"].result()
     for party in ("ann", "bob"):
-        assert f"no server at {address} for 8 s" in said[party]
+        assert f"{party}: waiting for 10 s so far: no server at {address} yet: connection refused" in said[party]
+        assert re.search(rf"no server at {re.escape(address)} for 1[2-9]\.?\d* s", said[party])
         assert "fdml serve" in said[party]
 
 
@@ -146,5 +159,7 @@ def test_a_label_party_that_waits_to_score_the_end_names_who_is_still_training(r
     assert "for 'bob'" in said["ann"]
 
 
-def test_a_server_to_which_nobody_comes_ends_and_names_the_missing(runs):
-    assert "no message from any party for 3 s; ann, bob have not finished" in runs["nobody_comes"].result()
+def test_a_server_whose_parties_are_all_gone_ends_and_names_them(runs):
+    said = runs["all_go"].result()
+    assert "no message from any party for" in said
+    assert "ann, bob have not finished; start the server again" in said

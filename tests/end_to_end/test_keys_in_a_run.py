@@ -36,7 +36,7 @@ def test_renewed_certificates_of_a_party_and_of_the_server_go_on_with_the_run(tm
         cluster.await_step(20)
         cluster["ann"].send(signal.SIGSTOP)  # holds the run meanwhile
         renew(cluster, cluster.home / "bob" / "party.toml", "bob")
-        renew(cluster, cluster.home / "run.toml", "server")
+        renew(cluster, cluster.home / "federation.toml", "server")
         cluster["bob"].kill()
         cluster.join("bob")
         cluster["ann"].send(signal.SIGCONT)

@@ -24,7 +24,7 @@ def hashes(home, tables=TABLES, **options):
     with cluster_of(home, tables, **options) as cluster:
         cluster.start()
         cluster.finish()
-        epochs = json.loads((home / "flights" / "history.json").read_text())
+        epochs = json.loads((home / "flights" / "runs" / "first" / "history.json").read_text())
         return cluster.model_hashes(), {key: epochs[-1][key] for key in ("test_loss", "test_metric")}
 
 
@@ -63,6 +63,6 @@ def test_killed_and_started_again_it_ends_as_it_would_have(tmp_path):
         cluster.join("flights")
         cluster.finish()
         assert cluster.model_hashes() == calm
-        statement = (cluster.home / "flights" / "privacy.md").read_text()
+        statement = (cluster.home / "flights" / "runs" / "first" / "privacy.md").read_text()
         assert "group sizes" in statement
-        assert "exact zeros" in (cluster.home / "planes" / "privacy.md").read_text()
+        assert "exact zeros" in (cluster.home / "planes" / "runs" / "first" / "privacy.md").read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from fdml.cli.app import main
 from tests.end_to_end import cluster as clusters
-from tests.end_to_end.cluster import Started, running, until
+from tests.end_to_end.cluster import RUN, Started, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -78,14 +78,17 @@ def test_a_run_whose_output_goes_nowhere_ends_well(tmp_path, kinds):
             cluster.join(party, kind=kind)
         cluster.finish()
         for party in cluster.parties:
-            assert (tmp_path / "run" / party / "model" / "card.json").is_file()
+            assert (tmp_path / "run" / party / RUN / "model" / "card.json").is_file()
 
 
 def test_a_server_that_slept_longer_than_ten_time_outs_goes_on(tmp_path):
     """Chaos 5: it took its own sleep for the parties' silence and ended with exit code 1."""
-    with running(tmp_path / "run", peer_timeout_seconds=0.4) as cluster:
-        server = cluster.serve()
-        until(lambda: "serving run" in server.text, "the server listens")
+    with running(tmp_path / "run", epochs=100_000, peer_timeout_seconds=0.4) as cluster:
+        cluster.start()
+        until(lambda: cluster.status().steps > 0, "the run is under way")
+        for party in cluster.parties:
+            cluster[party].kill()
+        server = cluster["server"]
         server.send(signal.SIGSTOP)
         time.sleep(6.0)
         server.send(signal.SIGCONT)

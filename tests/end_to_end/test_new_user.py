@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.ports import reserved_port
 from fdml.models.bundle import Bundle
-from tests.end_to_end.cluster import Started, Terminal, until, write_csv
+from tests.end_to_end.cluster import RUN, Started, Terminal, until, write_csv
 
 pytestmark = pytest.mark.slow
 EPOCHS = 150
@@ -45,7 +45,11 @@ def shop(tmp_path_factory):
 def made(home, address):
     new = Terminal(home.parent / "new.log", "new", home, "--parties", "store,browser", "--server", address)
     said = new.expect(0, "every one in a terminal of its own")
-    for command in (f"serve {home}/run.toml", f"join {home}/store/party.toml", f"join {home}/browser/party.toml"):
+    for command in (
+        f"serve {home}/federation.toml --run {home}/run.toml",
+        f"join {home}/store/party.toml",
+        f"join {home}/browser/party.toml",
+    ):
         assert f"fdml {command}" in said, "it says what to type"
     own_files(home)
     say_in(home / "store" / "party.toml", 'path = "data.csv"', 'path = "sales.csv"')
@@ -53,7 +57,7 @@ def made(home, address):
     say_in(home / "store" / "party.toml", 'label = "income"', 'label = "bought"')
     say_in(home / "browser" / "party.toml", 'path = "data.csv"', 'path = "sessions.csv"')
     say_in(home / "browser" / "party.toml", 'id = "user_id"', 'id = "user"')
-    schedule = f"epochs = {EPOCHS}\nbatch_size = 100\nbatches_per_block = 1\ncheckpoint_seconds = 0.3"
+    schedule = f"epochs = {EPOCHS}\nbatch_size = 100\nbatches_per_block = 1\nvalue_bits = 64\ncheckpoint_seconds = 0.3"
     say_in(home / "run.toml", 'epochs = "auto"', schedule)
     return home
 
@@ -65,7 +69,9 @@ def hash_said(text):
 def three(home, kind, prefix):
     """The three commands, each in a terminal of its own."""
     return {
-        "server": kind(home.parent / f"{prefix}-server.log", "serve", home / "run.toml"),
+        "server": kind(
+            home.parent / f"{prefix}-server.log", "serve", home / "federation.toml", "--run", home / "run.toml"
+        ),
         "store": kind(home.parent / f"{prefix}-store.log", "join", home / "store" / "party.toml"),
         "browser": kind(home.parent / f"{prefix}-browser.log", "join", home / "browser" / "party.toml"),
     }
@@ -73,7 +79,7 @@ def three(home, kind, prefix):
 
 def aligned_by_hand(home):
     """`fdml align` before training, so that two trainings have the same order of rows."""
-    server = Started(home.parent / "align-server.log", "serve", home / "run.toml")
+    server = Started(home.parent / "align-server.log", "serve", home / "federation.toml", "--run", home / "run.toml")
     aligning = [Started(home.parent / f"align-{name}.log", "align", home / name / "party.toml") for name in PARTIES]
     for each in aligning:
         each.expect(0, "900 900 0.0%", "720 rows to train on, 180 held out", "What this showed to whom")
@@ -90,7 +96,7 @@ def test_three_terminals_one_party_killed_and_started_again_end_as_an_undisturbe
 
     terminals = three(shop, Terminal, "shop")
     try:
-        until((shop / "browser" / "state" / "checkpoint.0").exists, "the browser has saved its state")
+        until((shop / "browser" / RUN / "state" / "checkpoint.0").exists, "the browser has saved its state")
         terminals["browser"].kill()
         assert terminals["store"].code is None, "the others wait"
         terminals["browser"] = Terminal(shop.parent / "again.log", "join", shop / "browser" / "party.toml")
@@ -102,6 +108,6 @@ def test_three_terminals_one_party_killed_and_started_again_end_as_an_undisturbe
     assert "going on at step" in said["browser"]
     assert {name: hash_said(said[name]) for name in expected} == expected
     assert "all parties have finished" in said["server"]
-    bundle = Bundle.load(shop / "browser" / "model")
+    bundle = Bundle.load(shop / "browser" / RUN / "model")
     assert bundle.card.party == "browser"
     assert all(np.isfinite(array).all() for array in bundle.parameters.values() if array.dtype.kind == "f")

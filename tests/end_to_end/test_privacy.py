@@ -13,7 +13,7 @@ from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
-from tests.end_to_end.cluster import Cluster, running, until
+from tests.end_to_end.cluster import RUN, Cluster, running, until
 
 pytestmark = pytest.mark.slow
 LONG = 30
@@ -28,7 +28,7 @@ def prepare(cluster: Cluster, run: str = "", **guards: str) -> Cluster:
     path = cluster.home / "run.toml"
     path.write_text(path.read_text() + run)
     for party in cluster.parties:
-        FolderDisk(cluster.home / party / "state").replace("noise-key", party.encode().ljust(32, b"."))
+        FolderDisk(cluster.home / party / RUN / "state").replace("noise-key", party.encode().ljust(32, b"."))
         FolderDisk(cluster.home / party / "ledger").replace("label-secret", party.encode().ljust(32, b"."))
         own = cluster.home / party / "party.toml"
         own.write_text(own.read_text() + guards.get(party, ""))
@@ -38,7 +38,7 @@ def prepare(cluster: Cluster, run: str = "", **guards: str) -> Cluster:
 def messages(cluster: Cluster) -> list:
     """All that the server took, as (sender, message)."""
     found = []
-    for raw in Journal(FolderDisk(cluster.home / "server" / "state"), "journal").replay():
+    for raw in Journal(FolderDisk(cluster.home / "server" / RUN / "state"), "journal").replay():
         record = Record.FromString(raw)
         found.append((record.sender, decode_from_party(record.message)))
     return found
@@ -97,16 +97,16 @@ def test_what_left_under_noise_leaves_again_as_it_was_after_a_kill(tmp_path, noi
         prepare(cluster, bob=NOISY).start()
         cluster.await_step(40)
         cluster["bob"].kill()
-        key = cluster.home / "bob" / "state" / "noise-key"
+        key = cluster.home / "bob" / RUN / "state" / "noise-key"
         drawn = key.read_bytes()
         key.write_bytes(b"?" * 32)
-        cluster.join("bob").expect(1, "belongs to another noise key", "start over with --fresh")
+        cluster.join("bob").expect(1, "belongs to another noise key", "give the run a new name")
         key.write_bytes(drawn)
         cluster.join("bob")
         cluster.finish()
         pushes = Counter((sender, m.step) for sender, m in messages(cluster) if isinstance(m, Push))
         assert set(pushes) == {(party, step) for party in cluster.parties for step in range(16 * LONG)}
-        ours, calm = (json.loads((each.home / "bob" / "privacy.json").read_text()) for each in (cluster, noisy))
+        ours, calm = (json.loads((each.home / "bob" / RUN / "privacy.json").read_text()) for each in (cluster, noisy))
         assert ours["spent"] == calm["spent"], "a resend is no new release"
         assert ours["spent"][0]["releases"] == LONG
         before = {m.step: m.release.values.tobytes() for s, m in messages(noisy) if s == "bob" and isinstance(m, Push)}
@@ -136,7 +136,7 @@ def test_a_spent_budget_ends_the_run_for_all_with_the_model_so_far(tmp_path):
             cluster[party].expect(0, "training ended before step 80", "model in")
         cluster["bob"].expect(0, "allows 5 of 30 releases of each row", "one more release of block")
         cluster["ann"].expect(0, "the privacy budget of party 'bob' is spent")
-        told = json.loads((cluster.home / "bob" / "privacy.json").read_text())["spent"][0]
+        told = json.loads((cluster.home / "bob" / RUN / "privacy.json").read_text())["spent"][0]
         assert told["releases"] == 5
         assert told["epsilon"] <= 5.0
         assert max(m.step for s, m in messages(cluster) if s == "bob" and isinstance(m, Push)) == 79
@@ -189,11 +189,11 @@ def test_private_labels_stay_with_the_label_party(tmp_path):
     gradients = [message for message in said if isinstance(message, Gradient)]
     assert len(gradients) == 80 * 6
     assert all(gradient.release.mask_id for gradient in gradients), "the server must not read labels off their signs"
-    history = json.loads((cluster.home / "ann" / "history.json").read_text())
+    history = json.loads((cluster.home / "ann" / RUN / "history.json").read_text())
     assert len(history) == 6
     assert history[-1]["test_metric"] > 0.85
-    assert not (cluster.home / "bob" / "history.json").exists()
-    statement = (cluster.home / "ann" / "privacy.md").read_text()
+    assert not (cluster.home / "bob" / RUN / "history.json").exists()
+    statement = (cluster.home / "ann" / RUN / "privacy.md").read_text()
     assert "randomised response, label epsilon 2" in statement
 
 
@@ -232,7 +232,7 @@ def test_few_exchanges_release_each_row_so_often_and_survive_a_kill(tmp_path):
             hashes.append(cluster.model_hashes())
             pushed = [message for sender, message in messages(cluster) if sender == "bob" and isinstance(message, Push)]
             assert len({(each.step, each.release.values.tobytes()) for each in pushed}) == 2, "sent again as they were"
-            told = json.loads((cluster.home / "bob" / "privacy.json").read_text())["spent"][0]
+            told = json.loads((cluster.home / "bob" / RUN / "privacy.json").read_text())["spent"][0]
             assert (told["releases"], round(told["epsilon"], 3)) == (2, 8.0)
     assert hashes[0] == hashes[1]
 
@@ -240,7 +240,7 @@ def test_few_exchanges_release_each_row_so_often_and_survive_a_kill(tmp_path):
 def test_noise_in_training_gives_a_record_level_epsilon(tmp_path):
     guard = NOISY + "[guard.training]\nclip = 1.0\nsigma = 20.0\n[data.ranges]\nx = [-3, 3]\ny = [-3, 3]\n"
     cluster = whole_run(tmp_path / "run", training={"epochs": 4, "learning_rate": 0.1}, bob=guard)
-    told = json.loads((cluster.home / "bob" / "privacy.json").read_text())["spent"][0]
+    told = json.loads((cluster.home / "bob" / RUN / "privacy.json").read_text())["spent"][0]
     assert told["scope"].startswith("record level")
     assert 0 < told["epsilon"] < 50
-    (cluster.home / "bob" / "privacy.md").read_text().index("record level")
+    (cluster.home / "bob" / RUN / "privacy.md").read_text().index("record level")

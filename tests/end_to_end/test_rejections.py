@@ -76,7 +76,11 @@ def test_whoever_the_handshake_does_not_know_never_gets_through(undisturbed_run,
 # Who is known, but may not be here.
 
 SOMEBODY = {
-    "another run": (lambda run: run.authority.issue("party", "bob", run="other"), "UNAUTHENTICATED", "fdml://other/"),
+    "another run": (
+        lambda run: run.authority.issue("party", "bob", federation="other"),
+        "UNAUTHENTICATED",
+        "fdml://other/",
+    ),
     "the server's role": (lambda run: run.authority.issue("server", "bob"), "UNAUTHENTICATED", "e2e/server/bob"),
     "no party of the run": (lambda run: run.authority.issue("party", "zed"), "PERMISSION_DENIED", "'zed' is not"),
     "another key": (lambda run: run.authority.issue("party", "bob"), "UNAUTHENTICATED", "has another key"),
@@ -106,7 +110,7 @@ def test_the_server_s_own_certificate_may_ask_for_the_status_but_strangers_may_n
 
     assert asked(undisturbed_run.credentials("server")).run == "e2e"
     with pytest.raises(MessageRefused, match="only a party") as refused:
-        asked(undisturbed_run.authority.issue("party", "bob", run="other"))
+        asked(undisturbed_run.authority.issue("party", "bob", federation="other"))
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
     with pytest.raises(ServerUnreachable):
         asked(_trusting(undisturbed_run, STRANGER.issue("party", "bob")))
@@ -129,7 +133,7 @@ FIRST = {
     "more rows": (lambda run: [run.hello(9, rows=ROWS + 1)], Refusal.MISMATCH, f"{ROWS + 1} rows"),
     "another protocol": (lambda run: [run.hello(9, protocol=99)], Refusal.MISMATCH, "protocol 99"),
     "an older start": (lambda run: [run.hello(0)], Refusal.FENCED, "an older process of it"),
-    "state that the server never saw": (lambda run: [run.hello(9, done=10**6)], Refusal.MISMATCH, "--fresh"),
+    "state that the server never saw": (lambda run: [run.hello(9, done=10**6)], Refusal.MISMATCH, "a new name"),
 }
 
 
@@ -202,7 +206,7 @@ def test_a_start_that_lost_what_it_had_saved_is_told_to_start_over_everywhere(ru
     with RawStream(run.target, run.credentials("bob")) as fresh:
         status, details = fresh.send(run.hello(9, done=-1)).end()
     assert status is grpc.StatusCode.FAILED_PRECONDITION
-    assert "--fresh" in details
+    assert "a new name" in details
     honest.advance()
 
 
@@ -286,7 +290,7 @@ def wait_for_message(channel):
     "made",
     [
         lambda run: Endpoint(run.target, "e2e", "bob", STRANGER.issue("party", "bob")),
-        lambda run: Endpoint(run.target, "other", "bob", run.authority.issue("party", "bob", run="other")),
+        lambda run: Endpoint(run.target, "other", "bob", run.authority.issue("party", "bob", federation="other")),
     ],
     ids=["another authority", "another run"],
 )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.end_to_end.cluster import Cluster, running, until
+from tests.end_to_end.cluster import RUN, Cluster, running, until
 
 pytestmark = pytest.mark.slow
 LONG = 30
@@ -37,7 +37,7 @@ def started(cluster: Cluster, step: int = 40) -> Cluster:
 
 def bundle_files(cluster: Cluster, party: str) -> dict[str, bytes]:
     """The files of a party's bundle."""
-    return {path.name: path.read_bytes() for path in (cluster.home / party / "model").iterdir()}
+    return {path.name: path.read_bytes() for path in (cluster.home / party / RUN / "model").iterdir()}
 
 
 def test_a_killed_server_goes_on_with_the_same_command(cluster, calm):
@@ -47,7 +47,7 @@ def test_a_killed_server_goes_on_with_the_same_command(cluster, calm):
     cluster.serve()
     cluster.finish()
     assert cluster.model_hashes() == calm
-    assert "going on with a run of 320 rows" in cluster["server"].text
+    assert "going on with run 'first' of 320 rows" in cluster["server"].text
 
 
 @pytest.mark.parametrize("party", ["ann", "bob"])
@@ -88,6 +88,24 @@ def test_few_bits_under_masks_survive_a_kill_of_all(tmp_path):
     assert hashes[0] == hashes[1]
 
 
+def test_trees_survive_a_kill_of_all_in_the_middle_of_an_epoch(tmp_path):
+    """What a party of trees has collected of an epoch is in its checkpoint; the other party has a net."""
+    hashes = []
+    for name in ("calm", "killed"):
+        with running(tmp_path / name, epochs=15) as cluster:
+            party = cluster.home / "bob" / "party.toml"
+            party.write_text(party.read_text() + '[model]\nkind = "trees"\ntrees = 45\n')
+            cluster.start()
+            if name == "killed":
+                cluster.await_step(40)
+                for member in cluster.members.values():
+                    member.kill()
+                cluster.start()
+            cluster.finish()
+            hashes.append(cluster.model_hashes())
+    assert hashes[0] == hashes[1]
+
+
 def test_an_older_process_is_shut_out_by_a_newer_start_and_says_so(cluster, calm, tmp_path):
     """The folder was copied to another machine, say, while the old process only seemed to be gone."""
     older = started(cluster)["bob"]
@@ -104,62 +122,64 @@ def test_an_older_process_is_shut_out_by_a_newer_start_and_says_so(cluster, calm
 
 def test_two_servers_do_not_share_a_port_or_a_state(cluster, tmp_path):
     cluster.serve()
-    until(lambda: cluster.status().run == "e2e", "the server runs")
-    before = (cluster.home / "server" / "state" / "run").read_bytes()
+    until(lambda: cluster.status().run == "first", "the server runs")
+    before = (cluster.home / "server" / RUN / "run.json").read_bytes()
     with ExitStack() as stack:
         other = stack.enter_context(running(tmp_path / "other"))
-        other.change(f":{other.port}", f":{cluster.port}")
-        others = [cluster.serve(), cluster.serve("--fresh"), other.serve()]
-        for each, words in zip(
-            others, ["in use", "in use", f"cannot listen at '127.0.0.1:{cluster.port}'"], strict=True
-        ):
+        other.change(f":{other.port}", f":{cluster.port}", "federation.toml")
+        others = [cluster.serve(), other.serve()]
+        for each, words in zip(others, ["in use", f"cannot listen at '127.0.0.1:{cluster.port}'"], strict=True):
             each.expect(1, "fdml: ", words)
-    assert (cluster.home / "server" / "state" / "run").read_bytes() == before
-    assert cluster.status().run == "e2e", "the first one is still there"
+    assert (cluster.home / "server" / RUN / "run.json").read_bytes() == before
+    assert cluster.status().run == "first", "the first one is still there"
 
 
-def test_another_run_toml_is_refused_and_fresh_starts_over_at_every_side(cluster, calm):
+def test_other_settings_are_refused_by_name_and_a_new_name_begins_at_every_side(cluster, calm):
     started(cluster)
     for party in cluster.parties:
-        until((cluster.home / party / "state" / "checkpoint.1").exists, f"{party} has saved its state")
+        until((cluster.home / party / RUN / "state" / "checkpoint.1").exists, f"{party} has saved its state")
     for member in cluster.members.values():
         member.kill()
     cluster.change("epochs = 30", "epochs = 31")
     cluster.start()
-    cluster["server"].expect(1, "run.toml has changed since this run began", "--fresh")
-    for party in cluster.parties:
-        cluster[party].expect(1, "belongs to another run.toml", "--fresh")
+    for side in ("server", *cluster.parties):
+        cluster[side].expect(1, "training.epochs is 31 here, 30 when run 'first' began; give it a new name")
     cluster.change("epochs = 31", "epochs = 30")
-    cluster.start("--fresh")
+    cluster.change('name = "first"', 'name = "second"')
+    cluster.start()
+    cluster.finish()
+    assert "going on" not in cluster["server"].text
+    assert not any((cluster.home / party / RUN / "model").exists() for party in cluster.parties)
+    cluster.change('name = "second"', 'name = "first"')
+    cluster.start()
     cluster.finish()
     assert cluster.model_hashes() == calm
-    assert "going on" not in cluster["server"].text
 
 
-def test_fresh_at_one_side_only_is_refused_with_what_to_do(tmp_path):
+def test_state_lost_at_one_side_is_refused_with_what_to_do(tmp_path):
     with running(tmp_path / "run", epochs=5000) as cluster:
         started(cluster)
-        until((cluster.home / "bob" / "state" / "checkpoint.0").exists, "bob has saved its state twice")
+        until((cluster.home / "bob" / RUN / "state" / "checkpoint.0").exists, "bob has saved its state twice")
         cluster.await_step(cluster.statuses()["bob"].served + 20)
         cluster["bob"].kill()
-        cluster.join("bob", "--fresh").expect(1, "it alone was started over", "--fresh")
+        cluster.lose_state("bob")
+        cluster.join("bob").expect(1, "its state was lost", "a new name")
         cluster["server"].kill()
-        cluster.serve("--fresh")
-        said = "the server was started over or has lost its state; put back the newest state of both, or start over"
+        cluster.lose_state("server")
+        cluster.serve()
+        said = "the server was started over or has lost its state; put back the newest state of both, or give the run"
         cluster["ann"].expect(1, said)
 
 
 def test_a_party_that_means_another_run_is_told_so(cluster):
-    shutil.copy(cluster.home / "run.toml", cluster.home / "bob" / "other.toml")
-    party = cluster.home / "bob" / "party.toml"
-    party.write_text(party.read_text().replace("../run.toml", "other.toml"))
-    (cluster.home / "bob" / "other.toml").write_text(
-        (cluster.home / "run.toml").read_text().replace("[training]", "[training]\nseed = 9")
-    )
+    other = cluster.home / "bob" / "other.toml"
+    other.write_text((cluster.home / "run.toml").read_text().replace("[training]", "[training]\nseed = 9"))
     cluster.serve()
     cluster.join("ann")
     until(lambda: cluster.statuses()["ann"].connected, "ann has joined")
-    cluster.join("bob").expect(1, "party 'bob' has a run.toml with hash", "give both the same file")
+    cluster.join("bob", "--run", str(other)).expect(
+        1, "training.seed is 9 at party 'bob', 7 when run 'first' began", "give the run a new name, or put it back"
+    )
     assert cluster["ann"].code is None
     assert cluster.status().refused == {"mismatch": 1}
 
@@ -174,14 +194,14 @@ def test_a_finished_run_is_not_trained_again(cluster, calm):
     assert "was finished before" in cluster["server"].text
     for party in cluster.parties:
         assert "had finished before" in cluster[party].text
-        assert str(cluster.home / party / "model") in "".join(cluster[party].text.split())
+        assert str(cluster.home / party / RUN / "model") in "".join(cluster[party].text.split())
         assert bundle_files(cluster, party) == models[party]
 
 
 def test_a_party_that_was_cut_off_at_the_very_end_still_learns_that_all_is_stored(cluster, calm):
     """It is killed before it hears that the server has everything, and started again while the server says farewell."""
     cluster.start()
-    stored = cluster.home / "bob" / "state" / "result"
+    stored = cluster.home / "bob" / RUN / "state" / "result"
     until(stored.exists, "bob has trained to the end")
     cluster["bob"].kill()
     cluster.join("bob")
@@ -193,12 +213,12 @@ def test_a_server_started_again_after_the_end_waits_for_a_party_that_does_not_kn
     """Its last acknowledgement was lost with the server: the party asks until the server is back."""
     cluster.start()
     cluster.finish()
-    stored = cluster.home / "bob" / "state" / "result"
+    stored = cluster.home / "bob" / RUN / "state" / "result"
     result = json.loads(stored.read_text())
     assert result["reported"]
     stored.write_text(json.dumps(result | {"reported": False}))
     cluster.join("bob")
-    until(lambda: "--fresh" in cluster["bob"].text or "aligned" in cluster["bob"].text, "bob has started")
+    until(lambda: "a new name" in cluster["bob"].text or "aligned" in cluster["bob"].text, "bob has started")
     cluster.serve()
     cluster.finish()
     assert json.loads(stored.read_text())["reported"]

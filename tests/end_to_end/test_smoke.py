@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from fdml.models.bundle import Bundle
-from tests.end_to_end.cluster import running
+from tests.end_to_end.cluster import RUN, running
 
 
 def test_a_server_and_two_parties_train_to_the_end_and_write_their_bundles(tmp_path):
@@ -19,9 +19,11 @@ def test_a_server_and_two_parties_train_to_the_end_and_write_their_bundles(tmp_p
     assert figures["alignment"]["shared_rows"] == 200
     versions = set()
     for party in cluster.parties:
-        bundle = Bundle.load(cluster.home / party / "model")
+        bundle = Bundle.load(cluster.home / party / RUN / "model")
         assert bundle.card.party == party
         assert all(np.isfinite(array).all() for array in bundle.parameters.values())
         versions.add(bundle.card.version)
-        assert json.loads((tmp_path / f"{party}.json").read_text())["model_path"] == str(cluster.home / party / "model")
+        assert json.loads((tmp_path / f"{party}.json").read_text())["model_path"] == str(
+            cluster.home / party / RUN / "model"
+        )
     assert len(versions) == 1, "one run, one version"

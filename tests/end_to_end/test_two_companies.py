@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.ports import reserved_port
 from fdml.models.bundle import Bundle
-from tests.end_to_end.cluster import FDML, Terminal, write_csv
+from tests.end_to_end.cluster import FDML, RUN, Terminal, write_csv
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "two-companies.md"
@@ -103,10 +103,16 @@ def sites(tmp_path_factory):
         made = Sites(tmp_path_factory.mktemp("sites"), port)
         own_files(made)
         files = files_of_the_page()
-        made.write("store", "run.toml", files["run.toml"])
+        for name in ("federation.toml", "run.toml"):
+            made.write("store", name, files[name])
         for party in ("store", "browser"):
             made.write(party, "party.toml", files[f"party.toml at {party}"])
-        for heading in (r"1\. The run", r"2\. A key at every side", r"3\. Certificates", r"4\. Who is who"):
+        for heading in (
+            r"1\. The federation and the run",
+            r"2\. A key at every side",
+            r"3\. Certificates",
+            r"4\. Who is who",
+        ):
             for machine, command in commands_of(heading):
                 made.type(machine, command)
         try:
@@ -127,9 +133,10 @@ def test_the_private_key_of_each_side_is_in_its_own_folder_and_nowhere_else(site
 
 
 def test_all_sides_have_the_same_run_and_see_the_same_fingerprints(sites):
-    texts = {machine: (sites.home / machine / "run.toml").read_text() for machine in ("store", "browser", "server")}
-    assert len(set(texts.values())) == 1
-    for machine, file in (("store", "party.toml"), ("browser", "party.toml"), ("server", "run.toml")):
+    for name in ("run.toml", "federation.toml"):
+        texts = {machine: (sites.home / machine / name).read_text() for machine in ("store", "browser", "server")}
+        assert len(set(texts.values())) == 1
+    for machine, file in (("store", "party.toml"), ("browser", "party.toml"), ("server", "federation.toml")):
         shown = re.search(r"sha256:[0-9a-f]{64}", sites.type(machine, f"fdml keys show {file}"))
         assert f'{machine} = "{shown.group()}"' in texts["server"]
 
@@ -146,7 +153,7 @@ def test_the_run_trains_to_its_end_and_a_renewed_certificate_goes_on_with_it(sit
     for machine in ("store", "browser", "server"):
         started[machine].expect(0, seconds=_SECONDS)
     for party in ("store", "browser"):
-        assert Bundle.load(sites.home / party / "model").card.party == party
+        assert Bundle.load(sites.home / party / RUN / "model").card.party == party
     assert sorted(sites.private_keys().values()) == sorted(MACHINES)
 
 
@@ -154,9 +161,13 @@ def test_a_member_that_is_revoked_as_the_page_says_is_not_let_in_again(sites):
     for machine, command in commands_of("Revoke a certificate"):
         sites.type(machine, command)
     (sites.home / "browser" / "keys" / "revoked.pem").unlink()  # it does not want to know
-    serving, joining = (f"fdml {command} --fresh" for command in ("serve run.toml", "join party.toml"))
-    server = sites.start("server", serving)
-    sites.start("browser", joining).expect(1, "the certificate of 'browser' is revoked", seconds=_SECONDS)
+    for machine in ("browser", "server"):
+        path = sites.home / machine / "run.toml"
+        path.write_text(path.read_text().replace('name = "first"', 'name = "second"'))
+    server = sites.start("server", "fdml serve federation.toml --run run.toml")
+    sites.start("browser", "fdml join party.toml").expect(
+        1, "the certificate of 'browser' is revoked", seconds=_SECONDS
+    )
     assert server.code is None
     server.send(signal.SIGINT)
     server.wait(_SECONDS)

@@ -10,10 +10,10 @@ from fdml.data.rows import as_rows
 from fdml.data.table import PartyData, Table
 from fdml.errors import SettingsError
 from fdml.events import EpochDone
-from fdml.experiments.compare import Contender, compare, workload
+from fdml.experiments.compare import Contender, compare, mean_gains, workload
 from fdml.experiments.dataset import build_dataset
 from fdml.models.registry import model_settings
-from fdml.monitor.history import SCHEMES
+from fdml.monitor.history import SCHEMES, Gain
 from fdml.privacy.epsilon import gaussian_epsilon
 from fdml.privacy.ledger import DIRECT, RECORD_LEVEL
 from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
@@ -21,7 +21,7 @@ from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
 TASKS = {"binary": lambda s: s > 0, "multiclass": lambda s: np.digitize(s, [-1, 1]), "regression": lambda s: 50 + 9 * s}
 
 
-def dataset_of(task, rows=2000, empty_label_party=False):
+def dataset_of(task, rows=800, empty_label_party=False):
     random = np.random.default_rng(0)
     X = random.normal(size=(rows, 6)).astype(np.float32)
     labels = TASKS[task](X @ [1, 1, 1, -1, -1, 1] + random.normal(size=rows) * 0.3)
@@ -41,6 +41,7 @@ def contender(epochs=30):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_joint_comes_near_pooled_and_beats_alone(task):
     problem, events = dataset_of(task), []
@@ -52,6 +53,24 @@ def test_joint_comes_near_pooled_and_beats_alone(task):
     assert max(last["joint"].test_loss, last["late fusion"].test_loss) < last["alone"].test_loss
     assert all(len(curve.records) == 30 for curve in curves)
     assert len([e for e in events if isinstance(e, EpochDone)]) == workload(problem, [contender()], [1, 2])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_joint_training_brings_is_the_mean_over_seeds_with_its_interval(task):
+    curves = {each.scheme: each for each in compare(dataset_of(task), [contender(5)], [1, 2], gains=True)}
+    assert set(curves["joint"].gains) == {"alone", "late fusion"}
+    for scheme, gain in curves["joint"].gains.items():
+        expected = curves["joint"].last.test_metric - curves[scheme].last.test_metric
+        assert gain.value == pytest.approx(expected, abs=1e-9)
+        assert gain.low < gain.value < gain.high
+    assert curves["joint"].gains["alone"].low > 0.0
+    assert not any(each.gains for scheme, each in curves.items() if scheme != "joint")
+
+
+def test_without_a_figure_in_every_run_there_is_no_mean_gain():
+    known, unknown = {"alone": Gain(0.5, 0.25, 0.75)}, {"alone": Gain(0.25, None, None)}
+    assert mean_gains([known, unknown]) == {"alone": Gain(0.375, None, None)}
+    assert mean_gains([]) == {}
 
 
 def test_a_label_party_without_features_has_no_alone_scheme():
@@ -167,7 +186,8 @@ def run_folder(folder, shop, bank, training="epochs = 4\n"):
     random = np.random.default_rng(0)
     age, hours = random.normal(size=(2, 400))
     label = np.where(age + hours > 0, "yes", "no")
-    text = f'parties = ["shop", "bank"]\nlabel_party = "shop"\n[training]\nlearning_rate = "auto"\n{training}'
+    text = f'label_party = "shop"\n[training]\nlearning_rate = "auto"\n{training}'
+    (folder / "federation.toml").write_text('parties = ["shop", "bank"]\n')
     (folder / "run.toml").write_text(text)
     for name, head, cells, guard in (
         ("shop", "id,age,rich", zip(age, label, strict=True), shop),
@@ -177,7 +197,7 @@ def run_folder(folder, shop, bank, training="epochs = 4\n"):
         lines = [f"{at},{','.join(map(str, row))}" for at, row in enumerate(cells)]
         (folder / name / "data.csv").write_text("\n".join([head, *lines]) + "\n")
         data = '[data]\npath = "data.csv"\nid = "id"\n' + ('label = "rich"\n' if name == "shop" else "")
-        (folder / name / "party.toml").write_text(f'party = "{name}"\nrun = "../run.toml"\n{data}{guard}')
+        (folder / name / "party.toml").write_text(f'party = "{name}"\nfederation = "../federation.toml"\n{data}{guard}')
     return folder / "run.toml"
 
 

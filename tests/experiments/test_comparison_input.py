@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import fdml
 from fdml.data.rows import to_dense, width
 from fdml.errors import SettingsError
 from fdml.experiments.comparison_input import contenders, from_data_file, from_frames, from_run_file
@@ -118,3 +119,13 @@ def test_frames_without_ids_are_joined_by_position():
     two = frames["two"].sort("who").drop("who", "code")
     problem = from_frames({"one": frames["one"].drop(columns="who"), "two": two}, label="good", task="binary")
     assert len(problem.train) + len(problem.test) == 60
+
+
+def test_the_public_names_compare_frames_from_one_end_to_the_other():
+    problem = fdml.from_frames(parts(), id="who", label="good")
+    (contender,) = fdml.contenders(["linear"], list(problem.train.parts))
+    assert (contender.name, contender.training) == ("LR", TrainingSettings())
+    curves = fdml.compare(problem, fdml.contenders(["linear"], ["one", "two"], TrainingSettings(epochs=5)), seeds=[0])
+    figures = {curve.scheme: curve.last.test_metric for curve in curves}
+    assert set(figures) == {"alone", "late fusion", "pooled", "joint"}
+    assert figures["joint"] > figures["alone"]

@@ -29,7 +29,7 @@ def party_of(folder, name, text, test=None, **data):
     if test is not None:
         (folder / name / "test.csv").write_text(test)
         data["test_path"] = folder / name / "test.csv"
-    return PartySettings(party=name, run=folder, data=DataSettings(path=folder / name / "data.csv", **data))
+    return PartySettings(party=name, federation=folder, data=DataSettings(path=folder / name / "data.csv", **data))
 
 
 def parties(folder, test=None, flights=FLIGHTS, weather=WEATHER):
@@ -67,14 +67,13 @@ def test_ids_of_the_label_party_are_those_of_all(tmp_path):
 
 def test_a_run_file_is_compared(tmp_path):
     given = parties(tmp_path)
-    (tmp_path / "run.toml").write_text(
-        'parties = ["flights", "weather", "planes"]\nlabel_party = "flights"\n[keys]\nweather = "hour"\nplanes = "tail"\n'
-    )
+    (tmp_path / "federation.toml").write_text('parties = ["flights", "weather", "planes"]\n')
+    (tmp_path / "run.toml").write_text('label_party = "flights"\n[keys]\nweather = "hour"\nplanes = "tail"\n')
     for name, party in given.items():
         data = party.data
         more = 'label = "late"\n' if name == "flights" else f'id = "{data.id[0]}"\n'
         (tmp_path / name / "party.toml").write_text(
-            f'party = "{name}"\nrun = "../run.toml"\n[data]\npath = "data.csv"\n{more}'
+            f'party = "{name}"\nfederation = "../federation.toml"\n[data]\npath = "data.csv"\n{more}'
         )
     problem, _, _ = from_run_file(tmp_path / "run.toml")
     assert (len(problem.train), len(problem.test)) == (3, 1)
@@ -108,3 +107,29 @@ def test_a_party_that_is_not_in_keys_may_lack_rows_too(tmp_path):
 def test_what_cannot_be_compared_is_named(tmp_path):
     with pytest.raises(DataError, match="no row of 'flights' leads to a row of every other party"):
         load_parties(RUN, parties(tmp_path, weather="hour,wind\n1,2.0\n"))
+
+
+def test_a_party_of_trees_gets_columns_as_they_are_wherever_its_rows_are(tmp_path):
+    found = parties(tmp_path, weather="hour,wind,sky\n6,2.0,rain\n5,,sun\n9,100.0,rain\n")
+    trees = {name: each.model_copy(update={"model": model_settings("trees")}) for name, each in found.items()}
+    loaded = load_parties(RUN, trees)
+    weather = loaded["weather"].train
+    assert weather.names == ("wind", "sky")
+    assert weather.categories == (1,)
+    np.testing.assert_array_equal(to_dense(weather.rows), [[np.nan, 1], [2, 0], [np.nan, 1], [2, 0]])
+    assert to_dense(loaded["planes"].train.rows)[:, 0].tolist() == [100.0, 200.0, 200.0, 100.0]
+    mixed = load_parties(RUN, {**found, "flights": trees["flights"]})
+    assert mixed["weather"].train.names == ("wind", "wind is missing", "sky=rain", "sky=sun")
+
+
+def test_a_run_of_trees_is_compared_with_the_places_of_its_categories(tmp_path):
+    (tmp_path / "run.toml").write_text('name = "first"\nlabel_party = "ann"\n')
+    (tmp_path / "federation.toml").write_text('name = "two"\nserver = "127.0.0.1:0"\nparties = ["ann", "bob"]\n')
+    lines = [f"{row},{'x' if row % 2 else 'y'},{'yes' if row % 3 else 'no'}" for row in range(12)]
+    for name, label in (("ann", '\nlabel = "late"'), ("bob", '\nignore = "late"')):
+        party_of(tmp_path, name, "\n".join(["id,sky,late", *lines]) + "\n")
+        text = f'party = "{name}"\nfederation = "../federation.toml"\n[data]\npath = "data.csv"\nid = "id"{label}\n'
+        (tmp_path / name / "party.toml").write_text(f'{text}[model]\nkind = "trees"\n')
+    problem, (contender,), _ = from_run_file(tmp_path / "run.toml")
+    assert {name: model.categories for name, model in contender.models.items()} == {"ann": (0,), "bob": (0,)}
+    assert set(to_dense(problem.train.parts["bob"])[:, 0].tolist()) == {0.0, 1.0}

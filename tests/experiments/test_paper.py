@@ -22,8 +22,9 @@ from fdml.experiments.paper import (
 from fdml.federation.key_files import own_credentials
 from fdml.monitor.history import SCHEMES
 from fdml.party.settings import read_party
+from fdml.protocol.agreed_training import SLOWEST_LINE, agreed_training
 from fdml.protocol.identity import Identity
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,13 @@ def test_the_run_has_the_contenders_settings_and_its_seed(written):
         own_credentials(folder / party / "keys", Identity("demo", "party", party), run)
 
 
+def test_a_slow_line_does_not_change_what_is_trained(written):
+    folder, part = written
+    training = read_run(folder / "run.toml").training
+    fast, slow = (agreed_training(training, len(part.train), len(PARTIES), line) for line in (0, SLOWEST_LINE))
+    assert fast == slow
+
+
 def test_every_party_has_its_own_columns_in_an_order_of_its_own(written):
     folder, part = written
     loaded = {party: load(read_party(folder / party / "party.toml").data) for party in PARTIES}
@@ -110,7 +118,7 @@ def test_every_party_has_its_own_columns_in_an_order_of_its_own(written):
 
 
 @pytest.mark.slow
-def test_processes_train_the_models_that_one_process_does(written, tmp_path):
+def test_processes_train_the_models_that_one_process_does(written, tmp_path, warm_starts):
     """`joint_by_processes` raises where a bit differs; what it gives are the figures of every epoch."""
     _, part = written
     lr = contenders()[0]

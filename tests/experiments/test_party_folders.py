@@ -7,12 +7,12 @@ from fdml.audit.load_recording import read_recording
 from fdml.errors import AlignmentError, DataError
 from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
 from fdml.federation.join import join
-from fdml.federation.party_folder import MODEL
+from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.models.metrics import mean_loss, metric
 from fdml.monitor.listeners import ignore_events
 from fdml.party.plan import joint_score
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 from tests.federation.folders import EPOCHS, ROWS, serving, together, write_run
 
 PARTIES = ("ann", "bob")
@@ -59,7 +59,7 @@ def test_the_models_on_disk_give_the_figures_that_the_run_reported(finished, fol
     plan = plan_of(run, folders, problem)
     models = {name: load_model(plan, home) for name, home in folders.items()}
     score = joint_score(models, problem.test.parts, problem.objective)
-    reported = Bundle.load(finished.parent / "ann" / MODEL).card.metrics
+    reported = Bundle.load(finished.parent / "ann" / "runs" / "first" / MODEL).card.metrics
     assert reported.epoch == EPOCHS
     assert reported.test_loss == pytest.approx(mean_loss("logistic", score, problem.test), abs=1e-6)
     assert reported.test_metric == pytest.approx(metric("binary", score, problem.test), abs=1e-6)

@@ -10,12 +10,12 @@ from google.protobuf.message import DecodeError
 
 from fdml.errors import MessageRefused
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.fixed_point import LARGEST_CODE
 from fdml.protocol.messages import Checkpointed, Gradient, Labels, Push, Release
 from fdml.protocol.schedule import schedule_of
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import PrivacySettings
+from tests.protocol.codes import LARGEST_CODE
 from tests.server.run_states import PARTIES, ROWS, codes, definition_of, hello, new_state, play, script_of
 from tests.storage.memory_disk import MemoryDisk
 

@@ -12,7 +12,6 @@ import pytest
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
-from fdml.protocol.fixed_point import LARGEST_CODE
 from fdml.protocol.messages import (
     PROTOCOL,
     Checkpointed,
@@ -24,6 +23,7 @@ from fdml.protocol.messages import (
     Total,
 )
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party
+from tests.protocol.codes import LARGEST_CODE
 from tests.server.run_states import (
     EPOCHS,
     HELD_OUT,
@@ -280,6 +280,6 @@ def test_nobody_can_write_into_anothers_column():
 
 
 def test_every_reason_there_is_occurs_but_those_of_the_line():
-    """Certificates and sizes are the line's to check."""
-    of_the_line = {Refusal.UNAUTHENTICATED, Refusal.TOO_LARGE, Refusal.NOT_STORED}
+    """Certificates, sizes and which run is meant are the line's to check."""
+    of_the_line = {Refusal.UNAUTHENTICATED, Refusal.TOO_LARGE, Refusal.NOT_STORED, Refusal.NO_RUN}
     assert {bad.refusal for bad in TABLE.values()} == set(Refusal) - of_the_line

@@ -1,5 +1,6 @@
 """A small run in folders, and its server in a thread of this process."""
 
+import asyncio
 import threading
 import time
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ import numpy as np
 
 from fdml.federation.serve import serve
 
+RUN = "runs/first"
+"""The folder of the run at every side."""
 ROWS, EPOCHS = 120, 2
 """Enough that held-out rows of one class alone, which have no AUC, do not occur: the split is drawn by the group key."""
 
@@ -22,9 +25,10 @@ def write_run(home, *, parties=("ann", "bob"), training="", group_key=""):
     X = random.normal(size=(ROWS, len(parties)))
     labels = np.where(X.sum(axis=1) > 0, "yes", "no")
     listed = ", ".join(f'"{party}"' for party in parties)
+    (home / "federation.toml").write_text(f'name = "small"\nserver = "127.0.0.1:0"\nparties = [{listed}]\n')
     (home / "run.toml").write_text(
-        f'name = "small"\nserver = "127.0.0.1:0"\nparties = [{listed}]\nlabel_party = "ann"\n'
-        f"[training]\nepochs = {EPOCHS}\nbatch_size = 8\nbatches_per_block = 2\ncheckpoint_seconds = 0.0\n{training}"
+        f'name = "first"\nlabel_party = "ann"\n'
+        f"[training]\nepochs = {EPOCHS}\nbatch_size = 8\nbatches_per_block = 2\nvalue_bits = 64\ncheckpoint_seconds = 0.0\n{training}"
     )
     if group_key:
         (home / "group.key").write_text(group_key)
@@ -38,10 +42,16 @@ def write_run(home, *, parties=("ann", "bob"), training="", group_key=""):
         (home / party / "data.csv").write_text("\n".join([column, *lines]) + "\n")
         label = 'label = "label"\n' if party == "ann" else ""
         (home / party / "party.toml").write_text(
-            f'party = "{party}"\nrun = "../run.toml"\nthreads = 1\n{shared_key}'
+            f'party = "{party}"\nfederation = "../federation.toml"\nthreads = 1\n{shared_key}'
             f'[align]\nmax_rows = {ROWS}\n[data]\npath = "data.csv"\nid = "id"\n{label}'
         )
     return home / "run.toml"
+
+
+def rename(run_toml, name):
+    """Let the next start begin another run."""
+    text = run_toml.read_text()
+    run_toml.write_text(text.replace(text.splitlines()[0], f'name = "{name}"', 1))
 
 
 @contextmanager
@@ -64,14 +74,27 @@ class _Server(threading.Thread):
         super().__init__(daemon=True)
         self._run, self._port_file, self._options = run_toml, port_file, options
         self.events, self.result, self.error = [], None, None
+        self.stop = None
+        """Ends it before its run is over."""
 
     def run(self):
         try:
             self.result = serve(
-                self._run, plain=True, port_file=self._port_file, on_event=self.events.append, **self._options
+                self._run.parent / "federation.toml",
+                self._run,
+                plain=True,
+                port_file=self._port_file,
+                on_event=self.events.append,
+                on_start=self._note,
+                **self._options,
             )
+        except asyncio.CancelledError:
+            pass
         except Exception as error:  # noqa: BLE001 - for the test to look at
             self.error = error
+
+    def _note(self, stop):
+        self.stop = stop
 
 
 def together(*works):

@@ -149,8 +149,8 @@ def test_days_below_0_make_a_certificate_that_has_expired():
 
 
 def test_a_certificate_for_another_run_says_so():
-    (uri,) = uris(AUTHORITY.issue("party", "store", run="other").certificate)
-    assert parse_identity(uri).run == "other"
+    (uri,) = uris(AUTHORITY.issue("party", "store", federation="other").certificate)
+    assert parse_identity(uri).federation == "other"
 
 
 def test_openssl_finds_nothing_wrong_with_what_is_signed(tmp_path):

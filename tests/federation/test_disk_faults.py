@@ -12,7 +12,7 @@ from fdml.events import Remark
 from fdml.federation.join import align, join
 from fdml.federation.party_folder import HISTORY
 from fdml.monitor.listeners import ignore_events
-from tests.federation.folders import serving, together, write_run
+from tests.federation.folders import RUN, rename, serving, together, write_run
 
 NOISE = '[guard]\nclip = 2.0\nnoise = "gaussian"\nsigma = 4.0\n'
 
@@ -50,7 +50,7 @@ class FullFor:
 
 
 NAMES = (
-    "lock", "align-secrets", "alignment", "incarnation", "noise-key", "accounts.json", "encoder.json", "values",
+    "lock", "run.json", "align-secrets", "alignment", "incarnation", "noise-key", "accounts.json", "encoder.json", "values",
     "releases", "checkpoint", HISTORY, "privacy.md", "parameters.npz", "result",
 )  # fmt: skip
 
@@ -89,7 +89,7 @@ DAMAGES = {
     "noise": lambda content: bytes(range(256)) * (1 + len(content) // 256),
     "tail": lambda content: content + b"\x00" * 64,
 }  # fmt: skip
-NAMED = ("alignment", "incarnation", "noise-key", "result")
+NAMED = ("alignment", "incarnation", "noise-key", "result", "run.json")
 """Files whose damage must be named."""
 READABLE = {("incarnation", "cut"), ("alignment", "tail"), ("alignment", "flipped"), ("result", "flipped")}
 """What is left can be read as before."""
@@ -108,20 +108,21 @@ def stopped(tmp_path_factory):
     "damage", [pytest.param(each, marks=[pytest.mark.slow] * (each not in ("empty", "cut"))) for each in DAMAGES]
 )
 def test_chaos_8_no_damage_of_any_file_is_a_traceback(stopped, damage):
-    state = stopped / "ann" / "state"
+    state = stopped / "ann" / RUN / "state"
     files = [each for each in state.iterdir() if each.is_file() and each.name != "lock"]
-    for file in sorted([*files, stopped / "ann" / HISTORY]):
+    files.append(stopped / "ann" / RUN / "run.json")
+    for file in sorted([*files, stopped / "ann" / RUN / HISTORY]):
         before = {each: each.read_bytes() for each in files}
         file.write_bytes(DAMAGES[damage](file.read_bytes()))
         if file.name != "result":
             (state / "result").unlink()  # so that the party looks at all the rest
-        said = error_of(lambda: join(stopped / "ann" / "party.toml", plain=True, server="127.0.0.1:1"))
+        said = error_of(lambda: join(stopped / "ann" / "party.toml", plain=True, server="127.0.0.1:1", wait=0.3))
         if said is None:
             assert file.name not in NAMED or (file.name, damage) in READABLE, file.name
         else:
             assert "\n" not in said
             assert file.name.split(".")[0].replace("-", " ") in said.replace("-", " "), (file.name, said)
-            assert "--fresh" in said or "backup" in said
+            assert "a new name" in said or "backup" in said
         for each, content in before.items():
             each.write_bytes(content)
 
@@ -137,21 +138,21 @@ def error_of(start):
     raise AssertionError("there is no server")
 
 
-def test_chaos_8_starting_over_is_a_way_out_of_every_damage(tmp_path):
+def test_chaos_8_a_new_name_is_a_way_out_of_every_damage(tmp_path):
     write_noisy_run(tmp_path)
     whole_run(tmp_path)
     for party in ("ann", "bob"):
-        for file in (tmp_path / party / "state").iterdir():
+        for file in (tmp_path / party / RUN / "state").iterdir():
             if file.is_file():
                 file.write_bytes(b"?")
-    with serving(tmp_path / "run.toml", fresh=True) as server:
+    rename(tmp_path / "run.toml", "second")
+    with serving(tmp_path / "run.toml") as server:
         together(
             *(
                 lambda party=party: join(
                     tmp_path / party / "party.toml",
                     plain=True,
                     server=server.address,
-                    fresh=True,
                     on_event=ignore_events,
                 )
                 for party in ("ann", "bob")
@@ -161,7 +162,7 @@ def test_chaos_8_starting_over_is_a_way_out_of_every_damage(tmp_path):
 
 
 def test_chaos_2_and_9_a_history_that_is_damaged_or_gone_is_made_whole_or_said(stopped):
-    path, result = stopped / "ann" / HISTORY, stopped / "ann" / "state" / "result"
+    path, result = stopped / "ann" / RUN / HISTORY, stopped / "ann" / RUN / "state" / "result"
     history, finished, said = path.read_text(), result.read_bytes(), []
     path.write_text(history[: len(history) // 2])
     result.unlink()

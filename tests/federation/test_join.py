@@ -9,11 +9,12 @@ from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import AlignmentError, PeerTimeout, SettingsError
 from fdml.events import Aligned, EpochDone, Evaluated, Finished, Joined, Remark, Waiting
 from fdml.federation.join import align, join
-from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
+from fdml.federation.party_folder import HISTORY, PartyFolder
+from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from fdml.storage.arrays import hash_arrays
-from tests.federation.folders import EPOCHS, ROWS, serving, together, write_run
+from tests.federation.folders import EPOCHS, ROWS, RUN, serving, together, write_run
 
 
 def joined(home, party, server, events=None, **options):
@@ -46,14 +47,14 @@ def test_every_party_leaves_the_model_it_reported(finished):
     home, server, results, _ = finished
     assert server.error is None
     for party, result in results.items():
-        assert result.bundle == home / party / MODEL
+        assert result.bundle == home / party / RUN / MODEL
         assert hash_arrays(Bundle.load(result.bundle).parameters) == result.model_hash
         assert (result.resumed_at, result.seconds >= 0) == (0, True)
 
 
 def test_the_bundles_of_a_run_have_one_version_and_the_label_partys_has_the_figures(finished):
     home, _, _, events = finished
-    ann, bob = (Bundle.load(home / party / MODEL) for party in ("ann", "bob"))
+    ann, bob = (Bundle.load(home / party / RUN / MODEL) for party in ("ann", "bob"))
     assert ann.card.version == bob.card.version
     assert ann.card.metrics.test_loss == of_kind(events["ann"], Evaluated)[-1].test_loss
     assert (bob.card.metrics, bob.labels) == (None, None)
@@ -92,11 +93,11 @@ def test_the_alignment_report_counts_the_bytes_that_travelled(finished):
 
 def test_a_party_writes_its_history_and_its_privacy_statement(finished):
     home = finished[0]
-    assert (home / "ann" / HISTORY).is_file()
-    assert not (home / "bob" / HISTORY).exists(), "only the label party has figures"
+    assert (home / "ann" / RUN / HISTORY).is_file()
+    assert not (home / "bob" / RUN / HISTORY).exists(), "only the label party has figures"
     for party in ("ann", "bob"):
-        assert f"party '{party}'" in (home / party / "privacy.md").read_text()
-        assert "`--plain`" in (home / party / "privacy.md").read_text()
+        assert f"party '{party}'" in (home / party / RUN / "privacy.md").read_text()
+        assert "`--plain`" in (home / party / RUN / "privacy.md").read_text()
 
 
 def test_a_refused_consent_is_told_to_all_sides_by_name_and_can_be_given_later(tmp_path):
@@ -141,17 +142,17 @@ def test_a_party_that_had_finished_needs_no_server(finished):
     events = []
     path = home / "ann" / "party.toml"
     again = join(path, plain=True, server="127.0.0.1:1", on_event=events.append)
-    assert (again.model_hash, again.bundle) == (results["ann"].model_hash, home / "ann" / MODEL)
+    assert (again.model_hash, again.bundle) == (results["ann"].model_hash, home / "ann" / RUN / MODEL)
     assert of_kind(events, Remark)[-1].text.startswith("this party had finished before")
 
 
-def test_starting_over_with_the_same_group_key_trains_to_the_same_model(tmp_path):
+def test_the_same_run_with_the_same_group_key_trains_to_the_same_model(tmp_path):
     """The shared rows are put in an order that the group key decides."""
-    write_run(tmp_path, group_key="ab" * 32)
     hashes = []
-    for fresh in (False, True):
-        with serving(tmp_path / "run.toml", fresh=fresh) as server:
-            found = together(*(joined(tmp_path, party, server, fresh=fresh) for party in ("ann", "bob")))
+    for home in (tmp_path / "here", tmp_path / "there"):
+        write_run(home, group_key="ab" * 32)
+        with serving(home / "run.toml") as server:
+            found = together(*(joined(home, party, server) for party in ("ann", "bob")))
         hashes.append([each.model_hash for each in found])
     assert hashes[0] == hashes[1]
     assert len(set(hashes[0])) == 2
@@ -159,9 +160,11 @@ def test_starting_over_with_the_same_group_key_trains_to_the_same_model(tmp_path
 
 @pytest.mark.slow
 def test_a_party_alone_names_the_one_it_waits_for(tmp_path):
-    write_run(tmp_path, training="peer_timeout_seconds = 0.5\n")
-    with serving(tmp_path / "run.toml") as server, pytest.raises(PeerTimeout, match=r"waited 0\.5 s .*'bob'"):
-        together(joined(tmp_path, "ann", server))
+    write_run(tmp_path)
+    with serving(tmp_path / "run.toml") as server:
+        with pytest.raises(PeerTimeout, match=r"waited 0\.5 s .*'bob' \(bob has not joined\)"):
+            together(joined(tmp_path, "ann", server, wait=0.5))
+        server.stop()
 
 
 # Alignment alone
@@ -169,7 +172,7 @@ def test_a_party_alone_names_the_one_it_waits_for(tmp_path):
 
 def test_aligned_parties_have_the_same_rows_in_one_order(tmp_path):
     write_run(tmp_path)
-    with serving(tmp_path / "run.toml", fresh=True) as server:
+    with serving(tmp_path / "run.toml") as server:
         ann, bob = together(*(aligned(tmp_path, party, server) for party in ("ann", "bob")))
         assert ann.digest == bob.digest
         ids = [
@@ -177,14 +180,14 @@ def test_aligned_parties_have_the_same_rows_in_one_order(tmp_path):
         ]
         assert ids[0][ann.train].tolist() == ids[1][bob.train].tolist()
         assert ids[0][ann.held_out].tolist() == ids[1][bob.held_out].tolist()
-        assert (tmp_path / "ann" / "state" / "blocks").is_dir(), "the features are in their order for `join`"
+        assert (tmp_path / "ann" / RUN / "state" / "blocks").is_dir(), "the features are in their order for `join`"
         events = []
         together(*(joined(tmp_path, party, server, events if party == "ann" else None) for party in ("ann", "bob")))
     assert of_kind(events, Remark)[0].text == "the rows were aligned before"
     assert of_kind(events, Aligned) == []
 
 
-def test_an_alignment_that_is_there_is_used_and_started_over_only_when_asked_to(finished):
+def test_an_alignment_that_is_there_is_used(finished):
     home = finished[0]
     path = home / "bob" / "party.toml"
     found = align(path, plain=True, server="127.0.0.1:1", on_event=ignore_events)
@@ -199,7 +202,7 @@ def test_wrong_settings_are_found_before_anyone_is_asked(tmp_path, command):
         command(party, plain=True, on_event=ignore_events)
     with pytest.raises(SettingsError, match=r"there is no .*key\.pem"):
         command(party, server="127.0.0.1:1", on_event=ignore_events)
-    assert not (tmp_path / "bob" / "state" / "alignment").exists()
+    assert not (tmp_path / "bob" / RUN / "state" / "alignment").exists()
 
 
 def test_rows_that_nobody_shares_end_the_alignment_of_all(tmp_path):

@@ -27,7 +27,7 @@ MEMBERS = {
     "browser": "sha256:" + "1" * 64,
     "server": "sha256:" + "2" * 64,
 }
-RUN = RunSettings(name="run", parties=("store", "browser"), label_party="store", members=MEMBERS)
+RUN = RunSettings(federation="run", parties=("store", "browser"), label_party="store", members=MEMBERS)
 
 
 def serial(credentials):
@@ -95,8 +95,11 @@ def test_a_missing_folder_is_named_too(tmp_path):
     ("name", "text"),
     [
         ("key.pem", r"is empty or no private key; put it back from your own backup, or make a new one"),
-        ("certificate.pem", r"is empty or no certificate; ask whoever keeps the run's authority to send it again"),
-        ("authority.pem", r"is empty or no certificate; ask whoever keeps the run's authority to send it again"),
+        (
+            "certificate.pem",
+            r"is empty or no certificate; ask whoever keeps the federation's authority to send it again",
+        ),
+        ("authority.pem", r"is empty or no certificate; ask whoever keeps the federation's authority to send it again"),
     ],
 )
 def test_a_damaged_file_is_named_before_grpc_sees_it(folder, name, text, content):
@@ -136,9 +139,9 @@ def test_the_certificate_in_run_toml_is_taken(folder):
     assert own_credentials(folder, IDENTITY, RUN).certificate == STORE.certificate
 
 
-def test_another_key_than_in_run_toml_is_refused_at_home(folder):
+def test_another_key_than_in_federation_toml_is_refused_at_home(folder):
     write_credentials(folder, AUTHORITY.issue("party", "store"))
-    with pytest.raises(SettingsError, match=r"has another key \(sha256:.*\) than \[members\] in run\.toml says"):
+    with pytest.raises(SettingsError, match=r"has another key \(sha256:.*\) than \[members\] in federation\.toml says"):
         own_credentials(folder, IDENTITY, RUN)
 
 
@@ -206,5 +209,5 @@ def test_a_list_of_another_authority_revokes_nothing(folder):
     revoked = read_credentials(folder).revoked
     write_revoked(folder, STORE, authority=Authority("run"))
     assert revoked() == frozenset()
-    with pytest.raises(SettingsError, match="is not signed by the run's authority"):
+    with pytest.raises(SettingsError, match="is not signed by the federation's authority"):
         read_credentials(folder)

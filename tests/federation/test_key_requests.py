@@ -67,7 +67,9 @@ def test_what_is_signed_and_installed_is_what_a_run_takes(store, signer, tmp_pat
     certificate = key_requests.install(store, signed(signer, store, tmp_path))
     assert fingerprint(certificate) == shown
     others = {"server": "sha256:" + "1" * 64}
-    run = RunSettings(name="shop", parties=("store",), label_party="store", members={**signer.members(), **others})
+    run = RunSettings(
+        federation="shop", parties=("store",), label_party="store", members={**signer.members(), **others}
+    )
     own_credentials(store.folder, STORE, run)
     assert signer.members() == {"store": shown} == members_of(key_facts(signer.path))
     assert private_keys(signer.path) == [signer.path / "key.pem"]
@@ -123,7 +125,7 @@ def test_a_certificate_of_someone_else_or_another_key_is_not_installed(store, si
 def test_an_authority_signs_for_its_own_run_only(signer, tmp_path):
     member = MemberKeys(Identity("other", "party", "store"), tmp_path / "keys")
     key_requests.request(member)
-    with pytest.raises(SettingsError, match="names run 'other', and this authority is that of run 'shop'"):
+    with pytest.raises(SettingsError, match="names federation 'other', and this authority is that of 'shop'"):
         signer.sign(*read_request(member.request_path))
 
 
@@ -152,7 +154,7 @@ def test_only_who_was_signed_for_can_be_revoked(store, signer, tmp_path):
 
 def test_an_authority_is_found_again_and_its_key_is_for_its_owner_only(signer):
     again = AuthorityFolder(signer.path)
-    assert again.authority.run == "shop"
+    assert again.authority.federation == "shop"
     assert again.fingerprint == signer.fingerprint
     assert stat.S_IMODE((signer.path / "key.pem").stat().st_mode) == 0o600
     with pytest.raises(SettingsError, match="is there, but is no authority"):
@@ -173,10 +175,10 @@ def odd_request(names, key=None):
     [
         (b"", "is empty or no certificate request"),
         (b"nonsense", "is empty or no certificate request"),
-        (odd_request([]), "does not name one member of a run"),
-        (odd_request(["https://example.org"]), "does not name one member of a run"),
-        (odd_request(["fdml://shop/party/a", "fdml://shop/party/b"]), "does not name one member of a run"),
-        (odd_request(["fdml://shop/authority/authority"]), "does not name one member of a run"),
+        (odd_request([]), "does not name one member of a federation"),
+        (odd_request(["https://example.org"]), "does not name one member of a federation"),
+        (odd_request(["fdml://shop/party/a", "fdml://shop/party/b"]), "does not name one member of a federation"),
+        (odd_request(["fdml://shop/authority/authority"]), "does not name one member of a federation"),
     ],
 )
 def test_a_request_that_will_not_do_is_refused_with_its_name(tmp_path, content, text):
@@ -198,12 +200,12 @@ def test_a_request_with_someone_elses_key_is_refused(tmp_path):
 
 
 def test_whose_keys_are_meant_follows_from_the_settings_file(tmp_path):
-    (tmp_path / "run.toml").write_text('name = "shop"\nparties = ["store"]\nlabel_party = "store"\n')
-    party = 'party = "{}"\nrun = "run.toml"\n[data]\npath = "x.csv"\n'
+    (tmp_path / "federation.toml").write_text('name = "shop"\nparties = ["store"]\n')
+    party = 'party = "{}"\nfederation = "federation.toml"\n[data]\npath = "x.csv"\n'
     (tmp_path / "party.toml").write_text(party.format("store"))
     assert member_keys(tmp_path / "party.toml") == MemberKeys(STORE, tmp_path / "keys")
     server = Identity("shop", "server", "server")
-    assert member_keys(tmp_path / "run.toml") == MemberKeys(server, tmp_path / "server" / "keys")
+    assert member_keys(tmp_path / "federation.toml") == MemberKeys(server, tmp_path / "server" / "keys")
     (tmp_path / "party.toml").write_text(party.format("zed"))
-    with pytest.raises(SettingsError, match="party 'zed' is not among the run's parties store"):
+    with pytest.raises(SettingsError, match="party 'zed' is not among the federation's parties store"):
         member_keys(tmp_path / "party.toml")

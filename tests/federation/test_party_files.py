@@ -22,7 +22,7 @@ def files_of(tmp_path, party="ann", text=TEXT, test=None, run=RUN, **data):
     data = {"id": "id", "scale": "none", **data}
     settings = DataSettings(path=tmp_path / "data.csv", **data)
     state = tmp_path / "state"
-    return PartyFiles(PartySettings(party=party, run=tmp_path / "run.toml", data=settings), run, state)
+    return PartyFiles(PartySettings(party=party, federation=tmp_path / "federation.toml", data=settings), run, state)
 
 
 def shared_rows(train, held_out):
@@ -31,7 +31,7 @@ def shared_rows(train, held_out):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    settings = PartySettings(party="bob", run=tmp_path, data=DataSettings(path=tmp_path / "none.csv"))
+    settings = PartySettings(party="bob", federation=tmp_path, data=DataSettings(path=tmp_path / "none.csv"))
     with pytest.raises(DataError, match=r"there is no file .*none\.csv'; correct data\.path"):
         PartyFiles(settings, RUN, tmp_path / "state")
 

@@ -12,19 +12,19 @@ from fdml.events import Evaluated
 from fdml.experiments.in_memory import KEY
 from fdml.federation.certificates import Authority
 from fdml.federation.key_files import members_table, write_credentials
-from fdml.federation.party_folder import HISTORY, MODEL, PartyFolder
+from fdml.federation.party_folder import PartyFolder
+from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.models.calibration import Calibration
 from fdml.models.registry import model_settings
 from fdml.party.alignment import AlignmentReport, SharedRows
-from fdml.party.checkpoint import FinishedModel
 from fdml.party.effects import WriteBundle
 from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.messages import Metrics
 from fdml.settings import run_hash
 from fdml.storage.atomic import write_file
-from tests.federation.folders import write_run
+from tests.federation.folders import RUN, rename, write_run
 
 REPORT = AlignmentReport("tokens", {"ann": 120, "bob": 120}, 120, 96, 24, 0.5)
 SHARED = SharedRows(np.arange(96), np.arange(96, 120), b"d" * 32, KEY, REPORT)
@@ -63,7 +63,7 @@ def bundle(labels=None, evaluated=None):
 def test_a_party_that_the_run_does_not_have_is_refused(home):
     party = home / "bob" / "party.toml"
     party.write_text(party.read_text().replace('party = "bob"', 'party = "eve"'))
-    with pytest.raises(SettingsError, match=r"party 'eve' is not among the run's parties ann, bob"):
+    with pytest.raises(SettingsError, match=r"party 'eve' is not among the federation's parties ann, bob"):
         folder_of(home, "bob")
 
 
@@ -83,14 +83,14 @@ def test_threads_are_as_many_as_the_machine_has_cores_unless_set(home):
     assert folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")).threads == os.cpu_count()
 
 
-def test_the_noise_key_is_the_same_at_every_start_and_another_after_starting_over(home):
+def test_the_noise_key_is_the_same_at_every_start_and_another_in_another_run(home):
     def drawn():
         folder = folder_of(home)
         return folder.member(folder.endpoint(plain=True, server="127.0.0.1:9")).noise
 
     first = drawn()
     assert drawn() == first
-    folder_of(home).forget()
+    rename(home / "run.toml", "second")
     assert drawn() != first
 
 
@@ -121,8 +121,8 @@ def test_keys_must_be_this_partys_own(home):
         folder_of(home).endpoint(plain=False, server="h:1")
     others = {"bob": "sha256:" + "1" * 64, "server": "sha256:" + "2" * 64}
     members = {**others, "ann": fingerprint(x509.load_pem_x509_certificate(ann.certificate))}
-    run_toml = home / "run.toml"
-    run_toml.write_text(run_toml.read_text() + members_table(members))
+    federation = home / "federation.toml"
+    federation.write_text(federation.read_text() + members_table(members))
     found = folder_of(home).endpoint(plain=False, server="h:1")
     assert found.server_key == "sha256:" + "2" * 64
     assert (found.target, found.party, found.credentials is None) == ("h:1", "ann", False)
@@ -136,12 +136,14 @@ def test_another_group_key_file_in_the_middle_of_a_run_is_noticed(home):
     party, key = home / "ann" / "party.toml", home / "ann" / "group.key"
     party.write_text('group_key = "group.key"\n' + party.read_text())
     write_file(key, KEY.secret.hex().encode())
-    bound = KEY.bound_to(run_hash(folder_of(home).run), SHARED.digest)
-    folder_of(home).save_alignment(replace(SHARED, key=bound))
+    begun = b"b" * 32
+    folder_of(home).save_alignment(replace(SHARED, key=KEY.bound_to(begun, SHARED.digest), begun=begun))
     assert folder_of(home).shared_rows().digest == SHARED.digest
     write_file(key, b"f0" * 32)
     folder = folder_of(home)
-    with pytest.raises(AlignmentError, match=r"holds another key than the one.*put that back, or start over"):
+    with pytest.raises(
+        AlignmentError, match=r"holds another key than the one.*put that back, or give the run a new name"
+    ):
         folder.member(folder.endpoint(plain=True, server="127.0.0.1:9"))
 
 
@@ -158,28 +160,21 @@ def test_an_alignment_of_other_files_is_refused(home):
     folder_of(home).save_alignment(SHARED)
     with (home / "ann" / "data.csv").open("a") as file:
         file.write("999,1.0,yes\n")
-    with pytest.raises(AlignmentError, match=r"data of this party has changed.*--fresh"):
+    with pytest.raises(AlignmentError, match=r"data of this party has changed.*a new name"):
         folder_of(home).shared_rows()
 
 
 def test_an_alignment_of_another_run_is_refused(home):
     folder_of(home).save_alignment(SHARED)
     write_run(home, training="passes = 2\n")
-    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or give the run a new name"):
         folder_of(home).shared_rows()
 
 
-def test_starting_over_forgets_all_but_the_count_of_starts(home):
-    folder = folder_of(home)
-    folder.load()
-    folder.save_alignment(SHARED)
-    folder.save_result(FinishedModel({}, b"m" * 32, reported=True))
-    (home / "ann" / HISTORY).write_text("{}")
-    folder.forget()
-    found = folder.load()
-    assert (found.incarnation, found.checkpoint, found.result) == (2, None, None)
-    assert folder.shared_rows() is None
-    assert not (home / "ann" / HISTORY).exists()
+def test_state_of_an_older_fdml_is_not_gone_on_with(home):
+    (home / "ann" / "state").mkdir()
+    with pytest.raises(SettingsError, match=r"ann/state' holds a run of an older fdml; finish it with that version"):
+        folder_of(home)
 
 
 # The end
@@ -190,11 +185,11 @@ def test_a_bundle_has_all_that_prediction_needs(home):
     labels = LabelEncoding("binary", np.array(["no", "yes"]))
     metrics = Metrics(2, 1.5, 0.4, 0.3, 0.9)
     place = folder.write_bundle(bundle(labels, Evaluated("ann", 2, 1.5, 0.4, 0.3, 0.9, {"auc": 0.9})))
-    assert place == home / "ann" / MODEL
+    assert place == home / "ann" / RUN / MODEL
     found = Bundle.load(place)
     assert found.parameters["theta"].tolist() == [0.0, 1.0, 2.0]
     assert found.labels.classes.tolist() == ["no", "yes"]
-    assert (found.card.run, found.card.party, found.card.metrics) == ("small", "ann", metrics)
+    assert (found.card.run, found.card.party, found.card.metrics) == ("first", "ann", metrics)
     assert found.card.figures == {"auc": 0.9}
     assert (found.card.scale, found.card.offset, found.card.privacy) == (2.0, (0.5,), (SPENT,))
     assert found.card.run_hash == run_hash(folder.run).hex()
@@ -211,7 +206,7 @@ def test_what_is_written_is_for_the_owners_eyes_only(home):
     folder = trained(home)
     place = folder.write_bundle(bundle())
     folder.write_statement(Statement("small", "ann", plain_line=True, spent=(SPENT,), exposures=()))
-    files = [*place.iterdir(), home / "ann" / "privacy.md", home / "ann" / "privacy.json"]
+    files = [*place.iterdir(), home / "ann" / RUN / "privacy.md", home / "ann" / RUN / "privacy.json"]
     assert len(files) > 4
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 

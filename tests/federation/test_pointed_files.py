@@ -26,7 +26,7 @@ def files_of(folder, party, text, run=None, **data):
     folder.mkdir(exist_ok=True)
     (folder / "data.csv").write_text(text)
     settings = DataSettings(path=folder / "data.csv", **data)
-    return PartyFiles(PartySettings(party=party, run=folder, data=settings), run or run_of(), folder / "state")
+    return PartyFiles(PartySettings(party=party, federation=folder, data=settings), run or run_of(), folder / "state")
 
 
 def shared_rows(train, held_out, *, tests=False):

@@ -4,8 +4,8 @@ import time
 import pytest
 
 from fdml.errors import PartyFailed, SettingsError
-from fdml.federation.party_folder import MODEL
 from fdml.federation.processes import ChildProcess, Children, run_processes
+from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from tests.end_to_end.cluster import write_run
@@ -25,7 +25,7 @@ def home(tmp_path_factory):
 def finished(home):
     """The events and the history of a whole run of processes."""
     events = []
-    return events, run_processes(home / "run.toml", fresh=False, plain=False, on_event=events.append)
+    return events, run_processes(home / "run.toml", on_event=events.append)
 
 
 def remarks(events, party):
@@ -40,32 +40,35 @@ def test_a_run_of_processes_gives_the_label_party_s_history(finished):
     assert found["history"][-1]["test_metric"] > 0.8
 
 
+@pytest.mark.slow
 def test_the_lines_of_every_process_become_its_remarks(finished):
     events, _ = finished
     assert {event.party for event in events} == {"server", "ann", "bob"}
-    assert any(text.startswith("serving run 'e2e' at 127.0.0.1:") for text in remarks(events, "server"))
+    assert any(text.startswith("serving run 'first' at 127.0.0.1:") for text in remarks(events, "server"))
     assert f"{EPOCHS} of {EPOCHS} epochs" in " ".join(remarks(events, "bob"))
     assert any("model in" in text for text in remarks(events, "ann"))
     assert not any(text.startswith("ann: ") for text in remarks(events, "ann")), "its name is the event's"
     assert not any("figures written" in text for text in remarks(events, "server"))
 
 
+@pytest.mark.slow
 def test_the_server_took_a_port_that_was_free(finished):
     events, _ = finished
     (line,) = [text for text in remarks(events, "server") if "serving" in text]
     assert 1024 < int(line.rpartition(":")[2]) < 65536
 
 
+@pytest.mark.slow
 def test_every_party_has_left_its_model(home, finished):
     for party in ("ann", "bob"):
-        card = Bundle.check(home / party / MODEL)
-        assert (card.run, card.party) == ("e2e", party)
+        card = Bundle.check(home / party / "runs" / "first" / MODEL)
+        assert (card.run, card.party) == ("first", party)
 
 
 @pytest.mark.slow
 def test_a_finished_run_is_not_run_again(home, finished):
     events = []
-    again = run_processes(home / "run.toml", fresh=False, plain=False, on_event=events.append)
+    again = run_processes(home / "run.toml", on_event=events.append)
     assert again["history"] == finished[1]["history"]
     assert "was finished before" in remarks(events, "server")[0]
 
@@ -75,7 +78,7 @@ def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {})
     (tmp_path / "run" / "bob" / "data.csv").unlink()
     with pytest.raises(PartyFailed, match=r"bob stopped: there is no file .*data\.csv'; correct data\.path"):
-        run_processes(tmp_path / "run" / "run.toml", fresh=False, plain=False, on_event=ignore_events)
+        run_processes(tmp_path / "run" / "run.toml", on_event=ignore_events)
 
 
 def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_path):
@@ -83,13 +86,13 @@ def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_pat
     (tmp_path / "run" / "server" / "keys" / "key.pem").unlink()
     events = []
     with pytest.raises(PartyFailed, match=r"server stopped: .*key\.pem"):
-        run_processes(tmp_path / "run" / "run.toml", fresh=False, plain=False, on_event=events.append)
+        run_processes(tmp_path / "run" / "run.toml", on_event=events.append)
     assert {event.party for event in events} <= {"server"}
 
 
 def test_settings_that_cannot_be_read_are_found_before_anything_starts(tmp_path):
     with pytest.raises(SettingsError, match=r"run\.toml"):
-        run_processes(tmp_path / "run.toml", fresh=False, plain=False, on_event=ignore_events)
+        run_processes(tmp_path / "run.toml", on_event=ignore_events)
 
 
 # One process.
@@ -118,7 +121,7 @@ def test_a_child_that_fails_is_an_error_with_its_own_words(tmp_path):
 
 def test_leaving_the_block_ends_a_child_that_still_runs(home, tmp_path):
     with Children(tmp_path, ignore_events) as children:
-        child = children.start("server", "serve", str(home / "run.toml"), "--fresh", "--plain")
+        child = children.start("server", "serve", str(home / "federation.toml"), "--plain")
         assert child.is_running
     assert child.process.returncode is not None
 

@@ -28,7 +28,7 @@ ROWS = 2_000
 FILES = 200
 RUN = RunSettings(parties=("ann",), label_party="ann")
 PLAN = Plan(
-    TrainingSettings(epochs=2, batch_size=100, batches_per_block=4, learning_rate=0.1),
+    TrainingSettings(epochs=2, batch_size=100, batches_per_block=4, value_bits=64, learning_rate=0.1),
     {"ann": model_settings()},
     "ann",
     "logistic",
@@ -88,7 +88,10 @@ PLACES = {
 def result(tmp_path, origins):
     """The fingerprint of the encoded rows, their labels and ids, and of a model trained on them."""
     files = PartyFiles(
-        PartySettings(party="ann", run=tmp_path, data=DataSettings(**COMMON)), RUN, tmp_path / "state", origins=origins
+        PartySettings(party="ann", federation=tmp_path, data=DataSettings(**COMMON)),
+        RUN,
+        tmp_path / "state",
+        origins=origins,
     )
     order = np.random.default_rng(1).permutation(ROWS)
     report = AlignmentReport("tokens", {}, ROWS, ROWS - 200, 200, 0.0)

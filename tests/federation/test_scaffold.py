@@ -7,7 +7,7 @@ from fdml.federation.key_files import own_credentials
 from fdml.federation.scaffold import scaffold
 from fdml.party.settings import read_party
 from fdml.protocol.identity import Identity
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 ADDRESS = "127.0.0.1:7443"
 
@@ -15,7 +15,12 @@ ADDRESS = "127.0.0.1:7443"
 def test_a_new_run_can_be_read_and_its_keys_are_for_whom_they_say(tmp_path):
     scaffold(tmp_path / "shop", ["store", "browser"], ADDRESS)
     run = read_run(tmp_path / "shop" / "run.toml")
-    assert (run.name, run.parties, run.label_party, run.server) == ("shop", ("store", "browser"), "store", ADDRESS)
+    assert (run.federation, run.parties, run.label_party, run.server) == (
+        "shop",
+        ("store", "browser"),
+        "store",
+        ADDRESS,
+    )
     own_credentials(tmp_path / "shop" / "server" / "keys", Identity("shop", "server", "server"), run)
     for party in run.parties:
         settings = read_party(tmp_path / "shop" / party / "party.toml")
@@ -24,7 +29,9 @@ def test_a_new_run_can_be_read_and_its_keys_are_for_whom_they_say(tmp_path):
         own_credentials(tmp_path / "shop" / party / "keys", Identity("shop", "party", party), run)
 
 
-@pytest.mark.parametrize("there", ["run.toml", "store/data.csv", "browser/party.toml", "store/keys", "authority"])
+@pytest.mark.parametrize(
+    "there", ["federation.toml", "run.toml", "store/data.csv", "browser/party.toml", "store/keys", "authority"]
+)
 def test_nothing_that_is_there_is_overwritten(tmp_path, there):
     path = tmp_path / there
     path.parent.mkdir(exist_ok=True)
@@ -43,15 +50,15 @@ def test_own_files_beside_it_are_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folder", "name"), [('a "b" \\c', "a-b-c"), (".run", "run"), ("ü", "run"), ("x" * 99, "x" * 64)]
+    ("folder", "name"), [('a "b" \\c', "a-b-c"), (".run", "run"), ("ü", "federation"), ("x" * 99, "x" * 64)]
 )
-def test_a_folder_s_name_that_no_run_can_have_is_still_a_run(tmp_path, folder, name):
+def test_a_folder_s_name_that_no_federation_can_have_still_gives_one(tmp_path, folder, name):
     scaffold(tmp_path / folder, ["one", "two"], ADDRESS)
-    assert read_run(tmp_path / folder / "run.toml").name == name
+    assert read_run(tmp_path / folder / "run.toml").federation == name
 
 
-def test_a_run_s_name_that_is_asked_for_is_not_changed_but_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"run name '\.\./x' cannot name a folder"):
+def test_a_name_that_is_asked_for_is_not_changed_but_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"federation name '\.\./x' cannot name a folder"):
         scaffold(tmp_path / "run", ["one", "two"], ADDRESS, "../x")
     assert not (tmp_path / "run").exists()
 
@@ -102,10 +109,10 @@ def test_private_keys_are_for_their_owner_only(tmp_path):
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
 
 
-def test_a_run_may_have_another_name_than_its_folder_and_leave_the_port_open(tmp_path):
+def test_a_federation_may_have_another_name_than_its_folder_and_leave_the_port_open(tmp_path):
     scaffold(tmp_path / "run", ["one", "two"], "127.0.0.1:0", "sales")
     run = read_run(tmp_path / "run" / "run.toml")
-    assert (run.name, run.server) == ("sales", "127.0.0.1:0")
+    assert (run.name, run.federation, run.server) == ("first", "sales", "127.0.0.1:0")
 
 
 @pytest.mark.parametrize("parties", [[], ["one", "one"]])

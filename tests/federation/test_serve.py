@@ -1,5 +1,6 @@
 """A server whose folder cannot be used says so in one line; one with room for more files takes it."""
 
+import ctypes
 import os
 import resource
 import signal
@@ -13,7 +14,7 @@ from fdml.errors import StateCorrupt
 from fdml.federation.machine_limits import memory_size, raise_open_files
 from fdml.federation.serve import serve
 from fdml.transport.grpc_endpoint import ALIVE
-from tests.federation.folders import write_run
+from tests.federation.folders import RUN, write_run
 from tests.transport.served import SECONDS, until
 
 
@@ -25,17 +26,17 @@ def home(tmp_path):
 
 def test_a_state_folder_that_is_none_is_one_line_with_the_way_out(home):
     """Finding 24: it was a traceback."""
-    (home / "server").mkdir(exist_ok=True)
-    (home / "server" / "state").write_text("no folder")
-    with pytest.raises(StateCorrupt, match=r"cannot store the run \(.*state.*\); make room in '.*state' and see that"):
-        serve(home / "run.toml", plain=True)
+    (home / "server" / RUN).mkdir(parents=True)
+    (home / "server" / RUN / "state").write_text("no folder")
+    with pytest.raises(StateCorrupt, match=r"cannot store the run \(.*state.*\); make room in '.*server' and see that"):
+        serve(home / "federation.toml", home / "run.toml", plain=True)
 
 
 FULL = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
-sys.argv = ["fdml", "serve", "--plain", sys.argv[2]]
+sys.argv = ["fdml", "serve", "--plain", sys.argv[2], "--run", sys.argv[3]]
 from fdml.cli.app import main
 main()
 """
@@ -45,7 +46,10 @@ main()
 def test_a_start_on_a_full_disk_is_one_line_with_the_way_out(home, room):
     """Finding 24: restart with the disk still full."""
     ran = subprocess.run(
-        [sys.executable, "-c", FULL, str(room), str(home / "run.toml")], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FULL, str(room), str(home / "federation.toml"), str(home / "run.toml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
@@ -63,7 +67,9 @@ def test_calls_that_grpc_itself_refuses_do_not_fill_the_log(home, tmp_path):
         "127.0.0.1:0",
         "--port-file",
         str(tmp_path / "port"),
+        "--run",
         str(home / "run.toml"),
+        str(home / "federation.toml"),
     ]
     with subprocess.Popen([sys.executable, "-m", "fdml", *words], stderr=subprocess.PIPE, text=True) as server:
         until(lambda: (tmp_path / "port").exists(), "the server listens")
@@ -97,6 +103,37 @@ def test_a_limit_that_is_high_enough_stays():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_open_files()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+HEAPS = """
+import ctypes, re, threading
+from fdml.federation.machine_limits import share_heap, tune_server_process
+{tune}
+held = threading.Barrier(9)
+
+def allocate():
+    kept = [bytearray(20_000) for _ in range(20)]
+    held.wait(20)
+    held.wait(20)
+
+threads = [threading.Thread(target=allocate, daemon=True) for _ in range(8)]
+for thread in threads:
+    thread.start()
+held.wait(20)
+ctypes.CDLL(None).malloc_stats()
+held.wait(20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_stats"), reason="another allocator than glibc's")
+@pytest.mark.parametrize(
+    ("tune", "is_one"), [("tune_server_process()", True), ("assert share_heap()", True), ("", False)]
+)
+def test_all_threads_of_a_server_s_process_share_one_heap(tune, is_one):
+    """Finding 10: what idle and broken connections leave free stayed in as many heaps as gRPC has threads."""
+    code = HEAPS.format(tune=tune)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert (ran.stderr.count("Arena ") == 1) == is_one
 
 
 def test_the_machine_s_memory_is_known():

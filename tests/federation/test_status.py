@@ -3,8 +3,9 @@ import pytest
 
 from fdml.align.group_key import GroupKey
 from fdml.align.sealed_metrics import seal_metrics
-from fdml.errors import AlignmentError, ServerUnreachable, SettingsError
+from fdml.errors import AlignmentError, MessageRefused, ServerUnreachable, SettingsError
 from fdml.federation.key_files import members_table, write_credentials
+from fdml.federation.run_folder import RunFolder
 from fdml.federation.status import status
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.alignment_store import AlignmentStore
@@ -19,8 +20,8 @@ FOUND = [Metrics(1, 0.5, 0.75, 0.625, 0.875), Metrics(2, 1.0, 0.5, 0.25, 0.9375)
 
 
 def write_run(folder, address, members=None):
-    path = folder / "run.toml"
-    text = f'name = "e2e"\nserver = "{address}"\nparties = ["ann", "bob"]\nlabel_party = "ann"\n'
+    path = folder / "federation.toml"
+    text = f'name = "e2e"\nserver = "{address}"\nparties = ["ann", "bob"]\n'
     path.write_text(text + (members_table(members) if members else ""))
     return path
 
@@ -29,7 +30,7 @@ def write_party(folder, name, server=None):
     (folder / name).mkdir(exist_ok=True)
     path = folder / name / "party.toml"
     where = "" if server is None else f'server = "{server}"\n'
-    path.write_text(f'party = "{name}"\nrun = "../run.toml"\n{where}[data]\npath = "data.csv"\n')
+    path.write_text(f'party = "{name}"\nfederation = "../federation.toml"\n{where}[data]\npath = "data.csv"\n')
     return path
 
 
@@ -37,7 +38,9 @@ def write_alignment(folder, run, key):
     """What an aligned party has stored."""
     report = AlignmentReport("tokens", {}, 3, 2, 1, 0.0)
     shared = SharedRows(np.arange(2), np.arange(1), b"d" * 32, key, report)
-    AlignmentStore(FolderDisk(folder / "state"), run_hash=run_hash(run.settings), data="").save(shared)
+    begun = RunFolder(folder, run.settings)
+    begun.begin()
+    AlignmentStore(FolderDisk(begun.state), run_hash=run_hash(run.settings), data="").save(shared)
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +76,20 @@ def test_the_server_is_where_the_option_says(secure, tmp_path):
         status(path, plain=False)
 
 
-@pytest.mark.parametrize("by", ["run.toml", "party.toml"])
+@pytest.mark.parametrize("by", ["federation.toml", "party.toml"])
 def test_the_server_is_where_party_toml_says(secure, tmp_path, by):
     write_credentials(tmp_path / "bob" / "keys", secure.credentials("bob"))
     own = write_party(tmp_path, "bob", secure.target)
     run = write_run(tmp_path, "127.0.0.1:1", secure.settings.members)
-    assert status(run if by == "run.toml" else own, plain=False).status.run == "e2e"
+    assert status(run if by == "federation.toml" else own, plain=False).status.run == "e2e"
+
+
+def test_a_run_that_the_server_does_not_host_is_named(secure, tmp_path):
+    write_credentials(tmp_path / "ann" / "keys", secure.credentials("ann"))
+    path = write_run(tmp_path, secure.target, secure.settings.members)
+    assert status(path, "e2e", plain=False).status.run == "e2e"
+    with pytest.raises(MessageRefused, match=r"has run 'e2e' alone, not 'second'"):
+        status(path, "second", plain=False)
 
 
 def test_another_server_that_the_authority_names_is_not_asked(secure, tmp_path):
@@ -105,7 +116,7 @@ def test_a_plain_run_needs_no_keys_but_loopback(tmp_path):
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ServerUnreachable, match=r"no server of run 'e2e' answers at 127.0.0.1:1 .* `fdml serve`"):
+    with pytest.raises(ServerUnreachable, match=r"no server at 127.0.0.1:1 .*connection refused.* `fdml serve`"):
         status(write_run(tmp_path, "127.0.0.1:1"), plain=True)
 
 
@@ -119,7 +130,7 @@ def test_a_party_opens_the_metrics_with_the_key_of_its_alignment(evaluated, tmp_
     own = write_party(tmp_path, "bob")
     write_alignment(tmp_path / "bob", evaluated, KEY)
     assert status(own, plain=False).metrics == tuple(FOUND)
-    assert status(tmp_path / "run.toml", plain=False).metrics == tuple(FOUND)
+    assert status(tmp_path / "federation.toml", plain=False).metrics == tuple(FOUND)
 
 
 @pytest.mark.parametrize("name", ["server", "bob"])

@@ -19,11 +19,15 @@ _GROUP_KEY = "5a" * 32
 def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Path:
     """Write all that `fdml simulate` needs; returns run.toml. `keys` is a run that `fdml new` made."""
     home.mkdir(parents=True)
-    made = tomllib.loads((keys / "run.toml").read_text(encoding="utf-8"))
-    settings = {**run.run_settings, "server": f"127.0.0.1:{_free_port()}"}
-    if "members" in made:
-        settings["members"] = {name: made["members"][name] for name in ("server", *run.models)}
-    (home / "run.toml").write_text(_toml(layout.named(settings)), encoding="utf-8")
+    made = tomllib.loads((keys / "federation.toml").read_text(encoding="utf-8"))
+    federation = {
+        "name": made["name"],
+        "server": f"127.0.0.1:{_free_port()}",
+        "parties": list(run.models),
+        "members": {name: made["members"][name] for name in ("server", *run.models)},
+    }
+    (home / "federation.toml").write_text(_toml(federation), encoding="utf-8")
+    (home / "run.toml").write_text(_toml(layout.named(run.run_settings)), encoding="utf-8")
     data = run.data(list(run.models))
     for name in ("server", *run.models):
         shutil.copytree(keys / name, home / name)
@@ -36,7 +40,7 @@ def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Pa
             _write_secret(folder / secret, hashlib.blake2b(party.encode(), digest_size=32).digest())
         own = {
             "party": party,
-            "run": "../run.toml",
+            "federation": "../federation.toml",
             "group_key": "group.key",
             "data": data[party].settings,
             "model": {"l2": 1e-4, "optimizer": "sgd", **model},
@@ -47,7 +51,7 @@ def write_run(home: Path, run: ProcessRun, keys: Path, layout: FileLayout) -> Pa
 
 
 def _write_secret(path: Path, content: bytes) -> None:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(content)
 

@@ -18,11 +18,11 @@ def _as_they_are(settings: Settings) -> Settings:
 class FileLayout:
     """Paths in a party's folder, and the names of settings."""
 
-    model: str = "model/parameters.npz"
+    model: str = "runs/golden/model/parameters.npz"
     """Its arrays are named "array" or "party|array"."""
-    history: str = "history.json"
+    history: str = "runs/golden/history.json"
     """At the label party: a list with an entry per epoch."""
-    noise_key: str = "state/noise-key"
+    noise_key: str = "runs/golden/state/noise-key"
     """32 bytes; written before the start, so that noise can be repeated."""
     label_secret: str = "ledger/label-secret"
     """32 bytes; the same for randomised labels."""

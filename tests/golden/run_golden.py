@@ -165,7 +165,7 @@ def _compared(home: Path, *words: object) -> dict[str, Any]:
     return {f"{row.pop('model')} {row.pop('scheme')}": _without_seconds(row) for row in rows}
 
 
-_NOT_COMPARED = ("seconds", "party", "figures", "chosen", "convergence")
+_NOT_COMPARED = ("seconds", "party", "figures", "chosen", "convergence", "compared", "gains", "earlier", "reliability")
 """Times, names, and what came after the golden results and follows from the models, whose hashes are compared."""
 
 

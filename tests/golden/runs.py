@@ -57,13 +57,12 @@ class ProcessRun:
 
     @property
     def run_settings(self) -> dict[str, Any]:
-        """run.toml, but for the server's address."""
+        """run.toml."""
         usual = {
             key: value for key, value in _TRAINING.items() if not ("exchanges" in self.training and "block" in key)
         }
         return {
             "name": RUN_NAME,
-            "parties": list(self.models),
             "label_party": next(iter(self.models)),
             **self.run,
             "training": {**usual, **self.training},

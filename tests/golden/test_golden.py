@@ -12,10 +12,10 @@ import pytest
 
 from tests.golden.layout import CURRENT
 from tests.golden.run_golden import GOLDEN, Workshop, machine
-from tests.golden.runs import PROCESS_RUNS, RUNS, DemoRun
+from tests.golden.runs import COMPARE_RUNS, PROCESS_RUNS, RUNS, DemoRun
 
 _KNOWN = json.loads(GOLDEN.read_text(encoding="utf-8"))
-_SLOW = {run.name for run in (*PROCESS_RUNS[1:], DemoRun())}
+_SLOW = {run.name for run in (*PROCESS_RUNS[1:], *COMPARE_RUNS, DemoRun())}
 """One run of processes is left for `make quick`."""
 _ROUNDING = 1e-12
 """Held-out predictions of a comparison are summed in fixed point; golden.json has sums of floats."""

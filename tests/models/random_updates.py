@@ -6,8 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from fdml.data.rows import as_rows
+from fdml.models.joint import SUM
 from fdml.models.kind import ModelSpec
-from fdml.models.objective import objective_for
+from fdml.models.losses import LOSSES
+from fdml.models.objective import Objective, objective_for
 from fdml.models.registry import build_model, kind_named, model_settings
 from fdml.models.signals import BlockUpdate, Scores
 
@@ -46,9 +48,10 @@ def random_labels(random, rows, loss):
     return random.integers(0, CLASSES_OF[loss], rows).astype(np.float64)
 
 
-def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0):
+def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0, joint=SUM):
     """A pass over the rows from `shape.start` to the last, and a signal for it."""
-    size, objective, dtype = shape.rows - shape.start, objective_for(loss, CLASSES_OF[loss]), DTYPES[precision]
+    size, dtype = shape.rows - shape.start, DTYPES[precision]
+    objective = Objective(LOSSES[loss], CLASSES_OF[loss], joint)
     batch_bounds = np.minimum(np.arange(0, size + shape.batch, shape.batch), size)
     block = BlockUpdate(
         start=shape.start,
@@ -69,13 +72,17 @@ def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0):
 
 def settings_of(kind, **values):
     """The settings of a kind, of these values those that it takes."""
-    takes = kind_named(kind).settings.model_fields
+    takes = set(kind_named(kind).settings.model_fields)
+    if kind_named(kind).optimizer is None:
+        takes.remove("optimizer")
     values = {"optimizer": "sgd", "l2": 1e-4, **values}
     return model_settings(kind, **{name: value for name, value in values.items() if name in takes})
 
 
-def build(settings, inputs, width, *, bias=True, key=(1, "test"), dp_sgd=None):
-    return build_model(settings, ModelSpec(inputs=inputs, width=width, bias=bias, key=key, dp_sgd=dp_sgd))
+def build(settings, inputs, scores, *, bias=True, key=(1, "test"), dp_sgd=None, joint=SUM):
+    """A model for so many scores, whose predictions have as many floats as the joint function takes."""
+    width = joint.width(scores)
+    return build_model(settings, ModelSpec(inputs=inputs, width=width, bias=bias, key=key, dp_sgd=dp_sgd, joint=joint))
 
 
 def set_parameters(model, theta):

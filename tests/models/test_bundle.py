@@ -26,14 +26,15 @@ from fdml.models.bundle_card import BundleCard, version_of
 from fdml.party.settings import PartySettings
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
-from fdml.settings import EvaluationSettings, RunSettings, run_hash
+from fdml.settings import RunSettings, run_hash
+from fdml.settings_evaluation import EvaluationSettings
 from tests.data.frames import data_settings, tables
 from tests.storage.system_calls import SystemCalls, crash_at_every_call
 
 RUN = RunSettings(name="shop", parties=("store", "browser"), label_party="store")
 PARTY = PartySettings(
     party="store",
-    run="../secret-place/run.toml",
+    federation="../secret-place/federation.toml",
     data={"path": "/home/ann/secret-place/x.csv", "test_path": "secret-place/t.csv", "id": "user", "label": "paid"},
 )
 ALIGNMENT = bytes(range(32))
@@ -236,7 +237,7 @@ def test_a_damaged_file_is_named_with_the_way_out(saved, name, damage):
         path.mkdir()
     elif damage != "removed":
         path.write_bytes({"emptied": b"", "cut": content[:-9], "longer": content + b"{}"}[damage])
-    message = rf"the bundle '.*model' is damaged: {name}: .*; restore the folder from a copy, or train again with `fdml"
+    message = rf"the bundle '.*model' is damaged: {name}: .*; restore the folder from a copy, or train again under"
     for use in (Bundle.check, Bundle.load):
         with pytest.raises(StateCorrupt, match=message):
             use(saved)

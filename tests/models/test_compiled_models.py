@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.data.rows import drop_unit_values, span
@@ -10,6 +10,7 @@ from fdml.models.joint import Sum
 from fdml.models.kernels.optimizers import RULES
 from fdml.models.losses import LOSSES
 from fdml.models.objective import Objective
+from tests.examples import examples
 from tests.models.plain_models import PlainRule, plain_learn, plain_twin
 from tests.models.random_updates import (
     DTYPES,
@@ -85,7 +86,7 @@ def test_rows_of_ones_are_learned_from_without_their_values(kind, loss, precisio
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.builds(Shape, rows=st.integers(1, 30), width=st.integers(0, 6), start=st.just(0), batch=st.integers(1, 9)),
     st.sampled_from(KINDS),

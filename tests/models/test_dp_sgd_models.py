@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.noise import NoiseKey
+from tests.examples import examples
 from tests.models import random_updates
 from tests.models.plain_models import plain_dp_sgd, plain_twin
 from tests.models.random_updates import (
@@ -88,7 +89,7 @@ def test_learning_with_dp_sgd_equals_plain_numpy(kind, loss, form, precision):
     assert_equal(model, twin, TOLERANCE[precision])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.builds(Shape, rows=st.integers(1, 30), width=st.integers(0, 6), start=st.just(0), batch=st.integers(1, 9)),
     st.sampled_from([("linear", (1,)), ("mlp", (3,)), ("mlp", (5, 4)), ("mlp", (4, 2, 3))]),
@@ -122,7 +123,7 @@ def test_noise_reaches_the_weights_as_they_are_meant_while_strong_l2_scales_them
     assert_equal(model, twin, 1e-9)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     st.sampled_from(KINDS),
     st.sampled_from(list(WIDTH_OF)),

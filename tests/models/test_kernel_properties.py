@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fdml.models.registry import ready_kinds
+from fdml.models.registry import compiled_kinds
 from fdml.models.signals import BlockUpdate
 from tests.models.random_updates import (
     WIDTH_OF,
@@ -19,7 +19,7 @@ from tests.models.random_updates import (
 SHAPE = Shape()
 
 
-@pytest.fixture(params=ready_kinds())
+@pytest.fixture(params=compiled_kinds())
 def kind(request):
     return request.param
 

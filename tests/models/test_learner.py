@@ -60,7 +60,7 @@ def test_an_error_in_another_thread_is_an_error():
 @pytest.mark.parametrize("threads", ["0", "-2", '"many"', "1.5"])
 def test_threads_that_cannot_be_are_refused(tmp_path, threads):
     (tmp_path / "party.toml").write_text(
-        f'party = "a"\nrun = "run.toml"\nthreads = {threads}\n[data]\npath = "d.csv"\n'
+        f'party = "a"\nfederation = "federation.toml"\nthreads = {threads}\n[data]\npath = "d.csv"\n'
     )
     with pytest.raises(SettingsError, match="threads"):
         read_party(tmp_path / "party.toml")

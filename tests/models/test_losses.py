@@ -106,3 +106,26 @@ def test_a_residual_is_a_score_beside_the_target_zero():
 def test_the_gradient_of_hinge_shows_no_score():
     with pytest.raises(SettingsError, match=r"gradient of hinge \(6 rows\) does not show scores; use logistic"):
         LOSSES["hinge"].invert_gradient(SCORES)
+
+
+@pytest.mark.parametrize("name", ["logistic", "squared", "softmax"])
+def test_curvatures_are_the_slopes_of_the_gradient(name):
+    loss, random, shift = LOSSES[name], np.random.default_rng(3), 1e-5
+    scores = random.normal(size=(20, loss.scores(3)))
+    labels = random.integers(0, 2, 20).astype(float)
+    found = loss.curvatures(scores, labels)
+    assert found.shape == scores.shape
+    for k in range(scores.shape[1]):
+        moved = np.zeros_like(scores)
+        moved[:, k] = shift
+        slope = loss.gradient(scores + moved, labels)[:, k] - loss.gradient(scores - moved, labels)[:, k]
+        np.testing.assert_allclose(found[:, k], slope / (2 * shift), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_curvatures_are_never_below_zero_nor_above_the_largest(name):
+    loss = LOSSES[name]
+    scores = np.linspace(-40.0, 40.0, 30)[:, None] * np.ones(loss.scores(3))
+    found = loss.curvatures(scores, np.zeros(30))
+    assert (found >= 0.0).all()
+    assert (found <= loss.curvature + 1e-12).all()

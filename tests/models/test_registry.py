@@ -108,7 +108,7 @@ def test_a_kind_from_outside_trains_beside_a_linear_party():
 @pytest.mark.usefixtures("cosine")
 def test_a_kind_from_outside_is_read_from_a_party_toml(tmp_path):
     (tmp_path / "party.toml").write_text(
-        'party = "b"\nrun = "run.toml"\n[data]\npath = "b.csv"\n[model]\nkind = "cosine"\nwaves = 3\nl2 = 0.5\n'
+        'party = "b"\nfederation = "federation.toml"\n[data]\npath = "b.csv"\n[model]\nkind = "cosine"\nwaves = 3\nl2 = 0.5\n'
     )
     assert read_party(tmp_path / "party.toml").model == CosineSettings(waves=3, l2=0.5)
 
@@ -129,7 +129,9 @@ def test_a_kind_from_outside_is_offered_to_comparisons_and_estimators():
 
 
 def party_toml(folder, model):
-    (folder / "party.toml").write_text(f'party = "b"\nrun = "run.toml"\n[data]\npath = "b.csv"\n[model]\n{model}\n')
+    (folder / "party.toml").write_text(
+        f'party = "b"\nfederation = "federation.toml"\n[data]\npath = "b.csv"\n[model]\n{model}\n'
+    )
     return folder / "party.toml"
 
 
@@ -189,7 +191,7 @@ def test_a_kind_that_cannot_be_clipped_is_refused_for_dp_sgd_with_those_that_can
         build(model_settings("cosine"), 3, 1, dp_sgd=dp_sgd)
 
 
-@pytest.mark.parametrize("kind", registry.ready_kinds())
+@pytest.mark.parametrize("kind", registry.compiled_kinds())
 def test_the_kind_decides_what_is_built(kind):
     model = build(model_settings(kind, precision="double"), 3, 2)
     assert isinstance(model, CompiledModel)
@@ -199,7 +201,7 @@ def test_the_kind_decides_what_is_built(kind):
 
 def test_every_default_step_is_the_common_one_but_those_that_were_measured():
     special = {kind.name for kind in kinds() if kind.default_rate is not default_rate}
-    assert special == {"linear", "mlp"}
+    assert special == {"linear", "mlp", "trees"}
 
 
 def test_settings_of_one_kind_build_that_kind_and_no_other():

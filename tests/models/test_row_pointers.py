@@ -11,10 +11,14 @@ from fdml.models.objective import objective_for
 from fdml.models.registry import kinds
 from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import NO_ROWS, no_scores
+from fdml.party.plan import learner_of
 from tests.models import random_updates
 from tests.models.random_updates import Shape, random_features, random_update, settings_of, stored
 
 KINDS = [kind.name for kind in kinds()]
+BY_BATCH = [kind.name for kind in kinds() if not kind.learns_from_all_rows]
+"""A pass is its batches one after the other, wherever it is cut. For others every call is a pass of its own: they have
+a learner that asks them once, with all rows, and never by stretches of batches."""
 SHAPE = Shape(rows=57, width=6, start=5, batch=7)
 STORED = 11
 
@@ -57,7 +61,7 @@ def gathered(request, monkeypatch):
     monkeypatch.setattr(row_pointers, "GATHERED", request.param)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BY_BATCH)
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.usefixtures("gathered")
 def test_learning_is_to_the_bit_what_it_is_over_copied_rows(kind, form):
@@ -69,6 +73,29 @@ def test_learning_is_to_the_bit_what_it_is_over_copied_rows(kind, form):
     same(one, other)
     if kind != "torch":  # its matrix products depend on how many rows there are at once
         np.testing.assert_array_equal(predict_rows(one, rows, 3, 50), other.predict(copied, 3, 50))
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - set(BY_BATCH)))
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.usefixtures("gathered")
+def test_a_kind_that_learns_from_all_rows_does_so_to_the_bit_with_its_learner(kind, form):
+    """Block by block, two epochs: neither where rows are stored nor how many are gathered at once shows."""
+    rows = pointed(form)
+    settings = settings_of(kind, trees=6, precision="double")
+    one, other = (
+        learner_of(settings, random_updates.build(settings, SHAPE.width, 1), each, held_out=None, threads=1)
+        for each in (rows, plain_rows(rows))
+    )
+    sizes = [Shape(rows=stop, start=start, batch=7) for start, stop in ((20, SHAPE.rows), (0, 20))]
+    random = np.random.default_rng(6)
+    for size in sizes * 2:
+        update = random_update(random, "logistic", "double", size, rate=0.05)
+        for each in (one, other):
+            each.update(*update)
+    assert len(one.state()["ends"]) == 2
+    same(one, other)
+    np.testing.assert_array_equal(one.predict(3, 50), other.predict(3, 50))
+    assert one.predict(3, 50).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)

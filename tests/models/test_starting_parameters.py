@@ -6,7 +6,7 @@ import pytest
 from fdml.models.fm.kind import initial_weights as fm_weights
 from fdml.models.initialisation import generator
 from fdml.models.mlp.kind import initial_weights as mlp_weights
-from fdml.models.registry import model_settings, ready_kinds
+from fdml.models.registry import compiled_kinds, model_settings
 from tests.models.random_updates import build, random_features, stored
 
 INPUTS = 2000
@@ -46,7 +46,7 @@ def test_a_layer_without_inputs_has_no_weights():
     assert len(fm_weights(0, 4, generator(1))) == 0
 
 
-@pytest.mark.parametrize("kind", ready_kinds())
+@pytest.mark.parametrize("kind", compiled_kinds())
 @pytest.mark.parametrize("width", [1, 3])
 def test_all_biases_begin_at_zero_and_there_is_one_for_each_float_of_the_prediction(kind, width):
     with_bias, without = (parameters(kind, width, bias=bias, inputs=7) for bias in (True, False))
@@ -55,13 +55,13 @@ def test_all_biases_begin_at_zero_and_there_is_one_for_each_float_of_the_predict
     np.testing.assert_array_equal(with_bias[: -width or None], without)
 
 
-@pytest.mark.parametrize("kind", ready_kinds())
+@pytest.mark.parametrize("kind", compiled_kinds())
 def test_a_row_without_entries_is_predicted_as_zero_at_the_start(kind):
     rows = stored(np.zeros((2, 7), np.float32), "sparse")
     assert not build(model_settings(kind), 7, 2).predict(rows).any()
 
 
-@pytest.mark.parametrize("kind", ready_kinds())
+@pytest.mark.parametrize("kind", compiled_kinds())
 def test_single_precision_begins_at_the_double_parameters_rounded(kind):
     single, double = (build(model_settings(kind, precision=each), 7, 2) for each in ("single", "double"))
     np.testing.assert_array_equal(single.parameters, double.parameters.astype(np.float32))

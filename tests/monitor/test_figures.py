@@ -1,4 +1,4 @@
-from fdml.monitor.figures import TITLES, figures_line, figures_text, undefined_remark
+from fdml.monitor.figures import TITLES, figures_line, figures_text, gain_text, undefined_remark
 
 
 def test_loss_and_metric_are_named():
@@ -22,6 +22,23 @@ def test_what_is_not_defined_is_said():
     assert undefined_remark({"auc": 0.5, "accuracy": 0.5}) == ""
     assert undefined_remark({"auc": None, "ks": None}).startswith("AUC, KS of the held-out rows are not defined")
     assert undefined_remark({"macro_auc": None}).startswith("macro AUC of the held-out rows is not defined")
+
+
+def test_a_gain_has_its_interval_and_says_where_it_is_none():
+    assert gain_text("bank alone", "auc", 0.09, 0.08, 0.1) == "joint brings +0.090 (0.080 to 0.100) AUC over bank alone"
+    assert gain_text("bank alone", "r2", 0.01, -0.01, 0.03) == (
+        "joint brings no certain gain: +0.010 (-0.010 to 0.030) R2 over bank alone"
+    )
+    assert gain_text("bank alone", "auc", -0.02, -0.03, -0.01).startswith(
+        "joint is worse: -0.020 (-0.030 to -0.010) AUC"
+    )
+
+
+def test_a_gain_that_is_not_known_is_said():
+    assert gain_text("bank alone", "auc", None, None, None).endswith("AUC of the held-out rows is not defined")
+    assert gain_text("bank alone", "auc", 0.5, None, None) == (
+        "joint brings +0.500 AUC over bank alone; too few held-out rows to say how sure that is"
+    )
 
 
 def test_every_title_is_one_of_its_own():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.events import EpochChosen, Evaluated, Stopped
+from fdml.events import Compared, ComparedVersion, EpochChosen, Evaluated, Reliability, Stopped
 from fdml.monitor.history import HistoryFile, read_history
 from tests.monitor.sample_events import SAMPLES
 
@@ -24,8 +24,31 @@ def test_a_row_has_the_figures_of_an_epoch(tmp_path):
     HistoryFile(tmp_path / "history.json")(evaluated(1))
     assert rows(tmp_path / "history.json") == [
         {"party": "ann", "epoch": 1, "seconds": 1.5, "train_loss": 0.6, "test_loss": 0.5, "test_metric": 0.9}
-        | {"figures": {}, "chosen": False}
+        | {"figures": {}, "chosen": False, "compared": None, "earlier": None, "reliability": None}
     ]
+
+
+def test_a_comparison_stands_beside_the_epoch_whose_model_it_is_of_and_is_read_again(tmp_path):
+    path = tmp_path / "history.json"
+    (compared,) = [event for event in SAMPLES if isinstance(event, Compared)]
+    history = HistoryFile(path)
+    history(evaluated(2))
+    history(evaluated(3))
+    history(compared)
+    assert [row["compared"] is None for row in rows(path)] == [True, False]
+    assert rows(path)[1]["compared"]["text"] == "joint brings +0.100 (0.080 to 0.120) AUC over ann alone"
+    assert read_history(path)[3].compared == compared
+    assert HistoryFile(path).last.compared == compared
+
+
+def test_a_comparison_with_an_earlier_version_stands_there_too(tmp_path):
+    path = tmp_path / "history.json"
+    (compared,) = [event for event in SAMPLES if isinstance(event, ComparedVersion)]
+    history = HistoryFile(path)
+    history(evaluated(3))
+    history(compared)
+    assert rows(path)[0]["earlier"]["run"] == "october"
+    assert read_history(path)[3].earlier == compared
 
 
 def test_there_is_no_file_until_something_is_evaluated(tmp_path):
@@ -166,3 +189,13 @@ def test_the_epoch_that_held_out_rows_have_chosen_is_marked(tmp_path):
     assert [row.chosen for row in read_history(tmp_path / "history.json").values()] == [False, True, False]
     history(EpochChosen("ann", 9))
     assert [row["chosen"] for row in rows(tmp_path / "history.json")] == [False, True, False]
+
+
+def test_how_well_probabilities_came_true_stands_beside_its_epoch_and_is_read_again(tmp_path):
+    path = tmp_path / "history.json"
+    (found,) = [event for event in SAMPLES if isinstance(event, Reliability)]
+    history = HistoryFile(path)
+    history(evaluated(3))
+    history(found)
+    assert rows(path)[0]["reliability"]["lift"] == [2.0, 1.0]
+    assert read_history(path)[3].reliability == found

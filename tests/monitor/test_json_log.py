@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
-from fdml.events import Evaluated, Finished, Refused, Remark, StepDone, Waiting
+from fdml.events import Evaluated, Finished, Joined, Refused, Remark, StepDone, Waiting
 from fdml.monitor.json_log import JsonLog
 from tests.monitor.sample_events import ANY_EVENT, SAMPLES, Clock
 
@@ -29,7 +29,7 @@ def test_every_event_is_one_line_with_its_kind_time_and_fields(tmp_path):
         log(Waiting("ann", ("bob", "cyd")))
     assert lines(tmp_path / "log") == [
         {"kind": "StepDone", "time": 100.0, "party": "ann", "step": 3, "lag": 1},
-        {"kind": "Waiting", "time": 101.5, "party": "ann", "waits_for": ["bob", "cyd"]},
+        {"kind": "Waiting", "time": 101.5, "party": "ann", "waits_for": ["bob", "cyd"], "why": "", "seconds": 0.0},
     ]
 
 
@@ -54,6 +54,13 @@ def test_the_kind_of_a_refused_message_does_not_hide_the_kind_of_the_event(tmp_p
     }
 
 
+def test_a_line_of_one_of_many_runs_names_it(tmp_path):
+    with JsonLog(tmp_path / "log", Clock()) as log:
+        log(Joined("bob", 0, run="second"))
+        log(Joined("bob", 0))
+    assert [line.get("run") for line in lines(tmp_path / "log")] == ["second", None]
+
+
 @given(events=st.lists(ANY_EVENT, max_size=8))
 def test_each_line_holds_the_fields_of_its_event_as_strict_json(tmp_path_factory, events):
     path = tmp_path_factory.mktemp("log") / "log"
@@ -63,7 +70,8 @@ def test_each_line_holds_the_fields_of_its_event_as_strict_json(tmp_path_factory
     written = [json.loads(line, parse_constant=strict) for line in path.read_text().split("\n")[:-1]]
     assert len(written) == len(events)
     for line, event in zip(written, events, strict=True):
-        assert len(line) == len(asdict(event)) + 2
+        fields = [name for name, value in asdict(event).items() if name != "run" or value]
+        assert len(line) == len(fields) + 2
         assert line["party"] == event.party
 
 

@@ -1,5 +1,5 @@
-from fdml.events import Remark
-from fdml.monitor.listeners import all_of, ignore_events, remarks_of
+from fdml.events import Joined, OfRun, Remark
+from fdml.monitor.listeners import all_of, ignore_events, of_run, remarks_of
 from tests.monitor.sample_events import SAMPLES
 
 
@@ -29,3 +29,16 @@ def test_sentences_become_remarks_of_their_side():
     remark("listening")
     remark("going on")
     assert events == [Remark("server", "listening"), Remark("server", "going on")]
+
+
+def test_events_of_one_of_many_runs_have_its_name_where_they_have_a_place_for_it():
+    events = []
+    listener = of_run("second", events.append)
+    for event in SAMPLES:
+        listener(event)
+    assert [type(each) for each in events] == [type(each) for each in SAMPLES]
+    assert {each.run for each in events if isinstance(each, OfRun)} == {"second"}
+    assert any(isinstance(each, Joined) for each in events)
+    assert [each for each in events if not isinstance(each, OfRun)] == [
+        each for each in SAMPLES if not isinstance(each, OfRun)
+    ]

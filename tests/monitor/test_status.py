@@ -20,8 +20,11 @@ TRAINING = PartyStatus("ann", connected=True, pushed=4, served=3, incarnation=1,
         (PartyStatus("ann", connected=True, aligning=True, aligned=True, waits_for=("bob",)), "aligning"),
         (TRAINING, "training"),
         (replace(TRAINING, waits_for=("bob",)), "waiting"),
-        (replace(TRAINING, connected=False), "away"),
-        (replace(TRAINING, connected=False, waits_for=("bob",)), "away"),
+        (PartyStatus("ann", gone_seconds=62.3), "gone for 62 s"),
+        (PartyStatus("ann", aligned=True, gone_seconds=62.3), "aligned, not joined yet"),
+        (replace(TRAINING, connected=False), "gone"),
+        (replace(TRAINING, connected=False, waits_for=("bob",)), "gone"),
+        (replace(TRAINING, connected=False, gone_seconds=5.6), "gone for 6 s"),
         (replace(TRAINING, finished=True), "finished"),
         (replace(TRAINING, finished=True, connected=False, waits_for=("bob",)), "finished"),
     ],
@@ -50,3 +53,11 @@ def test_a_status_does_not_change():
         TRAINING.served = 5
     with pytest.raises(FrozenInstanceError):
         RunStatus("shop").steps = 5
+
+
+def test_how_large_predictions_are_is_shown_to_their_own_party_and_to_the_server_alone():
+    sizes = {"ann": 1.5, "bob": 0.25, "eve": None}
+    status = RunStatus("shop", 10, tuple(PartyStatus(name, largest_prediction=size) for name, size in sizes.items()))
+    assert [each.largest_prediction for each in status.seen_by("bob").parties] == [None, 0.25, None]
+    assert [each.name for each in status.seen_by("bob").parties] == ["ann", "bob", "eve"]
+    assert status.seen_by("server") == status

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from fdml.events import (
     Aligned,
+    Compared,
     Convergence,
     EpochChosen,
     EpochDone,
@@ -24,7 +27,7 @@ from fdml.monitor.terminal import (
     progress_display,
     run_terminal,
 )
-from tests.monitor.sample_events import Clock, plain_console, terminal_console
+from tests.monitor.sample_events import SAMPLES, Clock, plain_console, terminal_console
 
 ERASE_LINE = "\x1b[2K"
 
@@ -89,6 +92,11 @@ def test_an_early_end_has_its_step_and_its_reason():
     ]
 
 
+def test_what_joint_training_brings_is_printed_with_what_it_cost_to_know():
+    (compared,) = [event for event in SAMPLES if isinstance(event, Compared)]
+    assert lines_of(compared) == ["joint brings +0.100 (0.080 to 0.120) AUC over ann alone; that took 1.2 s"]
+
+
 def test_steps_and_releases_are_not_printed():
     assert lines_of(StepDone("ann", 3, 0), Released("ann", "push", 3)) == []
 
@@ -137,14 +145,21 @@ def test_a_short_wait_is_not_printed(waiting):
 
 def test_a_long_wait_is_printed_once_with_whom_it_is_for(waiting):
     waiting(0, "bob")
-    assert waiting(6, "bob") == ["ann: waits for bob, 6 s up to now"]
+    assert waiting(6, "bob") == ["ann: waits for bob, 6 s so far"]
     assert len(waiting(60, "bob")) == 1
+
+
+def test_a_wait_with_its_reason_is_printed_every_time(waiting):
+    why = "no server at x:7443 yet: connection refused"
+    for seconds in (10.0, 20.0):
+        waiting.terminal(Waiting("ann", ("server",), why, seconds))
+    assert waiting(0, "server") == [f"ann: waiting for {seconds} s so far: {why}" for seconds in (10, 20)]
 
 
 def test_a_long_wait_for_someone_else_is_printed_again(waiting):
     waiting(0, "bob", "cyd")
     waiting(5, "bob", "cyd")
-    assert waiting(1, "cyd") == ["ann: waits for bob, cyd, 5 s up to now", "ann: waits for cyd, 6 s up to now"]
+    assert waiting(1, "cyd") == ["ann: waits for bob, cyd, 5 s so far", "ann: waits for cyd, 6 s so far"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +175,7 @@ def test_progress_ends_a_wait(waiting, event):
 def test_what_is_no_progress_of_the_party_does_not_end_its_wait(waiting, event):
     waiting(0, "bob")
     waiting.terminal(event)
-    assert "ann: waits for bob, 6 s up to now" in waiting(6, "bob")
+    assert "ann: waits for bob, 6 s so far" in waiting(6, "bob")
 
 
 # Progress.
@@ -263,3 +278,39 @@ def test_a_party_without_labels_is_told_which_epoch_it_keeps():
 def test_only_a_training_that_has_not_converged_says_something():
     assert lines_of(Convergence("ann", "converged", "")) == []
     assert lines_of(Convergence("ann", "diverged", "diverged: the loss rose")) == ["diverged: the loss rose"]
+
+
+def test_lines_of_a_server_with_many_runs_begin_with_the_run_and_never_mix_them():
+    printed = lines_of(
+        Joined("ann", 0, run="one"),
+        Joined("ann", 4, run="two"),
+        Evaluated("ann", 7, run="one"),
+        Evaluated("ann", 2, run="two"),
+        Finished("ann", run="one"),
+        Waiting("server", ("bob",), "bob has not joined", 10.0, run="two"),
+        Finished("ann", run="two"),
+    )
+    sealed = "its figures are for the parties that have the labels"
+    assert printed == [
+        "run 'one', ann: joined",
+        "run 'two', ann: going on at step 4",
+        f"run 'one', ann: finished; epoch 7: {sealed}",
+        "run 'two', server: waiting for 10 s so far: bob has not joined",
+        f"run 'two', ann: finished; epoch 2: {sealed}",
+    ]
+
+
+def test_a_server_with_many_runs_keeps_nothing_of_those_that_are_over():
+    console, _ = plain_console()
+    terminal = RunTerminal(console)
+    before = len(remembered(terminal))
+    for number in range(50):
+        for event in (Joined("ann", 0), Waiting("ann", ("bob",)), Evaluated("ann", 1), Finished("ann")):
+            terminal(replace(event, run=f"run{number}"))
+    assert len(remembered(terminal)) == before
+
+
+def remembered(terminal):
+    """All that the terminal remembers, as text."""
+    known = {name: value for name, value in vars(terminal).items() if isinstance(value, dict | set)}
+    return repr(sorted(known.items()))

@@ -144,4 +144,4 @@ def test_the_lowest_versions_train(lowest, tmp_path):
         ended = lowest.run("fdml", *words, cwd=tmp_path)
         assert ended.returncode == 0, ended.stderr
     for party in ("store", "browser"):
-        assert (tmp_path / "shop" / party / "model" / "card.json").is_file()
+        assert (tmp_path / "shop" / party / "runs" / "first" / "model" / "card.json").is_file()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fdml.align.consent import consent_to_all
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.rows import DenseRows, take
@@ -23,10 +23,12 @@ from fdml.privacy.noise import NoiseKey
 from fdml.protocol.alignment_messages import RowCounts
 from fdml.protocol.messages import FromServer
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
-from fdml.settings import EvaluationSettings, GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings import GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
+from fdml.settings_evaluation import EvaluationSettings
 from fdml.transport.in_process import InProcessServer
 from tests.storage.memory_disk import MemoryDisk
 
@@ -80,6 +82,8 @@ class SmallRun:
     guards: dict = field(default_factory=dict)
     weighted: bool = False
     stop_after: int | None = None
+    baseline: str = "alone"
+    rows: int = ROWS
 
     @property
     def settings(self):
@@ -88,19 +92,21 @@ class SmallRun:
             label_party=STORE,
             task="multiclass" if self.privacy.labels == "private" else "binary",
             training=self.training,
-            evaluation=EvaluationSettings(holdout=0.2, every=self.every, stop_after=self.stop_after),
+            evaluation=EvaluationSettings(
+                holdout=0.2, every=self.every, stop_after=self.stop_after, baseline=self.baseline
+            ),
             privacy=self.privacy,
         )
 
     def member(self, party, disk=None, shared=None):
         """A party; without a disk nothing is stored."""
         random = np.random.default_rng([5, len(party)])
-        labels = np.random.default_rng(6).permutation(ROWS) % 2.0
+        labels = np.random.default_rng(6).permutation(self.rows) % 2.0
         secrets = Secrets.load_or_make(MemoryDisk(), self.settings, party, None)
         return Member(
             run=self.settings,
             name=party,
-            data=ArrayData(random.normal(size=(ROWS, 3)).astype(np.float32), labels, weighted=self.weighted),
+            data=ArrayData(random.normal(size=(self.rows, 3)).astype(np.float32), labels, weighted=self.weighted),
             noise=NoiseKey(party.encode()[:1] * 32),
             model=model_settings(precision="double"),
             guard=self.guards.get(party, GuardSettings()),
@@ -226,9 +232,8 @@ class Side:
 def server_of(run):
     settings = run.settings
     digest, clock = run_hash(settings), Clock()
-    alignment = AlignmentPhase(
-        BulletinStore(settings.parties, settings.align, MemoryDisk()), settings.parties, digest, clock
-    )
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, MemoryDisk()))
+    alignment = AlignmentPhase(rows, settings.parties, digest, clock)
     state = RunState(RunDefinition(settings, digest))
     session = ServerSession(state, alignment, settings, clock)
     return InProcessServer(session, digest, settings.training.peer_timeout_seconds)

@@ -8,7 +8,7 @@ from fdml.align.sealed_labels import open_labels
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError
 from fdml.events import Aligned
-from fdml.party.aligning import RoundTrips, align_rows, find_shared_rows
+from fdml.party.aligning import AlignmentInputs, RoundTrips, align_rows
 from fdml.party.effects import Emit, Flush, SaveAlignment, Send
 from fdml.protocol.alignment_messages import Fetch, Post
 from fdml.protocol.messages import Labels
@@ -18,7 +18,7 @@ from tests.party.sessions import BROWSER, STORE, ArrayData, Clock, SmallRun, hol
 def test_a_party_without_keys_cannot_align():
     member = replace(SmallRun().member(STORE), alignment=None)
     with pytest.raises(AlignmentError, match="party 'store' has no keys to align with; run `fdml new`"):
-        next(find_shared_rows(member, Clock(), RoundTrips(Clock())))
+        AlignmentInputs.of(member)
 
 
 def test_all_parties_find_the_same_rows_under_the_same_key():

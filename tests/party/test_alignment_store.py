@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from fdml.align.group_key import GroupKey
-from fdml.align.party_secrets import Secrets
 from fdml.data.ids import IdCounts
 from fdml.errors import AlignmentError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.alignment_store import AlignmentStore, aligned_train_rows
-from fdml.settings import RunSettings
+from fdml.protocol.alignment_messages import KeyGrant, RowsOffer
+from fdml.protocol.alignment_wire import encode_alignment
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 COUNTS = IdCounts(rows=9, missing=1, repeated=2, dropped=3, missing_at=(4,), repeated_at=(5, 6))
@@ -41,14 +41,14 @@ def test_an_alignment_without_held_out_rows_comes_back_too():
 def test_an_alignment_of_another_run_is_refused():
     disk = MemoryDisk()
     store_on(disk).save(SHARED)
-    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"another run\.toml; put it back, or give the run a new name"):
         store_on(disk, run=b"new").load()
 
 
 def test_an_alignment_of_other_files_is_refused_with_what_may_have_changed():
     disk = MemoryDisk()
     store_on(disk).save(SHARED)
-    with pytest.raises(AlignmentError, match=r"data\.path or data\.test_path, or the \[data\] settings.*--fresh"):
+    with pytest.raises(AlignmentError, match=r"data\.path or data\.test_path, or the \[data\] settings.*a new name"):
         store_on(disk, data="other files").load()
 
 
@@ -61,14 +61,17 @@ def test_a_power_cut_leaves_the_alignment_before_it():
     assert store_on(failing.copy()).load().digest == SHARED.digest
 
 
-def test_starting_over_draws_new_secrets():
-    disk, run = MemoryDisk(), RunSettings(parties=("ann", "bob"), label_party="ann")
-    first = Secrets.load_or_make(disk, run, "ann", None)
-    store_on(disk).save(SHARED)
-    assert Secrets.load_or_make(disk, run, "ann", None).private == first.private
-    store_on(disk).clear()
-    assert store_on(disk).load() is None
-    assert Secrets.load_or_make(disk, run, "ann", None).private != first.private
+def test_what_was_offered_to_the_run_comes_back():
+    disk, offer = MemoryDisk(), RowsOffer(b"t" * 16, (b"g" * 16,), 3, whole=False)
+    assert store_on(disk).offered() is None
+    store_on(disk).save_offer(b"s" * 32, offer)
+    assert store_on(disk).offered() == (b"s" * 32, offer)
+
+
+def test_an_offer_that_is_none_is_refused():
+    disk = MemoryDisk({"rows-offer": b"s" * 32 + encode_alignment(KeyGrant(b"key"))})
+    with pytest.raises(StateCorrupt, match="the stored rows-offer is none"):
+        store_on(disk).offered()
 
 
 def test_the_rows_of_the_training_file_are_known_without_the_settings():

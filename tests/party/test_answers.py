@@ -7,10 +7,10 @@ import pytest
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.party.loop import Worker
-from fdml.privacy.guard import no_protection
 from fdml.protocol.messages import Gradient, Release, Total
 from fdml.protocol.schedule import schedule_for
 from tests.party.workers import PRECISE, ROWS, Group, Recorder, ServerCopy, bits, new_worker, task_of, train
+from tests.privacy.guards import no_protection
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2, 4])

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from fdml.errors import DataError, StateCorrupt
-from fdml.party.checkpoint import Checkpoint, CheckpointStore, FinishedModel, Progress, SavedState
-from fdml.protocol.messages import Gradient, HeldOutPredictions, Release, SealedMetrics
+from fdml.party.checkpoint import Checkpoint, CheckpointStore, FinishedModel, Progress, SavedState, first_messages
+from fdml.protocol.messages import Gradient, HeldOutPredictions, Push, Release, SealedMetrics, Stop
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 FACTS = {"run.toml": "abc", "data": "def", "model": "{}"}
@@ -116,7 +116,7 @@ def test_the_result_that_was_saved_last_counts():
 )
 def test_state_of_another_run_is_refused_with_what_differs(other, named):
     saved = SavedState(2, checkpoint(0))
-    with pytest.raises(StateCorrupt, match=rf"another {named}; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=rf"another {named}; put it back, or give the run a new name"):
         saved.check_facts({**FACTS, **other})
 
 
@@ -134,3 +134,9 @@ def test_nothing_of_a_checkpoint_is_unpickled():
     disk = MemoryDisk()
     with pytest.raises(DataError, match="only numbers and text can be stored"):
         CheckpointStore(disk).save(Checkpoint(FACTS, 0, {"objects": np.array([object()])}, Progress()))
+
+
+def test_a_start_sends_what_may_be_lost_then_its_pushes_and_that_it_stops_only_after_them():
+    metrics, push, stop = SealedMetrics(1, b"sealed"), Push(4, Release(np.arange(3))), Stop(5)
+    assert list(first_messages(checkpoint(3, unacknowledged=(stop, metrics)), [push])) == [metrics, push, stop]
+    assert list(first_messages(None, [push])) == [push]

@@ -1,9 +1,11 @@
 """A party's own answer: limits first, then what it said before, then `--yes`, then a person."""
 
+from dataclasses import replace
+
 import pytest
 
 from fdml.errors import SettingsError
-from fdml.party.consent import ConsentDecision, forget_consent
+from fdml.party.consent import ConsentDecision
 from fdml.party.settings import AlignSettings
 from fdml.protocol.alignment_messages import LONGEST_REASON, Consent, RowSummary
 from fdml.settings import RunSettings
@@ -60,9 +62,8 @@ def test_a_consent_is_stored_and_the_same_counts_are_not_asked_again():
     again = decision(disk)
     again.check_possible()
     assert again(COUNTS).given
-    forget_consent(disk)
     with pytest.raises(SettingsError):
-        decision(disk)(COUNTS)
+        decision(disk)(replace(COUNTS, number=2))
 
 
 def test_other_counts_are_asked_again():

@@ -24,6 +24,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.waited_for import WaitedFor
 
 HELLO = Hello(b"r" * 32, b"a" * 32, 10, 2, 3, done=-1)
 
@@ -147,7 +148,7 @@ def test_messages_are_given_in_the_order_in_which_they_came():
 def test_acknowledgements_and_whom_to_wait_for_are_not_given():
     delivery = sent(push(0))
     delivery.receive(Ack(2))
-    delivery.receive(Waiting(("browser",)))
+    delivery.receive(Waiting((WaitedFor("browser"),)))
     assert polled(delivery) == []
 
 
@@ -240,24 +241,26 @@ def test_labels_are_given_once_though_they_come_on_every_line():
     assert polled(delivery) == [given_labels]
 
 
-def test_gradients_held_out_predictions_and_metrics_that_are_not_stored_are_named_for_the_checkpoint():
-    """Pushes are in the worker's own state, and it says again that it stops; these would be lost with the process."""
+def test_gradients_held_out_predictions_metrics_and_stops_that_are_not_stored_are_named_for_the_checkpoint():
+    """Pushes are in the worker's own state; these would be lost with the process."""
     metrics = SealedMetrics(1, b"sealed")
     predictions = held_out()
     delivery = sent(push(0), predictions, gradient(0), push(1), metrics, Checkpointed(0), Stop(2))
-    assert delivery.unacknowledged == [predictions, gradient(0), metrics]
+    assert delivery.unacknowledged == [predictions, gradient(0), metrics, Stop(2)]
     delivery.receive(Ack(3))
-    assert delivery.unacknowledged == [gradient(0), metrics]
+    assert delivery.unacknowledged == [gradient(0), metrics, Stop(2)]
     delivery.connect()
-    assert delivery.unacknowledged == [gradient(0), metrics]
+    assert delivery.unacknowledged == [gradient(0), metrics, Stop(2)]
     delivery.receive(Ack(4))
+    assert delivery.unacknowledged == [Stop(2)]
+    delivery.receive(Ack(6))
     assert delivery.unacknowledged == []
 
 
 def test_whom_to_wait_for_is_known_until_an_answer_comes():
     delivery = sent(push(0))
-    delivery.receive(Waiting(("browser",)))
-    assert delivery.waits_for == ("browser",)
+    delivery.receive(Waiting((WaitedFor("browser"),)))
+    assert delivery.waits_for == (WaitedFor("browser"),)
     delivery.receive(total(0))
     assert delivery.waits_for == ()
 

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from fdml.data.rows import as_rows
 from fdml.party.denoising import denoise, probit_scale
+from tests.examples import examples
 
 ROWS = 5000
 FINITE = st.floats(-100.0, 100.0)
@@ -94,7 +95,7 @@ def test_under_strong_noise_the_stated_variance_is_right_on_average(explained):
 
 
 @given(st.integers(0, 2**32), st.floats(0.0, 1.0), st.floats(0.1, 10.0))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_the_stated_variance_is_off_by_no_more_than_noise_leaves_uncertain(seed, explained, sigma):
     truth, _, found = denoised_of(seed, explained, sigma)
     uncertain = sigma**2 * math.sqrt(2 / ROWS)  # a standard error of any variance behind this noise

@@ -1,3 +1,5 @@
+from itertools import count
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,7 +47,8 @@ def test_the_best_epoch_is_always_there_however_late_the_label_party_is(stop_aft
     best = data.draw(st.integers(1, 5), "best")
     schedule = schedule_for(blocks, 1, 1, 1, 99, 7)
     decided = best + stop_after
-    last_pushed = schedule.scored_before(decided, lookahead) + lookahead
+    decided_at = next(step for step in count() if schedule.epochs_scored(step, lookahead) == decided)
+    last_pushed = decided_at + lookahead
     found = snapshots(stop_after, blocks=blocks, lookahead=lookahead, staleness=staleness)
     for step in range(last_pushed + staleness + 1):  # as far ahead as the gate lets a party be
         if schedule.ends_epoch(step):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fdml.align.sealed_metrics import open_epoch
-from fdml.events import EpochChosen, Evaluated, StepDone, Stopped
+from fdml.align.sealed_metrics import open_outcome
+from fdml.events import EpochChosen, Evaluated, Reliability, StepDone, Stopped
 from fdml.party.checkpoint import SavedState
 from fdml.party.early_stopping import best_so_far
 from fdml.party.effects import SaveCheckpoint
@@ -70,7 +70,7 @@ def test_the_best_epoch_is_told_sealed_before_anything_is_written(held):
     order = order_of(held[STORE].effects)
     assert order.index("send BestEpoch") < order.index("emit EpochChosen") < order.index("WriteStatement")
     (told,) = [each for each in held[STORE].channel.sent if isinstance(each, BestEpoch)]
-    assert open_epoch(held[STORE].store.shared_rows().key, told) == chosen(held)
+    assert open_outcome(held[STORE].store.shared_rows().key, told) == (chosen(held), False)
 
 
 def test_the_bundle_has_the_figures_of_the_model_that_is_kept(held):
@@ -146,3 +146,11 @@ def test_a_total_that_comes_early_does_not_end_the_run_earlier(held, party):
     stops = [[each for each in one.channel.sent if isinstance(each, Stop)] for one in (start, side)]
     assert stops[0] == stops[1]
     assert start.result.model_hash == side.result.model_hash
+
+
+def test_the_label_party_alone_hears_how_well_the_kept_model_s_probabilities_came_true(held):
+    (found,) = held[STORE].events_of(Reliability)
+    assert found.epoch == chosen(held)
+    assert found.party == STORE
+    assert sum(found.rows) > 0
+    assert held[BROWSER].events_of(Reliability) == []

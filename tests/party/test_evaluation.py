@@ -10,11 +10,12 @@ from fdml.models.metrics import auc
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import Progress
 from fdml.party.evaluation import Evaluation, noise_remark
-from fdml.privacy.guard import no_protection
 from fdml.protocol.fixed_point import INT64, encode
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
-from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
+from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
+from fdml.settings_evaluation import EvaluationSettings
 from tests.party.sessions import STORE, SmallRun
+from tests.privacy.guards import no_protection
 
 SCORES = np.array([-2.0, 0.5, 1.0, -0.25])
 KEY = GroupKey(bytes(range(32)))

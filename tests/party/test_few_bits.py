@@ -136,18 +136,19 @@ def test_a_clip_without_noise_holds_for_what_the_server_has():
 def test_a_worker_restored_at_any_step_goes_on_bit_by_bit(bits, lookahead):
     """Every party's state goes through a file after every step; blocks are three, so lookahead may pass an epoch."""
     rows = rows_of()
-    calm, restored = (_in_turns(rows, bits, lookahead, through=through) for through in (False, True))
+    plan = plan_of(rows, bits, epochs=3, lookahead=lookahead, batches_per_block=10)
+    calm, restored = (in_turns(rows, plan, through=through) for through in (False, True))
     assert calm == restored
 
 
-def _in_turns(rows, bits, lookahead, *, through):
-    plan = plan_of(rows, bits, epochs=3, lookahead=lookahead, batches_per_block=10)
+def in_turns(rows, plan, *, through):
+    """Every party's bits after training; `through` saves and restores each of them after every step."""
     run, schedule = run_of(plan), plan.schedule(len(rows))
-    few, grid = few_bits_of(run), grid_of(bits)
+    few, grid = few_bits_of(run), grid_of(run.training.value_bits)
 
     def new(name):
         key = seeded_key(7, name)
-        guard = guard_for(GuardSettings(), schedule, key, grid=grid, parties=2, few_bits=few)
+        guard = guard_for(GuardSettings(), schedule, key, grid=grid, parties=len(run.parties), few_bits=few)
         return build_worker(plan, rows, name, guard)
 
     workers = {name: new(name) for name in rows.parts}

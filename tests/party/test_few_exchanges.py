@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fdml.party.loop import Worker
-from fdml.privacy.guard import no_protection
 from fdml.privacy.ledger import GradientMechanism, epsilon_of
 from fdml.protocol.schedule import schedule_of
 from fdml.settings import TrainingSettings
 from tests.party.workers import DELTA, NOISY, ROWS, Recorder, noisy, run, task_of, through_a_file, train
+from tests.privacy.guards import no_protection
 
 
 def few(epochs=7, exchanges=2):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fdml.align.matching import PartyIds
+from fdml.align.party_ids import PartyIds
 from fdml.data.label_encoding import LabelEncoding
 from fdml.party.alignment import RowIds
 from fdml.party.label_flips import LabelFlips, shown_labels, training_ids

@@ -92,7 +92,7 @@ def test_a_total_off_the_wire_is_flat_and_means_the_same():
 
 @pytest.mark.parametrize("at_once", [8192, 3])
 def test_the_loss_of_an_epoch_is_that_of_its_totals(at_once, monkeypatch):
-    monkeypatch.setattr("fdml.party.loop._AT_ONCE", at_once)
+    monkeypatch.setattr("fdml.party.block_loss._AT_ONCE", at_once)
     worker, schedule = new_worker(lookahead=0)
     server = ServerCopy()
     server.take(worker.first_messages())

@@ -15,13 +15,14 @@ from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan, build_worker
 from fdml.privacy.dp_sgd import DpSgd
-from fdml.privacy.guard import Guard, no_protection
+from fdml.privacy.guard import Guard
 from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.perturb import Perturbation
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.messages import Push, Total
 from fdml.settings import TrainingSettings
+from tests.privacy.guards import no_protection
 
 ROWS, WIDTH, CLIP = 120, 4, 1.0
 RANDOM = np.random.default_rng(0)

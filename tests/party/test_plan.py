@@ -9,10 +9,11 @@ from fdml.models.calibration import IDENTITY
 from fdml.models.registry import model_settings
 from fdml.party.few_exchanges import Estimate
 from fdml.party.plan import Plan, build_worker, joint_score, recalibrated, training_task
-from fdml.privacy.guard import NO_NOISE, no_protection
+from fdml.privacy.guard import NO_NOISE
 from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
 from tests.party.workers import ServerCopy, finish
+from tests.privacy.guards import no_protection
 
 ROWS = 12
 X = np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32)

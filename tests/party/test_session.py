@@ -1,11 +1,13 @@
 """A party's session as a plain object: its effects in order, and what a further start makes of saved state."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import ExchangeError, LabelError, MessageRefused, PeerTimeout, Refusal, ServerUnreachable, StateCorrupt
-from fdml.events import EpochDone, Evaluated, Finished, Joined, Released, Remark, StepDone, Stopped
+from fdml.events import Compared, EpochDone, Evaluated, Finished, Joined, Released, Remark, StepDone, Stopped
 from fdml.party.checkpoint import FinishedModel, SavedState
 from fdml.party.effects import Emit, Flush, SaveResult, Send
 from fdml.privacy.ledger import Mechanism, epsilon_of
@@ -72,15 +74,17 @@ def test_a_party_first_finds_its_rows_and_stores_them_once_the_server_has_all_it
     order = order_of(held[BROWSER].effects)
     end = order.index("send Hello")
     assert order[0] == "emit Remark"
-    assert set(order[1 : end - 3]) == {"send Post", "send Fetch", "receive"}
-    assert order[end - 3 : end] == ["Flush", "SaveAlignment", "emit Aligned"]
+    assert order[1] == "SaveRowsOffer"
+    assert set(order[2 : end - 5]) == {"send Post", "send Fetch", "receive"}
+    assert order[end - 5 : end] == ["Flush", "SaveGeneration", "Flush", "SaveAlignment", "emit Aligned"]
 
 
 def test_the_label_party_says_hello_gives_the_labels_trains_scores_and_finishes_in_this_order(held):
     order = order_of(held[STORE].effects)
     scored = ["receive", "emit Evaluated", "send SealedMetrics 1", "receive", "emit Evaluated", "send SealedMetrics 2"]
     assert order[order.index("send Hello") :] == [
-        "send Hello", "send Labels", "emit Scheduled", "emit Joined", *TRAINING_PART, *scored, *LAST_PART
+        "send Hello", "send Labels", "emit Scheduled", "emit Joined", *TRAINING_PART, *scored,
+        "emit Reliability", "emit Compared", *LAST_PART
     ]  # fmt: skip
 
 
@@ -246,7 +250,7 @@ def test_the_wait_for_the_first_total_is_no_training_and_later_waits_are(held):
 )
 def test_saved_state_of_other_settings_is_refused_before_anything_is_sent(held, change, named):
     disk = held[STORE].store.after_checkpoint[0]
-    with pytest.raises(StateCorrupt, match=rf"belongs to another {named}; put it back, or start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=rf"belongs to another {named}; put it back, or give the run a new name"):
         Side(
             SmallRun(**change),
             STORE,
@@ -291,7 +295,8 @@ def test_the_result_has_the_hash_of_the_parameters_in_the_bundle_and_the_server_
 
 
 def test_the_label_partys_bundle_has_the_last_metrics_and_the_others_have_none(held):
-    assert held[STORE].store.bundles[0].evaluated == held[STORE].events_of(Evaluated)[-1]
+    (compared,) = held[STORE].events_of(Compared)
+    assert held[STORE].store.bundles[0].evaluated == replace(held[STORE].events_of(Evaluated)[-1], compared=compared)
     assert held[BROWSER].store.bundles[0].evaluated is None
 
 
@@ -345,7 +350,7 @@ def test_a_party_that_had_finished_and_reported_sends_nothing(held):
     side = held[BROWSER]
     start = again(SmallRun(), side, saved=saved_on(side.disk))
     assert start.channel.sent == []
-    assert start.remarks()[-1] == "this party had finished before; --fresh starts it over, at every side"
+    assert start.remarks()[-1] == "this party had finished before; a new name begins another run"
     assert start.result.model_hash == side.result.model_hash
 
 
@@ -363,9 +368,9 @@ def test_a_result_of_other_settings_counts_for_nothing(held):
 def test_the_metrics_are_of_the_held_out_rows_and_sealed_as_they_are_emitted(held):
     found, emitted = opened(held[STORE]), held[STORE].events_of(Evaluated)
     assert [each.epoch for each in found] == [1, 2]
+    local = ("run", "party", "figures", "chosen", "compared", "earlier", "reliability")
     assert [vars(each) for each in found] == [
-        {name: value for name, value in vars(each).items() if name not in ("party", "figures", "chosen")}
-        for each in emitted
+        {name: value for name, value in vars(each).items() if name not in local} for each in emitted
     ]
     assert found[1].train_loss < found[0].train_loss
 
@@ -376,7 +381,8 @@ def test_evaluated_at_the_end_the_held_out_rows_are_predicted_once():
         assert [each.epoch for each in sent(side, HeldOutPredictions)] == [2]
     order = order_of(sides[STORE].effects)
     assert order[order.index("send HeldOutPredictions 2") :] == [
-        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send SealedMetrics 2", *LAST_PART
+        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send SealedMetrics 2",
+        "emit Reliability", "emit Compared", *LAST_PART
     ]  # fmt: skip
     assert order.index("save checkpoint 3") < order.index("send HeldOutPredictions 2")
 
@@ -496,6 +502,21 @@ def test_the_end_of_a_run_is_saved_before_it_is_acted_on():
     last = max(number for number, name in enumerate(order) if name.startswith("save checkpoint"))
     assert order[last] == "save checkpoint 1"
     assert last < order.index("emit Stopped") < order.index("WriteBundle")
+
+
+@pytest.mark.parametrize("damaged", ["checkpoint.0", "checkpoint.1"])
+@pytest.mark.parametrize("party", [STORE, BROWSER])
+def test_both_checkpoints_know_the_end_of_a_run_that_ends_early(party, damaged):
+    """Simulator, seed 581: from an older state a party learned one total more before it heard of the end again."""
+    side = hold(SmallRun(guards={BROWSER: spending(1)}))[party]
+    newest = saved_on(side.store.after_checkpoint[-1]).checkpoint
+    disk = side.store.after_checkpoint[-1].copy()
+    disk.files[damaged] = b"damaged"
+    left = saved_on(disk).checkpoint
+    assert left.step == newest.step == 1
+    assert {name: each.tobytes() for name, each in left.worker.items()} == {
+        name: each.tobytes() for name, each in newest.worker.items()
+    }
 
 
 def test_a_budget_that_ends_training_early_is_remarked_before_it_begins():

@@ -5,6 +5,7 @@ from fdml.errors import ExchangeError
 from fdml.party.training_messages import TrainingMessages
 from fdml.protocol.alignment_messages import KeyCheck
 from fdml.protocol.messages import BestEpoch, Gradient, HeldOutTotal, Labels, Release, Stopped, Total, Waiting, Welcome
+from fdml.protocol.waited_for import WaitedFor
 
 
 def total(step):
@@ -83,7 +84,7 @@ def test_every_welcome_adds_to_the_epochs_that_were_scored():
     assert [messages.is_settled(epoch, 3) for epoch in (1, 2, 3)] == [True, True, False]
 
 
-@pytest.mark.parametrize("message", [KeyCheck(b"d" * 32), Waiting(("browser",))])
+@pytest.mark.parametrize("message", [KeyCheck(b"d" * 32), Waiting((WaitedFor("browser"),))])
 def test_a_message_that_has_no_place_in_training_is_an_error_that_names_it(message):
     with pytest.raises(ExchangeError, match=rf"sent {type(message).__name__}, which has no place.*same version"):
         holding(message)

@@ -1,10 +1,11 @@
 """Workers that stop and go on."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.privacy.releases import ReleaseStore
+from tests.examples import examples
 from tests.party.workers import GUARDS, KINDS, ServerCopy, bits, finish, new_worker, noisy, through_a_file
 from tests.storage.memory_disk import MemoryDisk
 
@@ -40,7 +41,7 @@ def test_a_saved_state_does_not_move_with_the_worker():
     assert {name: array.tobytes() for name, array in state.items()} == before
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 3), st.data())
 def test_any_number_of_crashes_changes_nothing(lookahead, data):
     """A crash takes the worker back to its last saved state; the server has what was sent since."""

@@ -11,8 +11,9 @@ from fdml.models.learning_rate import LearningRate
 from fdml.models.objective import objective_for
 from fdml.models.registry import model_settings
 from fdml.party.denoising import denoise
-from fdml.party.loop import TrainingTask, Worker
-from fdml.privacy.guard import NO_NOISE, Guard, no_protection
+from fdml.party.loop import Worker
+from fdml.party.task import TrainingTask
+from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import Ledger, Mechanism, epsilon_of
 from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
@@ -22,6 +23,7 @@ from fdml.protocol.messages import Push, Release, Stop, Stopped, Total
 from fdml.protocol.schedule import schedule_for
 from fdml.server.coordinator import Coordinator
 from tests.models.random_updates import build, stored
+from tests.privacy.guards import no_protection
 
 ROWS = 11
 NOISY = Mechanism("gaussian", 100.0, 1000.0)

@@ -6,17 +6,27 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import PrivacyBudgetSpent, SettingsError, StateCorrupt
-from fdml.privacy.accounts import ACCOUNTS, AccountFile, Book, Cost, Counts, LifeAccount, RunAccount, ShownLabels
+from fdml.privacy.accounts import (
+    ACCOUNTS,
+    AccountFile,
+    BudgetedAccount,
+    Cost,
+    Counts,
+    LedgerAccounts,
+    RunAccount,
+    ShownLabels,
+)
 from fdml.privacy.guard import NO_NOISE, Guard
 from fdml.privacy.ledger import GradientMechanism, Ledger, Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.perturb import Perturbation
 from fdml.privacy.releases import ReleaseStore
 from simulator.disk import Crashed, VirtualDisk
+from tests.examples import examples
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 GAUSSIAN, LAPLACE = Mechanism("gaussian", 1.0, 4.0), Mechanism("laplace", 1.0, 8.0)
@@ -30,11 +40,13 @@ def run(mechanism=GAUSSIAN, gradients=None, **counts):
 
 
 def spent(*runs, record_level=False):
-    return Book({str(number): each for number, each in enumerate(runs)}).spent(DELTA, record_level=record_level)
+    return LedgerAccounts({str(number): each for number, each in enumerate(runs)}).spent(
+        DELTA, record_level=record_level
+    )
 
 
 def life(disk, name="life 1", *, total=None, mechanism=GAUSSIAN, gradients=None):
-    return LifeAccount(AccountFile(disk), name, run(mechanism, gradients), total=total, delta=DELTA)
+    return BudgetedAccount(AccountFile(disk), name, run(mechanism, gradients), total=total, delta=DELTA)
 
 
 def counts_on(disk, name="life 1"):
@@ -119,6 +131,32 @@ def test_what_is_counted_already_is_not_written_again():
         account.count(releases=2)
         account.count(releases=1)
     assert disk.writes == before
+
+
+def test_without_noise_all_that_a_run_plans_is_counted_with_its_first_release():
+    """The first costs everything already, and so no later one has to wait for the disk."""
+    disk = MemoryDisk()
+    account = life(disk, mechanism=NO_NOISE)
+    account.check_plan(Counts(releases=9, held_out=3))
+    account.count(exact=0)
+    assert counts_on(disk) == Counts(), "nothing has left"
+    account.count(releases=1)
+    assert counts_on(disk) == Counts(releases=9), "nothing of held-out rows has left"
+    before = disk.writes
+    for releases in range(2, 10):
+        account.count(releases=releases)
+    assert disk.writes == before
+    account.count(releases=10, held_out=1)
+    assert counts_on(disk) == Counts(releases=10, held_out=3)
+
+
+@pytest.mark.parametrize(("mechanism", "gradients"), [(GAUSSIAN, None), (NO_NOISE, GRADIENTS)])
+def test_with_noise_every_release_is_counted_as_it_leaves(mechanism, gradients):
+    disk = MemoryDisk()
+    account = life(disk, mechanism=mechanism, gradients=gradients)
+    account.check_plan(Counts(releases=9, held_out=3, uses=4))
+    account.count(releases=1, held_out=1)
+    assert counts_on(disk) == Counts(releases=1, held_out=1)
 
 
 def test_a_count_that_was_not_stored_raises_before_anything_leaves():
@@ -245,7 +283,7 @@ def test_a_ledger_that_was_lost_is_made_whole_from_what_the_state_knows():
     assert counts_on(lost).releases == 4
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, 2**32), st.data())
 def test_wherever_a_party_dies_the_ledger_has_counted_all_that_left_and_nothing_twice(seed, data):
     """A server notes all that it ever saw; the party is killed at any write of either disk, and starts over at times."""
@@ -257,7 +295,7 @@ def test_wherever_a_party_dies_the_ledger_has_counted_all_that_left_and_nothing_
         try:
             guard = guard_on(state, life(ledger, f"life {lives}"), facts={"noise key": str(lives)})
         except StateCorrupt:  # it died while it started over
-            ReleaseStore.clear(state)
+            state.remove("releases")
             return start()
         guard.restore(None, lambda at: at % 2)
         return guard
@@ -281,7 +319,7 @@ def test_wherever_a_party_dies_the_ledger_has_counted_all_that_left_and_nothing_
                     raise Crashed
                 case "fresh":
                     lives, step = lives + 1, 0
-                    ReleaseStore.clear(state)
+                    state.remove("releases")
                     guard = start()
         except Crashed:
             state.disarm()

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fdml.errors import PrivacyBudgetSpent, SettingsError
 from fdml.privacy.build_guard import (
     budget_remarks,
     dp_sgd_for,
-    forget_releases,
     gradients_of,
     guard_for,
     mechanism_of,
@@ -25,6 +24,7 @@ from fdml.privacy.noise import NoiseKey
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.schedule import schedule_for, schedule_of
 from fdml.settings import GuardSettings, TrainingSettings
+from tests.examples import examples
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 KEY = NoiseKey(bytes(range(32)))
@@ -52,7 +52,7 @@ def spend_all(guard, schedule):
 # Noise by the budget
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.sampled_from(["gaussian", "laplace"]),
     st.floats(0.3, 30),
@@ -228,23 +228,6 @@ def test_the_noise_key_is_not_shown():
     key = stored_key(MemoryDisk())
     assert key.secret.hex() not in repr(key)
     assert str(key.secret) not in repr(key)
-
-
-def test_starting_over_draws_a_new_key_and_forgets_what_was_released():
-    disk = MemoryDisk()
-    before = stored_key(disk)
-    guard_for(guard_settings(), BLOCKWISE, before, disk=disk).push(0, 0, np.zeros((8, 1)))
-    assert set(disk.files) == {"noise-key", "releases"}
-    forget_releases(disk)
-    assert disk.files == {}
-    assert stored_key(disk) != before
-    again = guard_for(guard_settings(), BLOCKWISE, before, disk=disk)
-    again.restore(None, lambda step: BLOCKWISE.visit(step).block)
-    assert again.ledger.releases("block 0") == 0
-
-
-def test_starting_over_with_nothing_there_is_fine():
-    forget_releases(MemoryDisk())
 
 
 def test_a_seeded_key_is_the_same_for_the_same_seed_and_party():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal
@@ -20,6 +20,7 @@ from fdml.protocol.messages import Push, Release, Total
 from fdml.protocol.schedule import schedule_for
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party, encode_from_server
 from fdml.server.coordinator import Coordinator
+from tests.examples import examples
 from tests.storage.memory_disk import MemoryDisk
 
 NAMES = ("ann", "bob", "cid", "dan")
@@ -99,7 +100,7 @@ def test_every_total_is_the_exact_sum_of_what_the_server_has(bits, parties, mask
     assert set(later) == {few.push_bits}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sampled_from([8, 4, 2]), st.integers(2, 4), st.integers(0, 6), st.floats(0.0, 20.0), st.booleans())
 def test_sums_are_exact_whatever_moves_and_however_far_ahead(bits, parties, lookahead, size, blind):
     """The lookahead may be longer than an epoch: a block is then pushed again before its total has come."""

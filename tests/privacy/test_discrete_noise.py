@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -24,6 +24,7 @@ from fdml.privacy.discrete_noise import (
 )
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.fixed_point import FIXED_POINTS, INT64
+from tests.examples import examples
 
 KEY = NoiseKey(b"a secret of thirty-two bytes ...")
 LAWS = ("gaussian", "laplace")
@@ -161,7 +162,7 @@ def test_thresholds_are_the_sums_of_the_weights(law):
     assert int(found[-1]) == 2**63 - 1
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 1000))
 def test_a_uniform_number_is_compared_as_all_its_bits_say(leading, number):
     """With ten more words drawn at once the outcome is the same."""

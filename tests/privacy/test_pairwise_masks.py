@@ -91,12 +91,12 @@ def test_a_sum_in_which_masks_do_not_cancel_is_refused(numbers, mask_ids):
 
 
 def test_a_release_under_a_mask_of_another_kind_is_not_taken_for_an_own_one():
-    with pytest.raises(MessageRefused, match="another kind of mask; start over"):
+    with pytest.raises(MessageRefused, match="another kind of mask; give the run a new name"):
         masks().remove_own("push", 3, 1, zeros())
 
 
 def test_a_missing_key_names_the_party():
-    with pytest.raises(AlignmentError, match=r"no key that it shares with 'guard' alone.*--fresh"):
+    with pytest.raises(AlignmentError, match=r"no key that it shares with 'guard' alone.*a new name"):
         PairwiseMasks(PARTIES, "store", pair_keys={"browser": b"k" * 32}, total_key=TOTAL_KEY)
 
 

@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -15,7 +15,9 @@ from fdml.privacy.discrete_noise import noise_on_grid
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 from fdml.privacy.perturb import Perturbation
-from fdml.protocol.fixed_point import FIXED_POINTS, INT64, LARGEST_CODE, decode, encode
+from fdml.protocol.fixed_point import FIXED_POINTS, INT64, decode, encode
+from tests.examples import examples
+from tests.protocol.codes import LARGEST_CODE
 
 KEY = NoiseKey(bytes(range(32)))
 MANY = 20_000
@@ -48,7 +50,7 @@ def length(codes, noise):
 @pytest.mark.parametrize("bits", FIXED_POINTS)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("outputs", [1, 2, 3, 4])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), clip=st.floats(1e-12, 1000.0), width=st.sampled_from([32, 64]))
 def test_no_row_is_longer_than_the_clip_even_after_rounding(bits, noise, outputs, data, clip, width):
     grid = FIXED_POINTS[bits]

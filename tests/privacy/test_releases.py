@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import StateCorrupt
@@ -14,6 +14,7 @@ from fdml.protocol.messages import Checkpointed, HeldOutPredictions, Push, Relea
 from fdml.protocol.wire import encode_from_party
 from fdml.storage.journal import Journal
 from simulator.disk import Crashed, VirtualDisk
+from tests.examples import examples
 from tests.storage.memory_disk import MemoryDisk, PowerCut
 
 NOISY = Mechanism("gaussian", 1.0, 2.0)
@@ -137,10 +138,10 @@ def test_a_store_does_not_grow_with_the_steps_that_were_forgotten():
     assert max(sizes[20:]) < 1.1 * max(sizes[5:20])
 
 
-def test_a_cleared_store_begins_anew():
+def test_a_removed_store_begins_anew():
     disk = MemoryDisk()
     Books(disk).release(push(0))
-    ReleaseStore.clear(disk)
+    disk.remove("releases")
     again = ReleaseStore(disk)
     assert (again.counts, again.uncounted, again.find(("push", 0))) == (None, [], None)
 
@@ -194,7 +195,7 @@ def test_a_store_of_something_else_is_refused():
     journal = Journal(disk, "releases")
     list(journal.replay())
     journal.append([encode_from_party(Checkpointed(3))])
-    with pytest.raises(StateCorrupt, match="the stored releases hold a Checkpointed; start over with --fresh"):
+    with pytest.raises(StateCorrupt, match="the stored releases hold a Checkpointed; give the run a new name"):
         ReleaseStore(disk)
 
 
@@ -265,7 +266,7 @@ class Life:
                 assert same(self.books.store.find(name), release)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(0, 2**32), actions)
 def test_wherever_a_party_dies_the_ledger_is_that_of_one_that_never_did(seed, script):
     life = Life(seed)

@@ -4,25 +4,38 @@ import pytest
 
 from fdml.privacy.guard import NO_NOISE
 from fdml.privacy.ledger import Ledger
-from fdml.privacy.statement import state_of
+from fdml.privacy.statement import Statement, state_of
 from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.schedule import schedule_of
 from fdml.settings import GuardSettings, RunSettings
 
 
-def statement(server="blind", staleness=0, parties=("ann", "bob", "cyd"), party="bob", labels="shared", **joined):
+def statement(*which, **options):
+    return stated(*which, **options).as_text()
+
+
+def stated(
+    server="blind",
+    staleness=0,
+    parties=("ann", "bob", "cyd"),
+    party="bob",
+    labels="shared",
+    absence=0.0,
+    frozen=0,
+    **joined,
+):
     run = RunSettings(
         **joined,
         parties=parties,
         label_party="ann",
-        training={"staleness": staleness, "epochs": 2},
+        training={"staleness": staleness, "epochs": 2, "absence": absence, "frozen_epochs": frozen},
         privacy={"server": server, "labels": labels},
     )
     ledger, schedule = (
         Ledger(NO_NOISE, None, 1e-5, None),
         schedule_of(100, agreed_training(run.training, 100, len(parties))),
     )
-    return state_of(run, party, GuardSettings(), ledger, schedule, 2, plain=False).as_text()
+    return state_of(run, party, GuardSettings(), ledger, schedule, 2, plain=False)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +56,14 @@ def test_a_plain_server_saw_predictions_as_they_are():
     text = statement("plain")
     assert "each party's own, plain" in text
     assert "AES-CTR" not in text
+
+
+def test_absence_says_that_single_predictions_are_seen():
+    assert "the sum without it: exactly this party's, to ann" in statement(absence=0.2)
+    assert "the sum without it: exactly this party's |" in statement(absence=0.2, party="ann")
+    four = statement(absence=0.2, parties=("ann", "bob", "cyd", "dan"))
+    assert "trained without a party, the sum without it |" in four
+    assert "without a party" not in statement()
 
 
 # Finding 30: it named neither metrics nor the model's hash, nor what a plain server predicts.
@@ -94,3 +115,36 @@ def test_a_party_that_may_lack_rows_is_told_who_sees_that():
     assert "| whoever sees its predictions | which rows of the run it does not hold | exact zeros |" in text
     assert "which rows of the run it does not hold | a pointer" in statement(party="ann", unmatched="keep")
     assert "exact zeros" not in statement(party="bob", keys={"bob": ["tail"]})
+
+
+@pytest.mark.parametrize("party", ["ann", "bob"])
+def test_every_party_is_told_that_a_promotion_says_yes_or_no(party):
+    told = "whether the model is better than an earlier version by so much as [promotion] says"
+    text = statement(party=party, promotion={"at_least": 0.01}, from_version="a" * 32)
+    assert told in text
+    assert "yes or no, sealed from the server" in text
+    assert told not in statement(party=party, from_version="a" * 32)
+
+
+def test_a_new_party_is_told_that_sums_do_not_hide_it_while_the_others_are_frozen():
+    told = "while the parties of the version are frozen, what changes in the sum is exactly"
+    new = {"from_version": "a" * 32, "frozen": 2}
+    assert f"{told} this party's" in statement(party="cyd", new_parties=["cyd"], **new)
+    assert f"{told} that of the new parties together" in statement(party="cyd", new_parties=["bob", "cyd"], **new)
+    assert told not in statement(party="bob", new_parties=["cyd"], **new)
+    assert told not in statement(party="cyd", new_parties=["cyd"], from_version="a" * 32)
+
+
+def test_a_written_statement_is_read_again(tmp_path):
+    found = stated()
+    found.write(tmp_path)
+    assert Statement.read(tmp_path) == found
+    assert found.spent_lines[0].startswith("training rows: released ")
+    assert found.not_covered in found.as_text()
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"spent": []}', '{"spent": [], "exposures": [{"who": "x"}]}'])
+def test_what_is_no_statement_reads_as_none(tmp_path, content):
+    if content is not None:
+        (tmp_path / "privacy.json").write_text(content)
+    assert Statement.read(tmp_path) is None

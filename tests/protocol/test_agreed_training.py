@@ -60,6 +60,30 @@ def test_large_data_exchanges_few_times_an_epoch(rows, most):
     assert 2 <= exchanges(agreed(rows), rows) <= most
 
 
+@given(rows_of)
+def test_batches_grow_with_the_rows_and_bring_no_more_epochs(rows):
+    small, large = agreed(rows), agreed(2 * rows)
+    assert small.batch_size <= large.batch_size <= 256
+    assert large.epochs <= small.epochs
+
+
+def test_who_sets_the_size_of_batches_gets_as_many_updates():
+    assert agreed(1_000, batch_size=500).epochs == 250
+    assert agreed(30_000, batch_size=3_000).epochs == 250
+    assert agreed(30_000, batch_size=300).epochs == 50
+
+
+@given(rows_of)
+def test_many_parties_exchange_at_least_as_often(rows):
+    found = [exchanges(agreed(rows, parties), rows) for parties in (2, 3, 5, 8)]
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(("parties", "times"), [(2, 4), (3, 6), (8, 16), (20, 16)])
+def test_an_epoch_of_many_rows_has_two_exchanges_for_each_party(parties, times):
+    assert exchanges(agreed(300_000, parties), 300_000) == times
+
+
 @pytest.mark.parametrize("rows", [500, 3000, 30_000, 3_000_000])
 def test_a_slower_line_exchanges_less_often(rows):
     found = [exchanges(agreed(rows, line=line), rows) for line in range(SLOWEST_LINE + 1)]

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal
+from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_calls import (
     FetchAnswer,
     FetchCall,
@@ -19,6 +20,7 @@ from fdml.protocol.alignment_calls import (
 from fdml.protocol.alignment_messages import BlindedIds, Fetch, KeyCheck, KeyOffer, Post
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.messages import PROTOCOL
+from fdml.protocol.waited_for import WaitedFor
 
 RUN_HASH = bytes(range(32))
 versions = st.integers(0, 2**32 - 1)
@@ -29,7 +31,7 @@ posts = st.builds(PostCall, texts, texts, st.binary(), hashes, versions)
 fetches = st.builds(FetchCall, texts, texts, texts, hashes, versions)
 waits = st.lists(st.tuples(names, st.floats(0, 1e9), reasons))
 answers = st.builds(
-    lambda message, waits: FetchAnswer(message, *(tuple(column) for column in zip(*waits, strict=True))),
+    lambda message, waits: FetchAnswer(message, tuple(WaitedFor(*each) for each in waits)),
     st.binary(),
     waits,
 )
@@ -63,7 +65,7 @@ def test_a_request_becomes_a_call_of_this_run_and_protocol():
 DECODERS = {
     "post": (decode_post, encode_post(POST)),
     "fetch": (decode_fetch, encode_fetch(FETCH)),
-    "answer": (decode_answer, encode_answer(FetchAnswer(b"message", ("ann",), (1.5,), ("",)))),
+    "answer": (decode_answer, encode_answer(FetchAnswer(b"message", (WaitedFor("ann", 1.5),)))),
 }
 
 
@@ -125,20 +127,21 @@ def test_a_call_of_another_version_is_refused_for_its_version(other):
 def test_an_answer_names_only_what_a_party_can_be_called(name):
     """Finding 9: a lying server's text does not get to a party's terminal."""
     with pytest.raises(MessageRefused, match="which no party can have"):
-        decode_answer(encode_answer(FetchAnswer(b"", (name,), (1.0,), ("",))))
+        decode_answer(encode_answer(FetchAnswer(b"", (WaitedFor(name, 1.0),))))
 
 
 def test_the_server_s_reasons_are_cut_and_have_no_control_characters():
     """Finding 9."""
-    answer = decode_answer(encode_answer(FetchAnswer(b"", ("ann",), (1.0,), ("\x1b[2J" + "x" * 1000,))))
-    assert answer.refusals[0].startswith("\\x1b[2Jxxx")
-    assert len(answer.refusals[0]) < 210
-    assert answer.refusals[0].isprintable()
+    answer = decode_answer(encode_answer(FetchAnswer(b"", (WaitedFor("ann", 1.0, "\x1b[2J" + "x" * 1000),))))
+    (ann,) = answer.waits_for
+    assert ann.refusal.startswith("\\x1b[2Jxxx")
+    assert len(ann.refusal) < 410
+    assert ann.refusal.isprintable()
 
 
 def test_an_answer_with_fewer_times_than_names_is_refused():
     with pytest.raises(MessageRefused, match="1 names and 0 times"):
-        decode_answer(encode_answer(FetchAnswer(b"", ("ann",))))
+        decode_answer(pb.FetchReply(waits_for=["ann"]).SerializeToString())
 
 
 def test_a_call_says_which_protocol_it_speaks():

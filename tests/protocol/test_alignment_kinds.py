@@ -18,8 +18,11 @@ from fdml.protocol.alignment_messages import (
     KeyGrant,
     KeyOffer,
     Post,
+    RemovedRows,
     RowCounts,
     RowPointers,
+    RowsOffer,
+    RowsPlan,
     RowSummary,
     SharedRowIndex,
     Tokens,
@@ -27,6 +30,9 @@ from fdml.protocol.alignment_messages import (
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 
 EXAMPLES = {
+    "rows_offer": RowsOffer(b"t" * 16, (b"2" * 16, b"1" * 16), 2, whole=True, start=b"d" * 16),
+    "rows_plan": RowsPlan(b"3" * 16, b"2" * 16, 3, (b"d" * 16, b"e" * 16)),
+    "removed_rows": RemovedRows(np.array([1, 4]), np.zeros(0, np.int64)),
     "key_offer": KeyOffer(b"p" * 32, b"certificate", b"signature"),
     "key_grant": KeyGrant(b"s" * 48),
     "key_check": KeyCheck(b"c" * HASH_BYTES),

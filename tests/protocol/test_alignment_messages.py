@@ -22,6 +22,9 @@ from fdml.protocol.alignment_messages import (
 )
 
 FIELDS = {
+    "RowsOffer": {"tag": "bytes", "chain": "tuple[bytes, ...]", "number": "int", "whole": "bool", "start": "bytes"},
+    "RowsPlan": {"generation": "bytes", "base": "bytes", "number": "int", "starts": "tuple[bytes, ...]"},
+    "RemovedRows": {"train": "NDArray[np.int64]", "test": "NDArray[np.int64]"},
     "KeyOffer": {"public": "bytes", "certificate": "bytes", "signature": "bytes", "brings_key": "bool"},
     "KeyGrant": {"sealed": "bytes"},
     "KeyCheck": {"digest": "bytes"},
@@ -33,6 +36,11 @@ FIELDS = {
         "shared": "int",
         "shared_test": "int",
         "matched": "tuple[int, ...]",
+        "number": "int",
+        "new_rows": "tuple[int, ...]",
+        "new_shared": "int",
+        "left": "int",
+        "brought": "tuple[int, ...]",
     },
     "Consent": {"given": "bool", "reason": "str", "line": "int"},
     "SharedRowIndex": {
@@ -40,6 +48,8 @@ FIELDS = {
         "held_out": "NDArray[np.int64]",
         "digest": "bytes",
         "counts": "tuple[int, ...]",
+        "left": "NDArray[np.int64]",
+        "left_test": "NDArray[np.int64]",
     },
     "RowPointers": {"train": "int", "held_out": "int", "digest": "bytes", "sealed": "bytes"},
 }

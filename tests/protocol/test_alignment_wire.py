@@ -13,13 +13,16 @@ from fdml.protocol.alignment_messages import (
     KeyCheck,
     KeyGrant,
     KeyOffer,
+    RemovedRows,
     RowCounts,
     RowPointers,
+    RowsOffer,
+    RowsPlan,
     RowSummary,
     SharedRowIndex,
     Tokens,
 )
-from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
+from fdml.protocol.alignment_wire import MOST_GENERATIONS, decode_alignment, encode_alignment, kind_of
 from tests.protocol.test_wire import plain
 
 hashes = st.binary(min_size=32, max_size=32)
@@ -27,6 +30,8 @@ counts = st.integers(0, 2**53)
 tokens = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(16)))
 points = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(32)), elements=st.integers(0, 127))
 places = arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 2**63 - 1))
+ascending = st.sets(st.integers(0, 2**63 - 1), max_size=6).map(lambda found: np.array(sorted(found), np.int64))
+generations = st.binary(min_size=16, max_size=16)
 messages = st.one_of(
     st.builds(KeyOffer, hashes),
     st.builds(KeyOffer, hashes, st.binary(min_size=1), st.binary(min_size=1)),
@@ -48,6 +53,16 @@ messages = st.one_of(
     st.builds(Consent, st.just(True)),
     st.builds(Consent, st.just(False), st.text("abc xyz'", max_size=200)),
     st.builds(SharedRowIndex, places, places, hashes, st.lists(counts).map(tuple)),
+    st.builds(SharedRowIndex, places, places, hashes, st.just(()), places, places),
+    st.builds(RowsOffer, generations, st.lists(generations, max_size=4).map(tuple), counts, st.booleans(), generations),
+    st.builds(
+        RowsPlan,
+        generations,
+        st.just(b"") | generations,
+        st.integers(1, 2**53),
+        st.lists(generations, max_size=4).map(tuple),
+    ),
+    st.builds(RemovedRows, ascending, ascending),
 )
 NO_TOKENS = np.zeros((0, 16), np.uint8)
 
@@ -169,3 +184,30 @@ def test_pointers_that_cannot_be_are_refused(content):
 def test_a_summary_of_too_many_matched_rows_is_refused():
     summary = pb.RowSummary(rows=[1], matched=[2**53 + 1])
     assert refusal_of(pb.AlignmentMessage(row_summary=summary).SerializeToString()) is Refusal.INVALID
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        RowsOffer(b"short"),
+        RowsOffer(bytes(16), (bytes(16), bytes(17))),
+        RowsOffer(bytes(16), (bytes(16),) * (MOST_GENERATIONS + 1)),
+        RowsOffer(bytes(16), number=2**53 + 1),
+        RowsOffer(bytes(16), start=b"short"),
+        RowsPlan(b"", b"", 1),
+        RowsPlan(bytes(16), b"short", 1),
+        RowsPlan(bytes(16), b"", 0),
+        RowsPlan(bytes(16), b"", 1, (b"short",)),
+        RemovedRows(np.array([2, 2]), np.zeros(0, np.int64)),
+        RemovedRows(np.zeros(0, np.int64), np.array([3, 1])),
+        RemovedRows(np.array([-1, 1]), np.zeros(0, np.int64)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_generations_that_cannot_be_are_refused(message):
+    assert refusal_of(encode_alignment(message)) is Refusal.INVALID
+
+
+def test_an_offer_of_as_many_generations_as_may_be_is_taken():
+    offer = RowsOffer(bytes(16), (bytes(16),) * MOST_GENERATIONS, 2**53)
+    assert decode_alignment(encode_alignment(offer)) == offer

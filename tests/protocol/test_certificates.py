@@ -97,7 +97,10 @@ def test_a_revoked_certificate_is_refused_though_its_key_is_known():
 def test_a_key_that_the_members_do_not_have_is_refused_and_both_are_shown():
     shown, known = certificate(key=OTHER_KEY), fingerprint(certificate())
     text = refused(shown, members={"bank": known})
-    assert text == f"has another key ({fingerprint(shown)[:19]}...) than [members] in run.toml says ({known[:19]}...)"
+    assert (
+        text
+        == f"has another key ({fingerprint(shown)[:19]}...) than [members] in federation.toml says ({known[:19]}...)"
+    )
 
 
 def test_a_name_that_is_no_member_is_refused():

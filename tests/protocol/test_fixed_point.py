@@ -8,7 +8,6 @@ from fdml.protocol.fixed_point import (
     FIXED_POINTS,
     INT64,
     LARGEST,
-    LARGEST_CODE,
     NARROW,
     decode,
     encode,
@@ -21,6 +20,7 @@ from fdml.protocol.fixed_point import (
     size_of,
     unpack40,
 )
+from tests.protocol.codes import LARGEST_CODE
 
 in_range = arrays(np.float64, st.integers(0, 20), elements=st.floats(-LARGEST, LARGEST))
 on_the_grid = arrays(np.int64, st.integers(0, 20), elements=st.integers(-LARGEST_CODE, LARGEST_CODE))

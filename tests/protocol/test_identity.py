@@ -38,6 +38,6 @@ def test_a_server_s_name_is_a_host_name_whatever_the_run_is_called(run):
     assert re.fullmatch(r"server\.[a-z0-9-]{1,63}\.fdml", host_name(run))
 
 
-def test_a_run_s_name_can_be_read_in_its_server_s_name():
+def test_a_federation_s_name_can_be_read_in_its_server_s_name():
     assert host_name("Credit 2026") == "server.credit-2026.fdml"
-    assert host_name("???") == "server.run.fdml"
+    assert host_name("???") == "server.federation.fdml"

@@ -30,6 +30,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.waited_for import WaitedFor
 from fdml.protocol.wire import decode_from_party, decode_from_server, encode_from_party, encode_from_server
 
 hashes = st.binary(min_size=32, max_size=32)
@@ -83,6 +84,7 @@ from_party = st.one_of(
     st.builds(Finished, hashes),
 )
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", fullmatch=True)
+reasons = st.text("abc {}[]'é", max_size=200)
 from_server = st.one_of(
     st.builds(Welcome, signed, st.lists(epochs).map(tuple)),
     label_sets,
@@ -93,7 +95,7 @@ from_server = st.one_of(
     st.builds(HeldOutTotal, epochs, codes, st.lists(mask_ids).map(tuple), variances),
     st.builds(Stopped, names, steps, st.booleans()),
     st.builds(BestEpoch, st.binary(min_size=SEALED_EPOCH_BYTES, max_size=SEALED_EPOCH_BYTES)),
-    st.builds(Waiting, st.lists(names).map(tuple)),
+    st.builds(Waiting, st.lists(st.builds(WaitedFor, names, st.floats(-1, 1e9), reasons)).map(tuple)),
 )
 SIDES = {"party": (encode_from_party, decode_from_party), "server": (encode_from_server, decode_from_server)}
 
@@ -163,9 +165,9 @@ def test_differences_that_are_not_what_they_say_are_refused(change, words):
 
 def test_no_more_differences_are_unpacked_than_the_largest_block_has():
     raw = encode_from_party(Push(3, Release(np.zeros(8, np.int16), 0, 0.0, 2, 0)))
-    assert len(decode_from_party(raw, 8).release.values) == 8
+    assert len(decode_from_party(raw, lambda: 8).release.values) == 8
     with pytest.raises(MessageRefused, match="8 differences; the largest block of this run has 7") as refused:
-        decode_from_party(raw, 7)
+        decode_from_party(raw, lambda: 7)
     assert refused.value.refusal is Refusal.TOO_LARGE
 
 
@@ -243,7 +245,7 @@ def test_two_messages_in_one_are_refused(first, second):
 
 
 def test_what_the_server_sends_is_not_taken_from_a_party_and_the_other_way_round():
-    refused_as_invalid(decode_from_party, encode_from_server(Waiting(("store",))))
+    refused_as_invalid(decode_from_party, encode_from_server(Waiting((WaitedFor("store"),))))
     refused_as_invalid(decode_from_server, encode_from_party(Hello(b"r" * 32, b"a" * 32, 1, 1, 1)))
 
 
@@ -342,7 +344,9 @@ NO_NAMES = ["", "[/x]", "[bold red]all parties have finished[/]", "a\x1b[2J", ".
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
-@pytest.mark.parametrize("message", [lambda name: Stopped(name, 3), lambda name: Waiting(("store", name))])
+@pytest.mark.parametrize(
+    "message", [lambda name: Stopped(name, 3), lambda name: Waiting((WaitedFor("store"), WaitedFor(name)))]
+)
 def test_a_server_can_send_no_name_that_no_party_can_have(name, message):
     """Finding 9: a lying server's markup, control characters and long texts do not get to a party's terminal."""
     text = refused_as_invalid(decode_from_server, encode_from_server(message(name)))

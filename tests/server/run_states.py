@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fdml.protocol.fixed_point import LARGEST_CODE
 from fdml.protocol.messages import (
     SEALED_METRICS_BYTES,
     Checkpointed,
@@ -24,6 +23,7 @@ from fdml.protocol.messages import (
 from fdml.protocol.wire import decode_from_party, encode_from_party, encode_from_server
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import RunSettings, TrainingSettings
+from tests.protocol.codes import LARGEST_CODE
 from tests.storage.memory_disk import MemoryDisk
 
 PARTIES = ("store", "browser", "guard")

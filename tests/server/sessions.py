@@ -28,6 +28,7 @@ def settings_of(*, private=False, **training):
     chosen = {"epochs": EPOCHS, "batch_size": 2, "batches_per_block": 2, "peer_timeout_seconds": 30.0, **training}
     return RunSettings(
         name="shop",
+        federation="shop",
         parties=PARTIES,
         label_party="ann",
         training=TrainingSettings(**chosen),

@@ -5,6 +5,7 @@ from fdml.protocol.alignment_calls import FetchAnswer, FetchCall, PostCall
 from fdml.protocol.alignment_messages import Consent, KeyOffer, RowCounts, Tokens
 from fdml.protocol.alignment_wire import encode_alignment
 from fdml.protocol.key_sets import position_digest
+from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from tests.monitor.sample_events import Clock
@@ -39,59 +40,60 @@ def test_what_was_posted_is_fetched_as_it_was(phase):
     assert phase.fetch(SECOND, fetch_call()) == FetchAnswer(OFFER)
 
 
-def test_who_waits_is_answered_for_whom_and_how_long_that_one_has_been_silent(phase, clock):
-    clock.now += 7.0
+def test_who_waits_is_told_of_all_who_are_missing_not_only_of_the_one_whose_message_comes_next(phase):
     assert phase.fetch(SECOND, fetch_call()) is None
-    assert phase.waiting(SECOND, fetch_call()) == FetchAnswer(b"", (FIRST,), (7.0,), ("",))
-    clock.now += 2.0
-    phase.saw(FIRST)
-    clock.now += 1.0
-    assert phase.waiting(SECOND, fetch_call()).silent_seconds == (1.0,)
+    answer = phase.waiting(SECOND, fetch_call())
+    assert answer == FetchAnswer(b"", (WaitedFor(FIRST, NEVER_SEEN), WaitedFor(THIRD, NEVER_SEEN)))
 
 
-def test_a_party_is_silent_from_the_start_of_the_server_on(phase, clock):
+def test_who_waits_is_told_who_is_at_work_and_since_when_the_others_are_gone(phase, clock):
+    for party in PARTIES:
+        phase.presence.saw(party)
+    clock.now += 3.0
+    assert phase.waiting(SECOND, fetch_call()).waits_for == (WaitedFor(FIRST),), "the third is not in the way"
     clock.now += 60.0
-    assert phase.waiting(THIRD, fetch_call(sender=SECOND)).silent_seconds == (60.0,)
+    gone = (WaitedFor(FIRST, 63.0), WaitedFor(THIRD, 63.0))
+    assert phase.waiting(SECOND, fetch_call()).waits_for == gone
 
 
 def test_who_waits_is_answered_why_the_one_waited_for_was_refused(phase):
     with pytest.raises(MessageRefused):
         phase.post(FIRST, post_call(run_hash=b"x" * 32))
-    assert "run.toml with hash 7878" in phase.waiting(SECOND, fetch_call()).refusals[0]
+    assert "run.toml with hash 7878" in phase.waiting(SECOND, fetch_call()).waits_for[0].refusal
     phase.post(FIRST, post_call())
-    assert phase.waiting(THIRD, fetch_call()).refusals == ("",), "it has posted since"
+    assert phase.waiting(THIRD, fetch_call()).waits_for[0] == WaitedFor(FIRST), "it has posted since"
 
 
 def test_a_refused_message_is_remembered_like_a_refused_call(phase):
     with pytest.raises(MessageRefused):
         phase.post(FIRST, post_call(to="nobody"))
-    assert "'nobody'" in phase.waiting(SECOND, fetch_call()).refusals[0]
+    assert "'nobody'" in phase.waiting(SECOND, fetch_call()).waits_for[0].refusal
 
 
 def test_a_party_counts_as_here_for_a_few_seconds_after_each_call(phase, clock):
-    assert not phase.is_here(FIRST), "it has not called yet"
-    phase.saw(FIRST)
+    assert not phase.presence.is_here(FIRST), "it has not called yet"
+    phase.presence.saw(FIRST)
     clock.now += 4.9
-    assert phase.is_here(FIRST)
+    assert phase.presence.is_here(FIRST)
     clock.now += 0.2
-    assert not phase.is_here(FIRST)
-    assert not phase.is_here(SECOND)
+    assert not phase.presence.is_here(FIRST)
+    assert not phase.presence.is_here(SECOND)
 
 
 def test_a_fetch_is_a_call_too(phase):
     phase.fetch(SECOND, fetch_call())
-    assert phase.is_here(SECOND)
+    assert phase.presence.is_here(SECOND)
 
 
 def test_a_wait_is_known_until_it_ends_or_the_party_is_gone(phase, clock):
     phase.fetch(SECOND, fetch_call())
     phase.waiting(SECOND, fetch_call())
-    assert phase.waits_of(SECOND) == [FIRST]
+    assert phase.waits_of(SECOND) == [FIRST, THIRD]
     assert phase.waits_of(THIRD) == []
     clock.now += 10.0
     assert phase.waits_of(SECOND) == [], "it has not called for long"
-    phase.saw(SECOND)
-    assert phase.waits_of(SECOND) == [FIRST]
+    phase.presence.saw(SECOND)
+    assert phase.waits_of(SECOND) == [FIRST, THIRD]
     phase.post(FIRST, post_call())
     phase.fetch(SECOND, fetch_call())
     assert phase.waits_of(SECOND) == []

@@ -5,7 +5,7 @@ import pytest
 from fdml.errors import PeerTimeout
 from fdml.server.awake_clock import AwakeClock
 from tests.monitor.sample_events import Clock
-from tests.server.sessions import session_of, settings_of
+from tests.server.sessions import Server, session_of, settings_of
 
 
 def test_a_process_that_looks_every_second_sees_every_second():
@@ -36,7 +36,9 @@ def running(session, clock, seconds):
 
 def test_a_server_that_slept_longer_than_ten_time_outs_goes_on():
     clock = Clock()
-    session = session_of(settings_of(peer_timeout_seconds=30.0), AwakeClock(clock))
+    server = Server(peer_timeout_seconds=30.0)
+    server.session = session = session_of(server.settings, AwakeClock(clock))
+    server.training()
     running(session, clock, 100)
     clock.now += 10_000.0
     running(session, clock, 150)
@@ -49,4 +51,4 @@ def test_nobody_counts_as_silent_for_the_server_s_own_sleep():
     session = session_of(settings_of(), AwakeClock(clock))
     session.saw("ann")
     clock.now += 10_000.0
-    assert session.alignment.is_here("ann")
+    assert session.alignment.presence.is_here("ann")

@@ -2,17 +2,18 @@ import copy
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.protocol.fixed_point import LARGEST_CODE
 from fdml.protocol.messages import Checkpointed, Gradient, Push, Release, Stop, Stopped, Total
 from fdml.protocol.schedule import schedule_for
 from fdml.server.coordinator import Coordinator
+from tests.examples import examples
+from tests.protocol.codes import LARGEST_CODE
 
 PARTIES = ("store", "browser", "guard")
-SLOW = settings(max_examples=60)
+SLOW = examples(60)
 
 
 def schedule_of(*, blocks=4, epochs=3, short=True):

@@ -68,6 +68,25 @@ def test_in_step_the_total_is_the_sum_of_the_differences():
     assert server.matrix.read(1, block).release.values.ravel().tolist() == [84] * 4
 
 
+@pytest.mark.parametrize("few", [IN_STEP, APART])
+def test_the_largest_prediction_of_a_push_is_that_of_the_party_and_not_its_difference(few):
+    server = coordinator(few)
+    assert server.largest == {}
+    push_all(server, few, 2, value=-100)
+    assert server.largest == dict.fromkeys(PARTIES, 100 * GRID.step)
+    server.handle("ann", Push(2, change(-7, scale=3)))
+    assert server.largest["ann"] == 156 * GRID.step
+    with pytest.raises(MessageRefused):
+        server.handle("bob", Push(2, change(7, scale=15)))
+    assert server.largest["bob"] == 100 * GRID.step, "what was refused does not count"
+
+
+def test_under_masks_the_server_knows_no_largest_prediction():
+    server = coordinator(BLIND, parties=("ann", "bob", "eve"))
+    server.handle("ann", Push(0, replace(whole(100), mask_id=7)))
+    assert server.largest == {}
+
+
 def test_a_sum_past_the_ring_begins_again_and_the_parties_know_their_own_part():
     server = coordinator(IN_STEP)
     push_all(server, IN_STEP, 2)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal
-from fdml.protocol.fixed_point import LARGEST_CODE
 from fdml.protocol.messages import BestEpoch, HeldOutPredictions, Release
 from fdml.server.evaluation import HeldOutSums
+from tests.protocol.codes import LARGEST_CODE
 
 PARTIES = ("store", "a/b", "")
 SIZE = 4

@@ -1,5 +1,7 @@
 """Findings 8, 9, 14: what one party says of the run is compared with what the server knows; one line ends, no more."""
 
+from collections import Counter
+
 import pytest
 
 from fdml.errors import MessageRefused, Refusal
@@ -21,9 +23,11 @@ from fdml.protocol.messages import (
 )
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
+from fdml.server.refusals import Refusals
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession, Stream
-from fdml.settings import EvaluationSettings, PrivacySettings, RunSettings, run_hash
+from fdml.settings import PrivacySettings, RunSettings, run_hash
+from fdml.settings_evaluation import EvaluationSettings
 from tests.monitor.sample_events import Clock
 from tests.server.sessions import Server, answers, closed, emitted, held_out, push
 from tests.storage.memory_disk import MemoryDisk
@@ -96,7 +100,7 @@ def test_classes_that_no_block_could_travel_with_are_refused():
     ann = server.join("ann", rows=240_000, held_out=60_000)
     refused = refusal_of(server.send(ann, Labels(2**16)), ann)
     assert refused.refusal is Refusal.TOO_LARGE
-    assert "can travel with 1118 at most" in str(refused)
+    assert "can travel with 1115 at most" in str(refused)
 
 
 def private_definition(largest_matrix):
@@ -117,6 +121,24 @@ def test_an_error_that_nobody_thought_of_ends_one_line_and_leaves_the_state_as_i
     state.take("ann", hello)
     state.commit()
     assert RunState.open(private_definition(2**70), disk.copy()).fingerprint() == state.fingerprint()
+
+
+def test_such_an_error_is_reported_once_with_its_place_and_without_what_it_says():
+    state = RunState.open(private_definition(2**70), MemoryDisk())
+    state.take("bob", Hello(b"r" * 32, b"d" * 32, 2**40, 5, 1))
+    refusals = Refusals(Counter())
+    for expected in (["Refused", "Remark"], []):
+        with pytest.raises(MessageRefused) as refused:
+            state.take("ann", Labels(2))
+        told = refusals.note(refused.value, "ann")
+        assert [type(event).__name__ for event in told] == expected
+        if told:
+            assert told[1].text.startswith("a bug of fdml, please report it: ")
+            assert "in _take_labels" in told[1].text
+            assert "TiB" not in told[1].text
+    assert refusals.note(MessageRefused("as it should be", Refusal.INVALID)) == [
+        Refused("", "invalid", "as it should be")
+    ]
 
 
 def test_a_server_that_stores_nothing_cannot_go_on_after_such_an_error():
@@ -144,13 +166,12 @@ def test_a_long_refusal_is_cut_before_it_is_remembered_and_emitted():
 @pytest.mark.parametrize(
     "refuse",
     [
-        lambda session: session.party_of(["x" * 10_000, "y" * 10_000, "z", "z", "z"]),
         lambda session: session.check_party("x" * 10_000),
         lambda session: session.alignment.fetch("bob", FetchCall("k" * 10_000, "ann", "", b"")),
         lambda session: session.alignment.fetch("bob", FetchCall("key_offer", "s" * 10_000, "", b"")),
         lambda session: session.alignment.post("bob", PostCall("t" * 10_000, "", encode_alignment(Tokens()), b"")),
     ],
-    ids=["certificate", "name", "kind", "sender", "to"],
+    ids=["name", "kind", "sender", "to"],
 )
 def test_no_refusal_quotes_more_than_eighty_letters_of_a_peer(refuse):
     with pytest.raises(MessageRefused) as refused:

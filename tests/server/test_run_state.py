@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
@@ -25,6 +25,7 @@ from fdml.settings import PrivacySettings
 from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import FolderDisk
 from fdml.storage.two_slots import TwoSlots
+from tests.examples import examples
 from tests.server.run_states import (
     HELD_OUT,
     PARTIES,
@@ -260,7 +261,7 @@ def test_a_run_in_which_parties_have_checkpoints_gives_the_same_answers_with_sna
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(STALENESS), st.sampled_from([0, 700, 2000, 10**9]), st.integers(0, 80), st.data())
 def test_after_a_power_cut_at_any_write_the_run_ends_the_same(staleness, rotate_bytes, writes, data):
     """Cut in an append, in saving a snapshot, between it and the new log: nothing acknowledged is lost."""
@@ -327,7 +328,7 @@ def test_a_damaged_snapshot_is_never_replaced_by_an_older_state_in_silence(stop)
     disk, _, _ = rotated(stop)
     name = newest_snapshot(disk)
     disk.files[name] = disk.files[name][:-1]
-    with pytest.raises(StateCorrupt, match=r"the newest readable snapshot ends at \d+; .* --fresh"):
+    with pytest.raises(StateCorrupt, match=r"the newest readable snapshot ends at \d+; .* a new name"):
         new_state(disk)
 
 
@@ -337,7 +338,7 @@ def test_a_snapshot_of_a_version_that_stored_plain_metrics_is_refused():
     arrays = unpack_arrays(slots.load())
     facts = {**json.loads(str(arrays["facts"])), "history": [{"epoch": 1, "test_loss": 0.5}]}
     slots.save(pack_arrays({**arrays, "facts": np.array(json.dumps(facts))}))
-    with pytest.raises(StateCorrupt, match=r"the stored run is of an older fdml; finish it .* --fresh"):
+    with pytest.raises(StateCorrupt, match=r"the stored run is of an older fdml; finish it .* a new name"):
         new_state(disk)
 
 
@@ -369,7 +370,9 @@ def test_a_damaged_log_is_refused():
 def test_the_log_of_another_run_is_not_gone_on_with():
     disk = MemoryDisk()
     play(new_state(disk), SCRIPTS[0])
-    with pytest.raises(StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); start over"):
+    with pytest.raises(
+        StateCorrupt, match=r"the log does not fit this run \(party .* run.toml .*\); give the run a new name"
+    ):
         RunState.open(RunDefinition(definition_of().settings, b"x" * 32), disk)
 
 

@@ -7,7 +7,6 @@ from fdml import events
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.fixed_point import decode
-from fdml.protocol.identity import Identity
 from fdml.protocol.limits import CEILING, HELLO, largest_message
 from fdml.protocol.messages import (
     Ack,
@@ -24,6 +23,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.server.session import Answer, Commit, Stream
 from fdml.settings import TrainingSettings
 from tests.server.sessions import (
@@ -326,7 +326,11 @@ FIRST = {
     "more rows": (lambda server: server.hello(9, rows=ROWS + 1), Refusal.MISMATCH, "13 rows"),
     "other rows": (lambda server: server.hello(9, alignment_hash=b"x" * 32), Refusal.MISMATCH, "has seen another one"),
     "an older start": (lambda server: server.hello(0), Refusal.FENCED, "is at its start 0"),
-    "state the server never saw": (lambda server: server.hello(9, done=0), Refusal.MISMATCH, "lost its state.*--fresh"),
+    "state the server never saw": (
+        lambda server: server.hello(9, done=0),
+        Refusal.MISMATCH,
+        "lost its state.*a new name",
+    ),
 }
 
 
@@ -395,7 +399,7 @@ def test_a_start_that_lost_its_checkpoint_has_to_start_over_everywhere():
     server.send(bob, Checkpointed(1))
     refused = refusal_of(server, Stream("bob"), server.hello(incarnation=2, done=0))
     assert refused.refusal is Refusal.MISMATCH
-    with pytest.raises(MessageRefused, match=r"goes on at step 1, but has had a checkpoint after step 1.*--fresh"):
+    with pytest.raises(MessageRefused, match=r"goes on at step 1, but has had a checkpoint after step 1.*a new name"):
         raise refused
     ((ended, _),) = closed(server.send(Stream("bob"), server.hello(incarnation=2, done=1)))
     assert ended is bob, "from its checkpoint it may go on"
@@ -462,48 +466,18 @@ def test_labels_right_after_hello_may_be_larger_than_a_hello():
     assert server.session.state.rows == HELLO
 
 
-# Who someone is.
-
-
-def uri(name, role="party", run="shop"):
-    return Identity(run, role, name).uri
-
-
-def test_a_party_is_whom_its_certificate_names():
-    session = Server().session
-    assert session.party_of([uri("bob")]) == "bob"
-    assert session.party_of(["https://example.org", uri("ann")]) == "ann"
-    assert session.party_of([uri("any", role="server")], "server") == "any"
-
-
-@pytest.mark.parametrize(
-    ("uris", "refusal", "text"),
-    [
-        ([], Refusal.UNAUTHENTICATED, "the certificate names nobody; this is run 'shop'"),
-        (["https://example.org"], Refusal.UNAUTHENTICATED, "names 'https://example.org'"),
-        ([uri("bob", run="other")], Refusal.UNAUTHENTICATED, "fdml://other/party/bob"),
-        ([uri("bob", role="server")], Refusal.UNAUTHENTICATED, "only a party of it may join"),
-        ([uri("zed")], Refusal.NOT_PERMITTED, "'zed' is not a party of this run: ann, bob"),
-    ],
-)
-def test_a_certificate_that_names_no_party_of_the_run_is_refused(uris, refusal, text):
-    with pytest.raises(MessageRefused, match=text) as refused:
-        Server().session.party_of(uris)
-    assert refused.value.refusal is refusal
-
-
 # Waits and silence.
 
 
 def test_waiting_parties_are_sent_for_whom_at_every_tick():
     server = Server()
     bob = server.join("bob")
-    assert server.session.tick() == [Answer(bob, Waiting(("ann",)))], "for the labels"
+    assert server.session.tick() == [Answer(bob, Waiting((WaitedFor("ann", NEVER_SEEN),)))], "for the labels"
     ann = server.join("ann")
     server.send(ann, server.labels())
     assert server.session.tick() == []
     server.send(ann, push(0))
-    assert server.session.tick() == [Answer(ann, Waiting(("bob",)))]
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob"),)))]
     server.send(bob, push(0))
     assert server.session.tick() == []
 
@@ -512,7 +486,7 @@ def test_a_label_party_at_the_end_is_sent_who_has_not_finished():
     server = Server()
     ann, bob = server.training()
     server.to_the_end(ann, bob)
-    assert server.session.tick() == [Answer(ann, Waiting(("bob",)))]
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob"),)))]
     server.send(ann, Finished(b"m" * 32))
     assert server.session.tick() == []
 
@@ -539,6 +513,29 @@ def test_a_run_of_which_nothing_is_heard_ends_with_the_names_of_those_who_are_mi
         server.session.tick()
 
 
+def test_before_the_labels_a_server_waits_as_long_as_it_takes():
+    server = Server(peer_timeout_seconds=5.0)
+    server.join("bob")
+    server.clock.now += 100_000.0
+    assert len(server.session.tick()) == 1
+
+
+def test_who_is_gone_or_was_refused_is_told_to_those_who_wait():
+    server = Server()
+    ann, bob = server.training()
+    server.send(ann, push(0))
+    server.session.close(bob)
+    server.clock.now += 62.0
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob", 62.0),)))]
+    assert server.session.status.report(server.session.joined).parties[1].state == "gone for 62 s"
+    server.join("bob", rows=7)
+    ((to_ann,),) = [answers(server.session.tick(), ann)]
+    assert to_ann.parties[0].refusal.startswith("party 'bob' has 7 rows")
+    again = server.join("bob", incarnation=2)
+    assert server.session.tick() == [Answer(ann, Waiting((WaitedFor("bob"),)))]
+    assert again.hello is not None
+
+
 @pytest.mark.parametrize("sign", ["a message", "a call"])
 def test_any_sign_of_life_puts_the_end_off(sign):
     server = Server(peer_timeout_seconds=5.0)
@@ -548,7 +545,7 @@ def test_any_sign_of_life_puts_the_end_off(sign):
         server.send(ann, push(0))
     else:
         server.session.saw("bob")
-        assert server.session.alignment.is_here("bob")
+        assert server.session.alignment.presence.is_here("bob")
     server.clock.now += 49.0
     server.session.tick()
 

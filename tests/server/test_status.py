@@ -43,13 +43,16 @@ def waits(tracker, connected=PARTIES):
     return {party: tracker.waits_for(party) for party in PARTIES if tracker.is_waiting(party, connected)}
 
 
-def test_before_the_labels_whoever_has_joined_waits_for_the_label_party():
+def test_before_the_labels_whoever_has_joined_waits_for_the_label_party_and_all_who_are_missing():
     state = new_state()
-    tracker = tracker_of(state)
+    tracker, alignment = tracker_and_alignment(state)
     assert waits(tracker, connected=()) == {}
     state.take("guard", hello())
-    assert waits(tracker, connected=("guard",)) == {"guard": ["store"]}
+    assert waits(tracker, connected=("guard",)) == {"guard": ["store", "browser"]}
     state.take("store", hello())
+    alignment.presence.joined("store")
+    assert waits(tracker, connected=("guard", "store")) == {"guard": ["store", "browser"]}
+    alignment.presence.joined("browser")
     assert waits(tracker, connected=("guard", "store")) == {"guard": ["store"]}
 
 
@@ -141,9 +144,9 @@ def test_bytes_and_refusals_are_counted_by_party_and_reason():
     assert report.refused == {"gap": 2}, "a report is of one moment"
 
 
-def test_a_party_without_a_stream_is_away():
+def test_a_party_without_a_stream_is_gone():
     store, browser, guard = tracker_of(training_state()).report(("browser",)).parties
-    assert (store.state, browser.state, guard.state) == ("away", "training", "away")
+    assert (store.state, browser.state, guard.state) == ("gone", "training", "gone")
 
 
 def test_a_party_that_aligns_is_connected_and_waits_for_those_who_have_not_posted():
@@ -155,9 +158,11 @@ def test_a_party_that_aligns_is_connected_and_waits_for_those_who_have_not_poste
     tracker.note_waits(())
     clock.now += 3.0
     store, browser, guard = tracker.report(()).parties
-    assert (store.state, store.connected, store.waits_for) == ("aligning", True, ("guard",))
+    assert (store.state, store.connected, store.waits_for) == ("aligning", True, ("browser", "guard"))
     assert store.waiting_seconds == 3.0
     assert (browser.state, guard.state) == ("not here yet", "not here yet")
+    clock.now += 59.0
+    assert tracker.report(()).parties[0].state == "gone for 62 s"
 
 
 def test_once_the_rows_are_aligned_a_party_that_has_not_joined_is_reported_so():

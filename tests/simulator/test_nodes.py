@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from fdml.protocol.messages import Waiting
+from fdml.protocol.waited_for import WaitedFor
 from fdml.storage.arrays import hash_arrays
 from simulator.channel import Connection, LineEnd, Simulation, short_name
 from simulator.clock import EventQueue
@@ -114,7 +115,7 @@ def test_what_an_older_line_brings_is_not_used():
 
 
 def test_a_message_in_the_trace_has_its_type_and_number():
-    assert short_name(Waiting(("a",))).strip() == "Waiting"
+    assert short_name(Waiting((WaitedFor("a"),))).strip() == "Waiting"
     run = Run()
     run.finish()
     assert any("Push 3" in line for line in run.queue.trace)

@@ -24,10 +24,20 @@ from simulator.scenarios import Scenario
 from tests.simulator.planted import found
 
 
+def seeds_of(count, wanted):
+    """So many seeds whose runs have settings as they are wanted: only such can meet a bug."""
+    drawn = ((seed, Scenario.draw(Random(seed)).settings) for seed in itertools.count())
+    return itertools.islice((seed for seed, run in drawn if wanted(run)), count)
+
+
+def ends_early(run):
+    return run.evaluation.stop_after is not None
+
+
 def test_a_gate_that_is_off_by_one_is_found(monkeypatch):
     def may_serve(self, party):
         step = self.served[party] + 1
-        return step <= self.pushed[party] and step - self.slowest <= self._staleness + 1
+        return step <= self.pushed[party] and step - min(self.pushed) <= self._staleness + 1
 
     monkeypatch.setattr(Clocks, "may_serve", may_serve)
     assert "the gate let" in found(range(100))
@@ -42,7 +52,13 @@ def test_a_log_that_goes_on_behind_a_failed_write_is_found(monkeypatch):
     """Chaos 1: what is acknowledged behind a torn group cannot be read again."""
     monkeypatch.setattr(Journal, "_cut_back", lambda self: None)
     monkeypatch.setattr(run_state, "check_log", lambda *, is_open: is_open)
-    assert "full" in found([89, *range(300)])
+    assert "full" in found(range(300))
+
+
+def test_answers_that_a_failed_write_has_taken_along_are_found(monkeypatch):
+    """A server that goes on behind it leaves a gap: a party waits for a total that nobody sends again."""
+    monkeypatch.setattr(run_state, "check_log", lambda *, is_open: is_open)
+    assert "nothing moves any more" in found([85, *range(600)])
 
 
 def test_releases_drawn_again_after_a_restart_are_found(monkeypatch):
@@ -76,7 +92,7 @@ def test_an_outbox_left_out_of_the_checkpoint_is_found(monkeypatch):
 
 def test_an_outbox_not_sent_again_is_found(monkeypatch):
     monkeypatch.setattr(Worker, "first_messages", Worker._push_ahead)
-    found(range(300))
+    found([61, *range(300)])
 
 
 def test_messages_not_sent_again_on_a_new_line_are_found(monkeypatch):
@@ -85,13 +101,11 @@ def test_messages_not_sent_again_on_a_new_line_are_found(monkeypatch):
     found(range(100))
 
 
-@pytest.mark.slow
 def test_pushes_sent_again_after_their_total_are_found(monkeypatch):
     monkeypatch.setattr(Delivery, "_was_answered", lambda self, message: False)
-    assert "was refused on its own line" in found(range(1600))
+    assert "was refused on its own line" in found([296, *range(1600)])
 
 
-@pytest.mark.slow
 def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
     def late(self, replies):
         return list(replies)
@@ -104,13 +118,13 @@ def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
     addressed = ServerSession._addressed
     monkeypatch.setattr(ServerSession, "_addressed", late)
     monkeypatch.setattr(ServerSession, "_answers", addressed_at_the_end)
-    text = found(range(250, 3000))  # one seed in a thousand comes to it
+    text = found([68, *range(3000)])  # few seeds come to it
     assert "nothing moves any more" in text or "this party has asked for none" in text
 
 
 def test_a_torn_end_of_the_log_left_in_place_is_found(monkeypatch):
     monkeypatch.setattr(VirtualDisk, "truncate", lambda self, name, size: None)
-    assert "the server forgot a" in found(range(270, 900))
+    assert "the server forgot a" in found([286, *range(900)])
 
 
 def test_held_out_predictions_left_out_of_the_checkpoint_are_found(monkeypatch):
@@ -152,12 +166,12 @@ def test_shared_rows_in_another_order_at_one_party_are_found(monkeypatch):
 def test_held_out_totals_given_up_before_their_figures_are_saved_are_found(monkeypatch):
     """A label party that starts again would decide by fewer figures than before, or wait for ever."""
     monkeypatch.setattr(HeldOutSums, "discard", lambda self, _, epoch: self._totals.pop(epoch, None))
-    assert "nothing moves any more" in found([316, 611, 770, *range(300)])
+    assert "nothing moves any more" in found([67, *seeds_of(200, ends_early)])
 
 
 def test_models_of_epochs_left_out_of_the_checkpoint_are_found(monkeypatch):
     monkeypatch.setattr(EpochSnapshots, "restore", lambda self, states: None)
-    assert "named epoch" in found(range(300))
+    assert "named epoch" in found([54, *seeds_of(200, ends_early)])
 
 
 def test_a_best_epoch_that_a_new_start_of_the_server_forgets_is_found(monkeypatch):
@@ -167,27 +181,23 @@ def test_a_best_epoch_that_a_new_start_of_the_server_forgets_is_found(monkeypatc
         return isinstance(message, BestEpoch) or is_repeat(self, sender, message)
 
     monkeypatch.setattr(RunState, "_is_repeat", forgetful)
-    assert "the server forgot a BestEpoch" in found([120, 180, 418, *range(300)])
+    assert "the server forgot a BestEpoch" in found([125, *seeds_of(200, ends_early)])
 
 
-def few_bit_seeds(count, **wanted):
-    """Seeds whose runs have few bits."""
-    drawn = ((seed, Scenario.draw(Random(seed)).settings) for seed in itertools.count())
-    few = ((seed, run) for seed, run in drawn if run.training.value_bits < 16 and run.training.epochs > 1)
-    fitting = (seed for seed, run in few if run.privacy.server == wanted.get("server", run.privacy.server))
-    return itertools.islice(fitting, count)
+def has_few_bits(run, server):
+    return run.training.value_bits < 16 and run.training.epochs > 1 and run.privacy.server == server
 
 
-@pytest.mark.parametrize("server", ["plain", "blind"])
-def test_what_the_server_has_left_out_of_the_checkpoint_is_found(monkeypatch, server):
+@pytest.mark.parametrize(("server", "seed"), [("plain", 233), ("blind", 80)])
+def test_what_the_server_has_left_out_of_the_checkpoint_is_found(monkeypatch, server, seed):
     """A party that goes on without it would send its next block whole, or take differences to nothing."""
     monkeypatch.setattr(Differences, "restore", lambda self, arrays: None)
-    text = found(few_bit_seeds(60, server=server))
+    text = found([seed, *seeds_of(60, lambda run: has_few_bits(run, server))])
     signs = ("was refused", "let go of two different values", "KeyError", "instead of whole")
     assert any(sign in text for sign in signs)
 
 
 def test_differences_that_a_server_does_not_add_up_are_found(monkeypatch):
     monkeypatch.setattr("fdml.server.coordinator.whole_of", lambda before, release: replace(release, bits=0))
-    text = found(few_bit_seeds(60, server="plain"))
+    text = found(seeds_of(60, lambda run: has_few_bits(run, "plain")))
     assert "the matrix holds" in text or "is not its parts' sum" in text

@@ -31,6 +31,7 @@ def test_all_kinds_of_runs_are_drawn():
     assert {each.settings.align for each in scenarios} == {"tokens", "ecdh"}
     assert {each.has_ids for each in scenarios} == {True, False}
     assert {bool(each.allowed) for each in scenarios} == {True, False}
+    assert {bool(each.settings.training.absence) for each in scenarios} == {True, False}
     assert all(each.schedule.steps <= 24 for each in scenarios)
 
 
@@ -46,7 +47,7 @@ def test_all_parties_hold_the_shared_rows_and_may_hold_others():
 
 
 def test_a_budget_ends_the_run_at_the_step_it_does_not_allow():
-    limited = next(each for each in map(drawn, range(200)) if each.allowed)
+    limited = next(each for each in map(drawn, range(200)) if each.allowed and not each.settings.training.absence)
     fewest = min(limited.allowed.values())
     assert limited.end == min(limited.schedule.steps, fewest * limited.schedule.blocks)
     free = next(each for each in map(drawn, range(200)) if not each.allowed)

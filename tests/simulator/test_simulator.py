@@ -18,16 +18,17 @@ from tests.simulator.planted import found
 
 
 @pytest.mark.slow
-def test_a_thousand_seeds_break_no_promise():
-    report = run_benchmark("protocol", str, first=0, seeds=1000)
+@pytest.mark.parametrize("first", range(0, 1000, 125))  # in parts, so that no worker has them all
+def test_a_thousand_seeds_break_no_promise(first):
+    report = run_benchmark("protocol", str, first=first, seeds=125)
     totals = {row["contender"]: row.get("total") for row in report.results}
-    assert totals["server crashes"] > 500
-    assert totals["full disks"] > 100
-    assert totals["party crashes"] > 500
-    assert totals["broken lines"] > 300
-    assert totals["late messages of given up lines"] > 100
-    assert totals["damaged checkpoints"] > 3
-    assert report.results[0]["median"] == 1000
+    assert totals["server crashes"] > 70
+    assert totals["full disks"] > 40
+    assert totals["party crashes"] > 70
+    assert totals["broken lines"] > 40
+    assert totals["late messages of given up lines"] > 15
+    assert totals["damaged checkpoints"] > 4
+    assert report.results[0]["median"] == 125
 
 
 def test_rows_that_point_to_others_are_aligned_and_trained_on_through_crashes():
@@ -38,6 +39,11 @@ def test_rows_that_point_to_others_are_aligned_and_trained_on_through_crashes():
         counts += run_seed(seed).counts
     assert counts["steps"] > 100
     assert min(counts["server crashes"], counts["party crashes"]) > 5
+
+
+def test_a_party_that_died_after_it_had_stopped_the_run_says_so_again():
+    """Seed 1085 found that the label party's stop was lost with its process, and its best epoch was refused."""
+    assert run_seed(1085).counts["party crashes"] > 0
 
 
 def test_under_pairwise_masks_every_total_is_exact_through_crashes():

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.storage import atomic
-from fdml.storage.atomic import PUBLIC, new_file, new_folder, sync, sync_data, whole_folder, write_file
+from fdml.storage.atomic import (
+    PUBLIC,
+    make_private_folder,
+    new_file,
+    new_folder,
+    sync,
+    sync_data,
+    whole_folder,
+    write_file,
+)
 from tests.storage.system_calls import SystemCalls, crash_at_every_call
 
 
@@ -308,3 +317,17 @@ def test_a_new_file_is_never_one_that_was_there(tmp_path):
 def test_syncing_what_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         sync(tmp_path / "gone")
+
+
+def test_a_folder_and_its_new_parents_are_for_their_owner_only(tmp_path):
+    there = tmp_path / "there"
+    there.mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        make_private_folder(there / "runs" / "first" / "state")
+        make_private_folder(there / "runs" / "first" / "state")
+    finally:
+        os.umask(before)
+    made = [there / "runs", there / "runs" / "first", there / "runs" / "first" / "state"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
+    assert stat.S_IMODE(there.stat().st_mode) == 0o755, "what was there stays as it was"

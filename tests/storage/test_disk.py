@@ -2,10 +2,11 @@ import os
 import stat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.storage.disk import FolderDisk
+from tests.examples import examples
 from tests.storage.system_calls import SystemCalls, crash_at_every_call
 
 
@@ -156,7 +157,7 @@ def test_files_are_for_their_owner_only(disk, folder):
     assert [mode(folder / name) for name in ("state", "log", "other")] == [0o600] * 3
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(
         st.one_of(

@@ -99,7 +99,7 @@ def test_a_flipped_bit_before_the_last_group_is_damage_and_never_a_torn_end():
             content = bytearray(whole)
             content[at] ^= 1 << bit
             damaged = MemoryDisk({"log": bytes(content)})
-            with pytest.raises(StateCorrupt, match=r"the log 'log' is damaged at byte \d+; .* --fresh"):
+            with pytest.raises(StateCorrupt, match=r"the log 'log' is damaged at byte \d+; .* a new name"):
                 replay(damaged)
             assert damaged.files["log"] == bytes(content), "nothing was cut off"
 

@@ -86,7 +86,7 @@ def test_if_both_are_damaged_it_is_said_and_not_taken_for_a_new_start():
     disk = saved(b"one", b"two")
     for name in disk.files:
         disk.files[name] = disk.files[name][:-1]
-    with pytest.raises(StateCorrupt, match=r"both copies of 'state' are damaged; start over with --fresh"):
+    with pytest.raises(StateCorrupt, match=r"both copies of 'state' are damaged; give the run a new name"):
         load(disk)
 
 

@@ -18,12 +18,12 @@ from tests.transport.served import SECONDS
 class RawStream:
     """One stream to the server, without a channel of ours around it. Use it as a context."""
 
-    def __init__(self, port, party="", *, credentials=None, header=None, run="shop"):
+    def __init__(self, port, party="", *, credentials=None, header=None, run="shop", metadata=()):
         self._outgoing = queue.SimpleQueue()
         self._channel = raw_channel(port, credentials, run)
         named = party.encode().hex() if header is None else header
         self._call = self._channel.stream_stream(JOIN)(
-            iter(self._outgoing.get, None), metadata=((PARTY_HEADER, named),), timeout=SECONDS
+            iter(self._outgoing.get, None), metadata=((PARTY_HEADER, named), *metadata), timeout=SECONDS
         )
 
     def __enter__(self):
@@ -76,7 +76,7 @@ class RawStream:
 def raw_channel(port, credentials=None, run="shop"):
     target = f"127.0.0.1:{port}"
     if credentials is None:
-        return grpc.insecure_channel(target)
+        return grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)])
     keys = (credentials.key or None, credentials.certificate or None)
     options = [("grpc.ssl_target_name_override", host_name(run)), ("grpc.max_send_message_length", -1)]
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(credentials.authority, *keys), options)

@@ -8,11 +8,16 @@ import socket
 import threading
 import time
 
+from fdml.protocol.alignment_messages import RowsOffer
+from fdml.protocol.alignment_wire import encode_alignment
 from fdml.server.alignment import AlignmentPhase
-from fdml.server.bulletin import BulletinStore
+from fdml.server.generations import Generations
+from fdml.server.host import NO_RUNS, RunHost
+from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import run_hash
+from fdml.settings_federation import FederationSettings
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.grpc_server import GrpcServer
@@ -20,17 +25,36 @@ from fdml.transport.grpc_server import GrpcServer
 SECONDS = 20.0
 """After this time a test has failed."""
 
+OFFER = RowsOffer(b"t" * 16)
+"""What every party has offered to the run; nothing is kept."""
 
-def new_session(settings, *, disk=None, digest=None):
-    """A session with a real clock; without a disk nothing lasts."""
+
+def new_session(settings, *, disk=None, digest=None, offered=True):
+    """A session with a real clock; without a disk nothing lasts. The parties have `offered` their rows, or not yet."""
     own = run_hash(settings)
     definition = RunDefinition(settings, own)
     state = RunState(definition) if disk is None else RunState.open(definition, disk)
-    bulletin = BulletinStore.open(
-        settings.parties, settings.align, MemoryDisk() if disk is None else disk, pointing=settings.pointing_party
-    )
-    alignment = AlignmentPhase(bulletin, settings.parties, own, time.monotonic, digest=digest)
+    home = MemoryDisk() if disk is None else disk
+    rows = RunAlignment(settings, home, Generations.of(settings, home))
+    for party in settings.parties if offered else ():
+        rows.post(party, "", "", encode_alignment(OFFER))
+    alignment = AlignmentPhase(rows, settings.parties, own, time.monotonic, digest=digest)
     return ServerSession(state, alignment, settings, time.monotonic)
+
+
+class Opened:
+    """An open session whose files, if it has any, are closed by `close`."""
+
+    def __init__(self, session, close=lambda: None):
+        self.session = session
+        self.close = close
+
+
+def server_of(session, settings, *, plain, on_event):
+    """The server of this one session."""
+    federation = FederationSettings.of_run(settings)
+    host = RunHost(federation, NO_RUNS, time.time, only=settings)
+    return GrpcServer(host, lambda _: Opened(session), federation, plain=plain, on_event=on_event, only=settings.name)
 
 
 class ServedSession:
@@ -44,7 +68,7 @@ class ServedSession:
         self.ended = threading.Event()
         self._credentials = credentials
         self._ready = threading.Event()
-        self._future = asyncio.run_coroutine_threadsafe(self._run(port), _loop())
+        self._future = asyncio.run_coroutine_threadsafe(self._run(port), server_loop())
 
     def __enter__(self):
         assert self._ready.wait(SECONDS)
@@ -54,7 +78,7 @@ class ServedSession:
         self.stop()
 
     def endpoint(self, party, *, port=None, credentials=None):
-        return Endpoint(f"127.0.0.1:{port or self.port}", self.settings.name, party, credentials)
+        return Endpoint(f"127.0.0.1:{port or self.port}", self.settings.federation, party, credentials)
 
     def stop(self):
         """End as a server does that is interrupted."""
@@ -67,7 +91,7 @@ class ServedSession:
 
     async def _run(self, port):
         plain = self._credentials is None
-        server = GrpcServer(self.session, self.settings, plain=plain, on_event=self.events.append)
+        self.server = server = server_of(self.session, self.settings, plain=plain, on_event=self.events.append)
         try:
             await server.run(f"127.0.0.1:{port}", self._credentials, self._listening)
         finally:
@@ -79,7 +103,7 @@ class ServedSession:
 
 
 @functools.cache
-def _loop():
+def server_loop():
     """One loop for all servers of this process, as gRPC wants it."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="served", daemon=True).start()

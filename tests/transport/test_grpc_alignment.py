@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from fdml.errors import MessageRefused, PeerTimeout, Refusal, ServerUnreachable
+from fdml.events import Waiting
 from fdml.protocol.alignment_messages import (
     SERVER,
     Consent,
@@ -22,6 +23,8 @@ from fdml.settings import run_hash
 from fdml.transport import bulletin_calls, grpc_alignment
 from fdml.transport.grpc_alignment import GrpcAlignment
 from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.grpc_known_server import KnownServer
+from fdml.transport.wait_report import WaitReport
 from tests.server.sessions import settings_of
 from tests.transport.served import SECONDS, ServedSession, free_port, new_session, until
 
@@ -31,15 +34,17 @@ OFFER, CHECK = KeyOffer(b"p" * 32), KeyCheck(b"c" * 32)
 class Calls:
     """The alignment calls of one party, and what became of them."""
 
-    def __init__(self, port, party, peer_timeout, settings):
-        self.answers, self.errors, self.waits = queue.SimpleQueue(), queue.SimpleQueue(), []
+    def __init__(self, port, party, settings):
+        self.answers, self.errors, self.heard = queue.SimpleQueue(), queue.SimpleQueue(), []
+        endpoint = Endpoint(f"127.0.0.1:{port}", settings.federation, party, None)
+        self.waits = WaitReport(endpoint, self.heard.append)
         self.alignment = GrpcAlignment(
-            Endpoint(f"127.0.0.1:{port}", settings.name, party, None),
+            endpoint,
             run_hash(settings),
-            peer_timeout,
             answered=self.answers.put,
             failed=self.errors.put,
-            waiting=self.waits.append,
+            waits=self.waits,
+            server=KnownServer(endpoint, SECONDS),
         )
 
     def request(self, *requests):
@@ -52,10 +57,15 @@ class Calls:
     def error(self):
         return self.errors.get(timeout=SECONDS)
 
+    def why(self):
+        """For whom it waits, and why, as a person would hear now."""
+        self.waits.tell(1.0)
+        return self.heard.pop().why
+
 
 @contextmanager
-def calls_to(port, party, *, peer_timeout=10.0, settings=None):
-    made = Calls(port, party, peer_timeout, settings or settings_of())
+def calls_to(port, party, *, settings=None):
+    made = Calls(port, party, settings or settings_of())
     try:
         yield made
     finally:
@@ -82,7 +92,7 @@ def test_requests_are_made_one_after_the_other():
 def test_a_fetch_waits_until_the_message_is_posted(quick):
     with served() as server, calls_to(server.port, "ann") as ann, calls_to(server.port, "bob") as bob:
         bob.request(Fetch(KeyOffer, "ann"))
-        until(lambda: ("ann",) in bob.waits, "an answer that ann is waited for")
+        until(lambda: Waiting("bob", ("ann",)) in bob.heard, "an answer that ann is waited for")
         ann.request(Post(OFFER))
         assert bob.answer() == OFFER
 
@@ -110,13 +120,14 @@ def test_a_server_that_comes_later_is_found():
             assert ann.answer() is None
 
 
-def test_a_server_that_never_comes_is_an_error_that_names_it():
+def test_while_no_server_is_there_the_reason_is_known():
     port = free_port()
-    with calls_to(port, "ann", peer_timeout=0.3) as ann:
+    with calls_to(port, "ann") as ann:
         ann.request(Post(OFFER))
-        error = ann.error()
-    assert isinstance(error, ServerUnreachable)
-    assert f"no server at 127.0.0.1:{port} for 0.3 s" in str(error)
+        until(lambda: "connection refused" in ann.why(), "the reason")
+        assert ann.why() == f"no server at 127.0.0.1:{port} yet: connection refused"
+        assert ann.errors.empty()
+        assert isinstance(ann.waits.gave_up(3.0, "for {}"), ServerUnreachable)
 
 
 @pytest.mark.slow
@@ -127,7 +138,7 @@ def test_a_server_that_goes_away_and_comes_back_is_asked_again():
             ann.request(Post(OFFER))
             assert ann.answer() is None
             bob.request(Fetch(KeyCheck, "ann"))
-            until(lambda: ("ann",) in bob.waits, "an answer that ann is waited for")
+            until(lambda: Waiting("bob", ("ann",)) in bob.heard, "an answer that ann is waited for")
         with served(port):
             ann.request(Post(OFFER), Post(CHECK))
             assert bob.answer() == CHECK
@@ -152,40 +163,40 @@ def test_what_the_server_refuses_is_not_tried_again(request_made, refusal, text)
         assert server.session.status.refused == {refusal.name.lower(): 1}
 
 
-def test_a_party_that_is_silent_too_long_is_named(quick):
-    with served() as server, calls_to(server.port, "bob", peer_timeout=0.4) as bob:
+def test_a_party_that_has_not_joined_is_named(quick):
+    with served() as server, calls_to(server.port, "bob") as bob:
         bob.request(Fetch(KeyOffer, "ann"))
-        error = bob.error()
+        until(lambda: bob.why() == "ann has not joined", "ann is missed")
+        error = bob.waits.gave_up(3.0, "to align its rows with {}")
     assert isinstance(error, PeerTimeout)
-    assert str(error).startswith("party 'bob' waited 0.4 s to align its rows, but nothing is heard of 'ann'")
-    assert "see what holds it up, then run the same command again" in str(error)
+    assert str(error).startswith("party 'bob' waited 3 s to align its rows with 'ann' (ann has not joined); see what")
 
 
 def test_why_the_silent_party_was_refused_is_passed_on(quick):
     other = settings_of(epochs=2)
-    with served() as server, calls_to(server.port, "bob", peer_timeout=0.6) as bob:
+    with served() as server, calls_to(server.port, "bob") as bob:
         with calls_to(server.port, "ann", settings=other) as ann:
             ann.request(Post(OFFER))
             assert isinstance(ann.error(), MessageRefused)
         bob.request(Fetch(KeyOffer, "ann"))
-        error = bob.error()
-    assert isinstance(error, PeerTimeout)
-    assert "the server refused 'ann': party 'ann' has a run.toml with hash" in str(error)
+        until(lambda: bob.why().startswith("ann was refused: party 'ann' has a run.toml with "), "the refusal")
 
 
-def test_a_party_that_computes_for_long_is_not_silent(quick):
-    with served() as server, calls_to(server.port, "ann"), calls_to(server.port, "bob", peer_timeout=0.3) as bob:
+def test_a_party_that_computes_for_long_is_at_work_not_missing(quick):
+    with served() as server, calls_to(server.port, "ann"), calls_to(server.port, "bob") as bob:
         bob.request(Fetch(KeyOffer, "ann"))
-        until(lambda: len(bob.waits) > 15, "fifteen answers that ann is waited for")
-        assert bob.errors.empty()
-        assert server.session.alignment.is_here("ann")
+        until(lambda: bob.why() == "ann is at work", "ann's sign of life")
+        bob.waits.longest = 0.1
+        bob.waits.passed(1000.0)
+        assert not bob.waits.is_over
+        assert server.session.alignment.presence.is_here("ann")
 
 
 def test_after_closing_nothing_is_called_back():
     with served() as server:
         with calls_to(server.port, "bob") as bob:
             bob.request(Fetch(KeyOffer, "ann"))
-            until(lambda: server.session.alignment.is_here("bob"), "bob's call")
+            until(lambda: server.session.alignment.presence.is_here("bob"), "bob's call")
         bob.request(Post(OFFER))
         assert bob.answers.empty()
         assert bob.errors.empty()

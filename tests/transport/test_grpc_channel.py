@@ -15,6 +15,7 @@ from fdml.storage.disk import FolderDisk
 from fdml.transport import grpc_channel
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.wait_report import WaitReport
 from tests.server.sessions import DIGEST, STEPS, hello, labels, push, settings_of
 from tests.transport.raw_stream import scripted_server
 from tests.transport.served import ServedSession, free_port, new_session, until
@@ -23,11 +24,23 @@ AUTHORITY = Authority("shop")
 
 
 @contextmanager
-def channel_to(port, party="bob", *, settings=None, credentials=None, run="shop", peer_timeout=10.0, events=None):
+def channel_to(
+    port,
+    party="bob",
+    *,
+    settings=None,
+    credentials=None,
+    run="shop",
+    peer_timeout=10.0,
+    events=None,
+    wait=None,
+    every=10.0,
+):
     """A channel, closed in the end."""
     endpoint = Endpoint(f"127.0.0.1:{port}", run, party, credentials)
     listener = [].append if events is None else events.append
-    channel = GrpcChannel(endpoint, settings or settings_of(), peer_timeout, listener)
+    waits = WaitReport(endpoint, listener, longest=peer_timeout if wait is None else wait, every=every)
+    channel = GrpcChannel(endpoint, settings or settings_of(), peer_timeout, listener, waits)
     try:
         yield channel
     finally:
@@ -66,11 +79,11 @@ def test_a_new_channel_has_nothing():
         assert channel.traffic == (0, 0)
 
 
-def test_no_server_is_an_error_with_the_address_after_the_peer_timeout():
+def test_no_server_is_an_error_with_the_address_once_it_was_missing_too_long():
     port = free_port()
-    with channel_to(port, peer_timeout=0.3) as channel:
+    with channel_to(port, wait=0.3) as channel:
         channel.send(hello())
-        text = rf"no server at 127.0.0.1:{port} for 0.3 s \(.*\); start `fdml serve`"
+        text = rf"no server at 127.0.0.1:{port} for 0.3 s \(connection refused\); start `fdml serve`"
         with pytest.raises(ServerUnreachable, match=text):
             receive(channel, Welcome)
 
@@ -106,7 +119,7 @@ def test_a_server_that_never_answers_is_given_up_and_said_so(monkeypatch):
 def test_a_refusal_is_raised_at_every_later_use():
     with served() as server, channel_to(server.port, "zed") as channel:
         channel.send(hello())
-        with pytest.raises(MessageRefused, match="'zed' is not a party of this run") as refused:
+        with pytest.raises(MessageRefused, match="'zed' is not a party of this federation") as refused:
             receive(channel, Welcome)
         assert refused.value.refusal is Refusal.NOT_PERMITTED
         with pytest.raises(MessageRefused, match="'zed' is not a party"):
@@ -136,7 +149,7 @@ def test_a_server_that_sends_nonsense_is_not_one_of_ours():
     ("party", "run"),
     [
         (Authority("shop").issue("party", "bob"), "shop"),
-        (AUTHORITY.issue("party", "bob", run="other"), "other"),
+        (AUTHORITY.issue("party", "bob", federation="other"), "other"),
     ],
     ids=["keys of another authority", "keys of another run"],
 )
@@ -215,7 +228,7 @@ def test_the_wait_for_a_server_that_is_gone_ends_with_an_error():
             channel.wait(lambda: channel.all_stored, "for {} to store the last messages")
 
 
-# Waits.
+# WaitReport.
 
 
 @pytest.mark.slow
@@ -224,7 +237,8 @@ def test_whom_a_party_waits_for_is_an_event_once_and_in_the_error():
     with served() as server, channel_to(server.port, peer_timeout=2.5, events=events) as bob:
         bob.send(hello())
         receive(bob, Welcome)
-        with pytest.raises(PeerTimeout, match=r"'bob' waited 2.5 s for 'ann' to give the labels; .* goes on where it"):
+        text = r"'bob' waited 2.5 s for 'ann' to give the labels \(ann has not joined\); .* goes on where it"
+        with pytest.raises(PeerTimeout, match=text):
             bob.wait(lambda: bob.has_message, "for {} to give the labels")
         assert events == [Waiting("bob", ("ann",))]
 
@@ -277,3 +291,13 @@ def test_a_refusal_in_the_alignment_ends_the_channel():
             ann.wait(lambda: ann.all_stored, "for {}")
         with pytest.raises(MessageRefused, match=r"run.toml with hash"):
             ann.send(Fetch(KeyOffer, "bob"))
+
+
+def test_the_stream_s_bytes_and_waits_are_counted():
+    with served() as server, channel_to(server.port) as channel:
+        assert (channel.bytes_sent, channel.bytes_received, channel.waited_seconds) == (0, 0, 0.0)
+        channel.send(hello())
+        receive(channel, Welcome)
+        assert channel.bytes_sent > 32, "the hash of the run is in it"
+        assert channel.bytes_received > 0
+        assert channel.waited_seconds >= 0.0

@@ -7,16 +7,16 @@ from fdml.transport.grpc_endpoint import (
     REFUSAL_OF,
     STATUS_OF,
     Endpoint,
+    Trouble,
     call_metadata,
     check_loopback,
     error_text,
     flow_options,
-    gave_up,
     is_loopback,
     keepalive_options,
-    no_server,
     open_channel,
     permanent_error,
+    trouble_of,
 )
 
 ENDPOINT = Endpoint("127.0.0.1:7001", "shop", "bob", None)
@@ -82,7 +82,7 @@ def test_a_refusal_of_the_server_is_raised_as_it_was(refusal):
 def test_whoever_shows_no_certificate_of_ours_will_not_do_so_later(details):
     error = permanent_error(ENDPOINT, CallFailed(grpc.StatusCode.UNAVAILABLE, details))
     assert isinstance(error, ServerUnreachable)
-    assert "what answers at 127.0.0.1:7001 is no server of run 'shop'" in str(error)
+    assert "what answers at 127.0.0.1:7001 is no server of federation 'shop'" in str(error)
     assert str(error).endswith("check the address and the keys")
 
 
@@ -90,12 +90,14 @@ def test_a_server_whose_disk_is_full_is_asked_again_and_then_quoted():
     """Chaos 7: it was "no server" before."""
     failed = CallFailed(grpc.StatusCode.DATA_LOSS, "the server cannot use its disk (No space left on device)")
     assert permanent_error(ENDPOINT, failed) is None
-    error = gave_up(ENDPOINT, 30.0, failed)
+    trouble = trouble_of(ENDPOINT, failed)
+    assert str(trouble) == "the server cannot use its disk (No space left on device)"
+    error = trouble.gave_up(30.0)
     assert isinstance(error, MessageRefused)
     assert str(error) == "the server cannot use its disk (No space left on device)"
-    gone = gave_up(ENDPOINT, 30.0, CallFailed(grpc.StatusCode.UNAVAILABLE, "Connection refused"))
+    gone = trouble_of(ENDPOINT, CallFailed(grpc.StatusCode.UNAVAILABLE, "Connection refused")).gave_up(30.0)
     assert isinstance(gone, ServerUnreachable)
-    assert "for 30 s (Connection refused)" in str(gone)
+    assert "for 30 s (connection refused)" in str(gone)
 
 
 def test_what_a_server_says_is_cut_and_has_no_control_characters():
@@ -119,9 +121,11 @@ def test_an_error_without_details_is_named_by_its_code():
 
 
 def test_nobody_there_says_where_how_long_and_what_to_do():
-    error = no_server(ENDPOINT, 30.0, "Connection refused")
+    trouble = Trouble(ENDPOINT.target, "connection refused")
+    assert str(trouble) == "no server at 127.0.0.1:7001 yet: connection refused"
+    error = trouble.gave_up(30.0)
     assert isinstance(error, ServerUnreachable)
-    assert str(error).startswith("no server at 127.0.0.1:7001 for 30 s (Connection refused); start `fdml serve`")
+    assert str(error).startswith("no server at 127.0.0.1:7001 for 30 s (connection refused); start `fdml serve`")
 
 
 @pytest.mark.parametrize("party", ["bob", "Bäckerei Ölze", "a/b c"])

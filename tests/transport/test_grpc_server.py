@@ -1,5 +1,8 @@
 """The server on a real socket: who gets in, what ends a stream, and when the server itself ends."""
 
+import asyncio
+import contextlib
+
 import grpc
 import pytest
 
@@ -9,12 +12,13 @@ from fdml.federation.certificates import Authority
 from fdml.protocol.identity import Credentials
 from fdml.protocol.limits import PIECE
 from fdml.protocol.messages import Ack, Finished, Labels, Total, Waiting, Welcome
+from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.storage.memory import MemoryDisk
-from fdml.transport import grpc_server
+from fdml.transport import grpc_server, run_lines
 from fdml.transport.grpc_endpoint import ALIVE, FETCH, PARTY_HEADER, POST, STATUS_OF
 from tests.server.sessions import DIGEST, STEPS, hello, labels, push, settings_of
 from tests.transport.raw_stream import RawStream, raw_channel
-from tests.transport.served import SECONDS, ServedSession, new_session, until
+from tests.transport.served import SECONDS, ServedSession, new_session, server_loop, server_of, until
 
 AUTHORITY, STRANGER = Authority("shop"), Authority("shop")
 BOB = AUTHORITY.issue("party", "bob")
@@ -63,15 +67,19 @@ NOBODY = {
 
 @pytest.mark.parametrize("who", NOBODY)
 def test_whoever_fails_the_handshake_never_reaches_the_session(secure, who):
-    before = dict(secure.session.status.refused)
+    before = dict(secure.server.refused)
     with RawStream(secure.port, "bob", credentials=NOBODY[who]) as stream:
         status, _ = stream.send(hello()).end()
     assert status is grpc.StatusCode.UNAVAILABLE
-    assert secure.session.status.refused == before
+    assert secure.server.refused == before
 
 
 SOMEBODY = {
-    "of another run": (AUTHORITY.issue("party", "bob", run="other"), Refusal.UNAUTHENTICATED, "fdml://other/party/bob"),
+    "of another run": (
+        AUTHORITY.issue("party", "bob", federation="other"),
+        Refusal.UNAUTHENTICATED,
+        "fdml://other/party/bob",
+    ),
     "with the server's role": (AUTHORITY.issue("server", "bob"), Refusal.UNAUTHENTICATED, "shop/server/bob"),
     "no party of the run": (AUTHORITY.issue("party", "zed"), Refusal.NOT_PERMITTED, "'zed' is not a party"),
 }
@@ -97,7 +105,7 @@ def test_a_plain_line_without_a_party_s_name_is_refused(plain, header):
     with RawStream(plain.port, header=header) as stream:
         status, _ = stream.send(hello()).end()
     assert status is grpc.StatusCode.PERMISSION_DENIED
-    assert plain.session.status.refused == {"not_permitted": 1}
+    assert plain.server.refused == {"not_permitted": 1}
 
 
 @pytest.mark.parametrize("method", [POST, FETCH, ALIVE])
@@ -164,7 +172,7 @@ def test_messages_without_an_answer_are_acknowledged_within_a_moment(plain):
 
 def test_who_waits_is_sent_for_whom(plain):
     with RawStream(plain.port, "bob") as bob:
-        assert bob.send(hello()).receive(Waiting) == Waiting(("ann",))
+        assert bob.send(hello()).receive(Waiting) == Waiting((WaitedFor("ann", NEVER_SEEN),))
 
 
 def test_bytes_in_both_directions_are_counted(plain):
@@ -205,7 +213,7 @@ def test_the_server_ends_when_all_have_finished_and_closed_their_streams(plain):
 
 
 def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(run_lines, "_LINGER_SECONDS", 0.2)
     with serve() as server:
         with RawStream(server.port, "ann") as ann, RawStream(server.port, "bob") as bob:
             train(ann, bob)
@@ -217,10 +225,12 @@ def test_a_finished_run_does_not_wait_for_ever_for_a_party_that_may_not_know(mon
 
 
 def test_a_run_of_which_nothing_is_heard_ends_with_an_error(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(run_lines, "_TICK_SECONDS", 0.02)
     text = r"no message from any party for .* ann, bob have not finished"
-    with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, pytest.raises(PeerTimeout, match=text):
-        server.result()
+    with serve(settings=settings_of(peer_timeout_seconds=0.02)) as server, RawStream(server.port, "ann") as ann:
+        ann.send(hello(settings_of(peer_timeout_seconds=0.02)), labels())
+        with pytest.raises(PeerTimeout, match=text):
+            server.result()
 
 
 class FullDisk(MemoryDisk):
@@ -244,3 +254,17 @@ def test_a_server_that_cannot_store_what_it_should_acknowledge_ends():
         ann.send(push(0))
         with pytest.raises(OSError, match="No space left on device"):
             server.result()
+
+
+def test_a_server_that_ends_does_not_wait_for_who_waits_for_it(monkeypatch):
+    """Else every run would end a second later, the task that runs the server being one of those it waits for."""
+    monkeypatch.setattr(grpc_server, "_FLUSH_SECONDS", 10 * SECONDS)
+    settings = settings_of()
+    server = server_of(new_session(settings), settings, plain=True, on_event=lambda _: None)
+
+    async def waiting():
+        work = asyncio.ensure_future(server.run("127.0.0.1:0", None, lambda _: work.cancel()))
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+    asyncio.run_coroutine_threadsafe(waiting(), server_loop()).result(SECONDS)

@@ -44,14 +44,14 @@ def test_the_server_s_own_certificate_may_ask(secure):
 
 
 def test_a_party_of_another_run_may_not(secure):
-    credentials = AUTHORITY.issue("party", "bob", run="other")
+    credentials = AUTHORITY.issue("party", "bob", federation="other")
     with pytest.raises(MessageRefused, match=r"the server at .* refuses: .*only a party") as refused:
         ask_status(secure.endpoint("bob", credentials=credentials))
     assert refused.value.refusal is Refusal.UNAUTHENTICATED
 
 
 def test_a_server_of_another_authority_is_no_server(secure):
-    with pytest.raises(ServerUnreachable, match="no server of run 'shop' answers at"):
+    with pytest.raises(ServerUnreachable, match="no server of federation 'shop' answers at"):
         ask_status(secure.endpoint("bob", credentials=Authority("shop").issue("party", "bob")))
 
 

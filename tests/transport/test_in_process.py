@@ -226,7 +226,7 @@ def test_what_has_come_is_given_even_after_a_failure():
     assert drain(run.ann)[0].step == 0
 
 
-# Waits.
+# WaitReport.
 
 
 def test_a_wait_for_labels_names_the_label_party():

@@ -1,4 +1,4 @@
-"""Both ends of a TLS line know each other by the keys in run.toml, whatever the authority signs (finding 12)."""
+"""Both ends of a TLS line know each other by the keys in federation.toml, whatever the authority signs (finding 12)."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_messages import KeyOffer, Post
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.messages import Labels, Total, Welcome
-from fdml.transport import grpc_known_server, grpc_server
+from fdml.transport import grpc_known_server, grpc_server, run_lines
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import ALIVE, CERTIFICATE, FETCH, POST, STATUS, Endpoint
 from fdml.transport.grpc_status import ask_status
@@ -104,7 +104,7 @@ def test_a_renewed_certificate_opens_a_stream(server):
 
 
 def test_a_revoked_certificate_is_refused_and_its_open_stream_ends(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.05)
+    monkeypatch.setattr(run_lines, "_TICK_SECONDS", 0.05)
     revoked = List()
     with served(replace(KNOWN["server"], revoked=revoked)) as server:
         with (
@@ -130,7 +130,7 @@ def test_a_revoked_certificate_is_refused_and_its_open_stream_ends(monkeypatch):
 
 @pytest.mark.slow
 def test_an_open_stream_ends_when_its_certificate_runs_out(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.05)
+    monkeypatch.setattr(run_lines, "_TICK_SECONDS", 0.05)
     seconds = 4.0
     short = AUTHORITY.issue("party", "bob", days=seconds / 86400, key=KNOWN["bob"].key)
     with served() as server, RawStream(server.port, credentials=short) as bob:
@@ -140,7 +140,7 @@ def test_an_open_stream_ends_when_its_certificate_runs_out(monkeypatch):
 
 
 def test_it_is_warned_of_certificates_that_end_soon(monkeypatch):
-    monkeypatch.setattr(grpc_server, "_TICK_SECONDS", 0.05)
+    monkeypatch.setattr(run_lines, "_TICK_SECONDS", 0.05)
     soon = [
         AUTHORITY.issue(role, name, days=5, key=KNOWN[name].key)
         for role, name in (("server", "server"), ("party", "bob"))
@@ -192,7 +192,9 @@ def test_one_that_shows_the_true_certificate_without_its_key_gets_nothing_either
         with served(FALSE_SERVER) as liar:
             bob = channel(liar)
             bob.send(message)
-            with pytest.raises(ServerUnreachable, match=r"is no server of run 'shop'.*check the address and the keys"):
+            with pytest.raises(
+                ServerUnreachable, match=r"is no server of federation 'shop'.*check the address and the keys"
+            ):
                 bob.wait(lambda: False, "for {}")
             assert not any(sum(bytes_) for bytes_ in liar.session.status.traffic.values())
         assert false.session.joined == frozenset()

@@ -1,4 +1,4 @@
-"""The files of a run on a sample data set: run.toml, and each party's folder with its settings and rows."""
+"""The files of a run on a sample data set: federation.toml, run.toml, and each party's settings and rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import pyarrow.parquet
 from fdml.data.samples.sample_dataset import PartyTables, SampleDataset
 from fdml.protocol.shuffle import permutation
 
-_RUN = """# {title}.
+_FEDERATION = """# {title}: who works together.
 name = "{name}"
 server = "{server}"
 parties = [{parties}]
+"""
+
+_RUN = """# {title}: what is trained.
+name = "first"               # of this run: another name begins another run, the same goes on with it
 label_party = "{label_party}"
 task = "{task}"
 {unmatched}
@@ -33,7 +37,7 @@ holdout = {holdout:g}                # rows held out, the same at every party
 
 _PARTY = """# Stays at this party.
 party = "{party}"
-run = "../run.toml"
+federation = "../federation.toml"
 
 [align]
 max_rows = 1_000_000         # the most rows another party may bring: consent to telling all which are shared
@@ -61,11 +65,10 @@ def write_run_files(
 ) -> None:
     """Write the run into a folder; every party's rows are in an order of its own. Keys are made elsewhere."""
     listed = ", ".join(f'"{party}"' for party in sample.parties)
+    who = _FEDERATION.format(title=sample.title, name=sample.name, server=server, parties=listed)
+    (folder / "federation.toml").write_text(who, encoding="utf-8")
     text = _RUN.format(
         title=sample.title,
-        name=sample.name,
-        server=server,
-        parties=listed,
         label_party=sample.label_party,
         task=sample.task,
         seed=seed,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fdml.data.origins import frame_origins
 from fdml.data.readers import load
+from fdml.data.rows import RowEncoding
 from fdml.data.table import PartyData
 from fdml.errors import SettingsError
 from fdml.protocol.shuffle import permutation
@@ -33,9 +34,9 @@ class PartyTables:
         """The same as settings."""
         return DataSettings(**self.data)
 
-    def encoded(self) -> PartyData:
+    def encoded(self, encoding: RowEncoding = "numeric") -> PartyData:
         """The rows as the files of a run would be encoded."""
-        return load(self.settings, origins=frame_origins(self.train, self.test))
+        return load(self.settings, origins=frame_origins(self.train, self.test), encoding=encoding)
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class SampleDataset:
         """Whether it brings test rows of its own."""
         return self.parties[self.label_party].test is not None
 
-    def encoded(self) -> dict[str, PartyData]:
+    def encoded(self, encoding: RowEncoding = "numeric") -> dict[str, PartyData]:
         """Every party's rows, encoded as the files of a run would be; `experiments.dataset` joins them."""
-        return {name: each.encoded() for name, each in self.joined().parties.items()}
+        return {name: each.encoded(encoding) for name, each in self.joined().parties.items()}
 
     def joined(self) -> SampleDataset:
         """The same with a row for each of the label party's at every party; what a party does not know is missing."""

@@ -11,7 +11,9 @@ from fdml.models.compiled import CompiledModel, Kernels, float_type
 from fdml.models.fm import kernel
 from fdml.models.initialisation import generator
 from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
+from fdml.models.layers import PlainModel, fm_layers
 from fdml.models.losses import Floats
+from fdml.models.vectors.machine import build_vectors
 from fdml.settings import ModelSettings
 
 _FACTOR_SPREAD = 0.05
@@ -22,7 +24,7 @@ class FmSettings(ModelSettings):
 
     kind: Literal["fm"] = "fm"
     factors: PositiveInt = 8
-    """How many each feature has."""
+    """How many each feature has; under `joint = "fm"` as many as the run's vectors have numbers."""
 
 
 class FactorizationMachine(CompiledModel):
@@ -39,8 +41,10 @@ def initial_weights(cells: int, factors: int, random: np.random.Generator) -> Fl
     return weights.ravel()
 
 
-def build(settings: FmSettings, spec: ModelSpec) -> FactorizationMachine:
-    """The factors are drawn from the key."""
+def build(settings: FmSettings, spec: ModelSpec) -> CompiledModel:
+    """The factors are drawn from the key; where vectors interact, its factors are the run's and make the vector."""
+    if spec.joint.factors:
+        return build_vectors(settings, spec)
     cells = spec.inputs * spec.width
     return FactorizationMachine(
         settings,
@@ -52,4 +56,9 @@ def build(settings: FmSettings, spec: ModelSpec) -> FactorizationMachine:
     )
 
 
-FM = ModelKind("fm", "FM", FmSettings, build, default_l2=l2_of_nets)
+def layers(settings: FmSettings, spec: ModelSpec, parameters: Floats) -> PlainModel:
+    """One layer, and the factors."""
+    return fm_layers(parameters, spec.inputs, spec.width, settings.factors)
+
+
+FM = ModelKind("fm", "FM", FmSettings, build, default_l2=l2_of_nets, layers=layers)

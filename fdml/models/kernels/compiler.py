@@ -32,12 +32,19 @@ def kernel(function: F) -> F:
     numba's own cache looks only at the file a kernel is in, and would keep
     code made from an older version of this file.
     """
+    return _compiled(function, {"reassoc", "contract", "nsz"})
+
+
+def exact_kernel(function: F) -> F:
+    """The same with every rounding as it is written: no sum in another order, no two roundings made one."""
+    return _compiled(function, False)
+
+
+def _compiled(function: F, fastmath: set[str] | bool) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(_cache_folder())
     try:
-        compiled: Any = numba.njit(
-            nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
-        )(function)
+        compiled: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(function)
     finally:
         numba.config.CACHE_DIR = before
     return cast(F, compiled)

@@ -40,6 +40,19 @@ class KernelScores(NamedTuple):
     loss: int
 
 
+class InteractionScores(NamedTuple):
+    """The same where parties' vectors interact: `fdml.models.joint.Interactions`, whose formulas it follows."""
+
+    total: Floats
+    own_at_push: Floats
+    echo: float
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    loss: int
+    factors: int
+    """Numbers of a vector."""
+
+
 def logistic(values: Floats, powers: NDArray[np.int32]) -> None:
     """Replace every value by 1 / (1 + exp(-value)); `powers` is scratch of the same length. For kernels only."""
     raise NotImplementedError
@@ -108,12 +121,49 @@ def loss_gradient(loss: int, score: Floats, label: float, out: Floats) -> None:
         out[int(label)] -= 1.0
 
 
+def output_gradient(scores: Any, row: int, own: Floats, score: Floats, out: Floats) -> None:
+    """Write dLoss/doutputs of one row to `out`, where the model has the outputs `own` now. For kernels only.
+
+    `score` is scratch.
+    """
+    raise NotImplementedError
+
+
+@overload(output_gradient, inline="always", strict=False)
+def _output_gradient(scores: Any, row: int, own: Any, score: Any, out: Any) -> Any:
+    if "factors" not in scores.fields:
+
+        def of_sum(scores: Any, row: int, own: Any, score: Any, out: Any) -> None:
+            for k in range(len(own)):
+                score[k] = scores.total[row, k] + scores.echo * (own[k] - scores.own_at_push[row, k])
+            loss_gradient(scores.loss, score, scores.labels[row], out)
+
+        return of_sum
+
+    def of_interactions(scores: Any, row: int, own: Any, score: Any, out: Any) -> None:
+        factors = scores.factors
+        outputs = len(own) // (1 + factors)
+        for k in range(outputs):
+            # l = p - |u|^2 / 2;  S0 and S by the echo rule;  score = S0 + |S|^2 / 2
+            sent, square = own[k], own.dtype.type(0.0)
+            for f in range(outputs + k * factors, outputs + (k + 1) * factors):
+                sent -= own.dtype.type(0.5) * own[f] * own[f]
+                score[f] = scores.total[row, f] + scores.echo * (own[f] - scores.own_at_push[row, f])
+                square += score[f] * score[f]
+            score[k] = scores.total[row, k] + scores.echo * (sent - scores.own_at_push[row, k]) + 0.5 * square
+        loss_gradient(scores.loss, score[:outputs], scores.labels[row], out[:outputs])
+        # dLoss/du = g (S - u)
+        for k in range(outputs):
+            for f in range(outputs + k * factors, outputs + (k + 1) * factors):
+                out[f] = out[k] * (score[f] - own[f])
+
+    return of_interactions
+
+
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def row_gradient(scores: KernelScores, row: int, count: int, own: Floats, score: Floats, out: Floats) -> None:
-    """Write one row's part of the batch's mean gradient to `out`, where the party predicts `own` now."""
-    for k in range(len(own)):
-        score[k] = scores.total[row, k] + scores.echo * (own[k] - scores.own_at_push[row, k])
-    loss_gradient(scores.loss, score, scores.labels[row], out)
+def row_gradient(scores: Any, row: int, count: int, own: Floats, score: Floats, out: Floats) -> None:
+    """Write one row's part of the batch's mean gradient to `out`, where the model has the outputs `own` now."""
+    output_gradient(scores, row, own, score, out)
     share = scores.weights[row] / count
     for k in range(len(own)):
         out[k] *= share

@@ -11,7 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from fdml.data.rows import PlainRows, Rows, SparseRows, plain_rows
+from fdml.data.rows import DenseRows, PlainRows, Rows, SparseRows, plain_rows
 
 LINE = 16
 """Entries in a cache line of 64 bytes."""
@@ -29,6 +29,8 @@ class BinaryRows(NamedTuple):
 
 def kernel_view(given: Rows) -> PlainRows | BinaryRows:
     """The same rows for the kernels; without values where `drop_unit_values` found them to be all ones."""
+    if isinstance(given, DenseRows):
+        return given
     rows = plain_rows(given)
     if isinstance(rows, SparseRows) and rows.values.strides == (0,):
         return BinaryRows(rows.indptr, rows.indices)

@@ -17,7 +17,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
-from fdml.models.kernels.gradients import KernelScores, clip_factor, loss_gradient
+from fdml.models.kernels.gradients import InteractionScores, KernelScores, clip_factor, output_gradient
 from fdml.models.kernels.optimizers import OptimizerState, UpdateRule, begin_update, end_update, gradient_target
 from fdml.models.kernels.rows import LINE, entries, entry, prefetch, prefetch_line, square_norm
 from fdml.models.losses import Floats
@@ -179,7 +179,7 @@ def _clip_rows(
 def train(
     rows: Any,
     block: BlockUpdate,
-    scores: KernelScores,
+    scores: KernelScores | InteractionScores,
     rule: UpdateRule,
     state: OptimizerState,
     sizes: Sizes,
@@ -206,12 +206,8 @@ def train(
                 prefetch(rows, block.start + block.order[place + _ROWS_AHEAD])
                 _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
             _predict_row(rows, block.start + row, theta, decayed, scale, sizes, features, units[slot])
-            # e = dLoss/dscore weight / size at score = total + echo (prediction - own_at_push): `row_gradient` written
-            # out, as handing it the scores for every row takes time.
-            for k in range(width):
-                own = units[slot, every - width + k]
-                score[k] = scores.total[row, k] + scores.echo * (own - scores.own_at_push[row, k])
-            loss_gradient(scores.loss, score, scores.labels[row], gradient)
+            # e = dLoss/doutputs weight / size, of a sum at score = total + echo (prediction - own_at_push)
+            output_gradient(scores, row, units[slot, every - width :], score, gradient)
             share = scores.weights[row] / (end - begin)
             for k in range(width):
                 errors[slot, every - width + k] = gradient[k] * share

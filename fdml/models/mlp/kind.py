@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt
 from fdml.models.compiled import CompiledModel, Kernels, clip_of
 from fdml.models.initialisation import generator
 from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
+from fdml.models.layers import PlainModel, mlp_layers
 from fdml.models.learning_rate import RateInputs, default_rate
 from fdml.models.losses import Floats
 from fdml.models.mlp import kernel
@@ -46,10 +47,14 @@ def initial_weights(inputs: int, sizes: Sequence[int], random: np.random.Generat
 def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
     """The weights are drawn from the key."""
     sizes = [*settings.hidden, spec.width]
+    weights = initial_weights(spec.inputs, sizes, generator(*spec.key))
+    if not spec.joint.is_identity:
+        last = weights[len(weights) - sizes[-2] * spec.width :].reshape(spec.width, sizes[-2])
+        last *= spec.joint.starting_scale(spec.width)[:, None]
     return Perceptron(
         settings,
         spec,
-        initial_weights(spec.inputs, sizes, generator(*spec.key)),
+        weights,
         biases=sum(settings.hidden) + (spec.width if spec.bias else 0),
         extras=(np.array(sizes), spec.inputs),
         scratch=(clip_of(spec),),
@@ -58,7 +63,15 @@ def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
 
 def rate(settings: MlpSettings, given: RateInputs) -> float:
     """The default step size: hidden units start out about as long as the rows, per unit, and count as more inputs."""
-    return default_rate(settings, given, growth=1.0 + sum(settings.hidden) / max(given.inputs, 1), adam=0.005)
+    growth = 1.0 + sum(settings.hidden) / max(given.inputs, 1)
+    return default_rate(settings, given, growth=growth, adam=0.002 if given.vectors else 0.005)
 
 
-MLP = ModelKind("mlp", "NN", MlpSettings, build, default_l2=l2_of_nets, default_rate=rate, supports_dp_sgd=True)
+def layers(settings: MlpSettings, spec: ModelSpec, parameters: Floats) -> PlainModel:
+    """The hidden layers and the last."""
+    return mlp_layers(parameters, spec.inputs, [*settings.hidden, spec.width])
+
+
+MLP = ModelKind(
+    "mlp", "NN", MlpSettings, build, default_l2=l2_of_nets, default_rate=rate, supports_dp_sgd=True, layers=layers
+)

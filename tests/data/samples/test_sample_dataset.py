@@ -11,7 +11,7 @@ from fdml.data.samples.sample_dataset import PartyTables, SampleDataset
 from fdml.errors import SettingsError
 from fdml.experiments.comparison_input import from_run_file
 from fdml.party.settings import read_party
-from fdml.settings import read_run
+from fdml.settings_federation import read_run
 
 ROWS = 40
 
@@ -75,7 +75,7 @@ def test_the_run_names_its_parties_and_holds_out_rows_unless_there_are_test_rows
     done = []
     write_run_files(tmp_path, small(tested=tested), seed=3, holdout=0.25, progress=lambda: done.append(1))
     run = read_run(tmp_path / "run.toml")
-    assert (run.name, run.parties, run.label_party, run.training.seed) == ("small", ("one", "two"), "one", 3)
+    assert (run.federation, run.parties, run.label_party, run.training.seed) == ("small", ("one", "two"), "one", 3)
     assert run.evaluation.holdout == (0.2 if tested else 0.25)
     assert len(done) == 2
     for party in run.parties:

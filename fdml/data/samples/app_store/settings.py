@@ -9,10 +9,14 @@ from fdml.data.samples.app_store.dataset import PARTIES
 
 NAME = "app-store"
 
-_RUN = """# The app store's twin{remark}.
+_FEDERATION = """# The app store's twin: who works together.
 name = "{name}"
 server = "{server}"
 parties = [{parties}]
+"""
+
+_RUN = """# The app store's twin: what is trained{remark}.
+name = "first"               # of this run: another name begins another run, the same goes on with it
 label_party = "{label_party}"
 task = "binary"
 
@@ -27,7 +31,7 @@ peer_timeout_seconds = 600.0             # millions of rows take their time to b
 
 _PARTY = """# Stays at this party.
 party = "{party}"
-run = "../run.toml"
+federation = "../federation.toml"
 
 [align]
 max_rows = 100_000_000       # the most rows another party may bring: consent to telling all which are shared
@@ -60,18 +64,17 @@ CHOICES: dict[str, Choice] = {
 
 
 def write_settings(folder: Path, kind: str = "linear", server: str = "127.0.0.1:7443") -> None:
-    """Write `run.toml`, and `party.toml` into every party's folder, which is there already."""
+    """Write `federation.toml` and `run.toml`, and `party.toml` into every party's folder, which is there already."""
     parties, chosen = ", ".join(f'"{party}"' for party in PARTIES), CHOICES[kind]
     other = CHOICES["mlp"]
     remark = (
         f"; for an NN: {other.epochs} epochs, learning rate {other.rate:g}, {other.per_block} batches per block, and "
         f"kind mlp in each party.toml"
     )
+    who = _FEDERATION.format(name=NAME, server=server, parties=parties)
+    (folder / "federation.toml").write_text(who, encoding="utf-8")
     text = _RUN.format(
-        name=NAME,
-        parties=parties,
         label_party=PARTIES[0],
-        server=server,
         epochs=chosen.epochs,
         rate=chosen.rate,
         per_block=chosen.per_block,

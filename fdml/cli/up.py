@@ -1,0 +1,34 @@
+"""fdml up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fdml.cli.options import LogFormatOption, LogLevelOption, LogOption, PlainOption, ServerOption
+from fdml.cli.output import check_writable, logged, resumable, said, stderr
+from fdml.federation import up as parties
+from fdml.monitor.terminal import RunTerminal
+
+
+def up(
+    party: Annotated[Path, typer.Argument(help="This party's party.toml.")],
+    plain: PlainOption = False,
+    server: ServerOption = None,
+    log: LogOption = None,
+    log_format: LogFormatOption = "text",
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Stand by as a party: take part in the runs that [policy] of party.toml allows, and keep others waiting.
+
+    It opens connections outward only. Every run is a process of its own (`fdml join`), started again if it dies.
+    Nobody is asked whether other parties may learn which rows are shared: align.max_rows of party.toml says it.
+    `fdml runs approve | refuse` decide on runs that wait; every decision is in decisions/log.jsonl, chained and signed.
+    After Ctrl-C, a crash or `kill -9` the same command goes on with all runs.
+    """
+    check_writable(log)
+    terminal = said(RunTerminal(stderr), "", log_format, log_level)
+    with resumable(f"fdml up {party}"), logged(terminal, log) as listener:
+        parties.up(party, plain=plain, server=server, on_event=listener)

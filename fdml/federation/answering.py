@@ -1,0 +1,146 @@
+"""A standing party's answers: one thread holds its line to the server, one computes columns anew when files change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from fdml.errors import ExchangeError, FdmlError, ServerUnreachable
+from fdml.events import Listener
+from fdml.federation.party_folder import PartyFolder
+from fdml.federation.party_home import PartyHome
+from fdml.federation.predicting import releases_of
+from fdml.federation.publish import publish, refreshed
+from fdml.federation.run_folder import MODEL, RUNS, begun_run, run_names
+from fdml.party.settings import PartySettings, read_party
+from fdml.protocol.prediction_messages import Question, Reply
+from fdml.serving.answering import Answerer
+from fdml.serving.publication import FOLDER, Publication, is_published
+from fdml.serving.releases import LedgerReleases
+from fdml.transport.grpc_relay import answer_questions
+
+_LOOK_SECONDS = 2.0
+"""How often it is looked whether files have changed."""
+
+
+class PublishedModels:
+    """The published models of a party's folder by the name of their run, each mapped when it is first asked for."""
+
+    def __init__(self, home: Path, is_finished: Callable[[str], bool]) -> None:
+        """`is_finished` says of a run whether all parties have finished it: before that its version does not count."""
+        self._home = home
+        self._is_finished = is_finished
+        self._known: dict[str, tuple[int, Publication]] = {}
+
+    def find(self, run: str) -> Publication | None:
+        """The model of a run as it is on disk now."""
+        place = self._home / RUNS / run / FOLDER
+        if run not in run_names(self._home) or not self._is_finished(run) or not is_published(place):
+            return None
+        written = place.stat().st_ino if place.exists() else 0
+        known = self._known.get(run)
+        if known is None or known[0] != written:
+            known = self._known[run] = (written, Publication.load(place))
+        return known[1]
+
+
+class Answering:
+    """Answers questions for as long as a party stands by."""
+
+    def __init__(
+        self,
+        read: Callable[[], PartyHome],
+        is_finished: Callable[[str], bool],
+        *,
+        on_event: Listener,
+        report: Callable[[str, str], None],
+    ) -> None:
+        """`read` gives the party's settings and keys as they are now; `report` hears of troubles, by their subject."""
+        self._read = read
+        self._home = home = read()
+        self._on_event = on_event
+        self._report = report
+        self._is_finished = is_finished
+        self._over = threading.Event()
+        self._models = PublishedModels(home.folder, is_finished)
+        self._fingerprints: dict[str, object] = {}
+        self._releases: tuple[object, LedgerReleases] | None = None
+        self._threads = [
+            threading.Thread(target=self._answer, name="answers", daemon=True),
+            threading.Thread(target=self._refresh, name="columns", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to answer."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Answer nothing more."""
+        self._over.set()
+
+    # Answers
+
+    def _answer(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._home = self._read()
+                answer_questions(
+                    self._home.endpoint,
+                    self._reply,
+                    self._over.is_set,
+                    on_event=self._on_event,
+                    trouble=self._note,
+                )
+            except FdmlError as error:
+                self._report("questions", str(error))
+                self._over.wait(_LOOK_SECONDS)
+
+    def _note(self, trouble: ExchangeError | None) -> None:
+        """That the server is away is told by whoever watches for runs."""
+        if not isinstance(trouble, ServerUnreachable):
+            self._report("questions", "" if trouble is None else f"no questions can be answered: {trouble}")
+
+    def _reply(self, question: Question) -> Reply:
+        """By party.toml as it is now: who may ask and what may be spent can be changed while it stands by."""
+        try:
+            settings = read_party(self._home.file)
+            kept = (settings.ledger, settings.guard, settings.policy)
+            if self._releases is None or self._releases[0] != kept:
+                self._releases = (kept, releases_of(settings))
+            return Answerer(self._models.find, self._releases[1], lambda: settings.policy.askers).answer(question)
+        except (FdmlError, OSError) as error:
+            self._report("questions", f"a question of {question.party} could not be answered: {error}")
+            return Reply(question.number, question.run, question.party, absent="it has an error; its log says which")
+
+    # Columns
+
+    def _refresh(self) -> None:
+        """Compute columns anew whose files have changed: seen by the time and size of local files."""
+        while not self._over.wait(_LOOK_SECONDS):
+            try:
+                settings = read_party(self._home.file)
+                fingerprint = files_fingerprint(settings.data.path, settings.data.test_path)
+                for run in run_names(self._home.folder):
+                    if self._fingerprints.get(run) != fingerprint and self._is_finished(run):
+                        self._bring_up_to_date(settings, run, is_new=run not in self._fingerprints)
+                        self._fingerprints[run] = fingerprint
+            except (FdmlError, OSError) as error:
+                self._report("rows", f"predictions stay as they were: {error}")
+
+    def _bring_up_to_date(self, settings: PartySettings, run: str, *, is_new: bool) -> None:
+        """Of a run that has a model: one that ended in a crash may not be published yet."""
+        home = self._home.folder
+        if is_published(home / RUNS / run / FOLDER):
+            found = refreshed(settings, home, run)
+            if not is_new:
+                self._report(f"rows of {run}", f"run {run!r}: {len(found.column):,} rows can be asked for")
+        elif (home / RUNS / run / MODEL).is_dir():
+            publish(PartyFolder(self._home.file, begun_run(home, run)))
+
+
+def files_fingerprint(*places: Path | str | None) -> object:
+    """Another one where a local file has changed; folders and addresses are looked at once, when the party starts."""
+    stats = [place.stat() for place in places if isinstance(place, Path) and place.is_file()]
+    return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in stats)

@@ -1,0 +1,123 @@
+"""The HTTP endpoint of a party that may ask, as a process: it holds a line to the server and answers callers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import uvicorn
+
+from fdml.errors import SettingsError
+from fdml.events import Listener
+from fdml.federation.endpoint_models import EndpointModels
+from fdml.federation.party_home import PartyHome
+from fdml.monitor.listeners import remarks_of
+from fdml.serving.online.access import Access
+from fdml.serving.online.app import Endpoint
+from fdml.storage.failures import explained_failures
+from fdml.transport.grpc_relay import GrpcQuestions
+
+_THREADS = 8
+"""That ask questions, probe parties and look at files."""
+_MOST_CONNECTIONS = 1000
+"""Open ones; further callers are told to come back later."""
+_WAITING = 512
+"""Callers that the system lets wait for a connection."""
+_MOST_HEAD = 16 * 1024
+"""Bytes of a request before its body."""
+_GOODBYE_SECONDS = 5
+
+
+@explained_failures()
+def serve_endpoint(
+    path: Path,
+    access: Access,
+    *,
+    port: int = 8080,
+    plain: bool = False,
+    server: str | None = None,
+    seconds: float | None = None,
+    on_event: Listener = lambda _: None,
+    on_start: Callable[[int, Callable[[], None]], None] = lambda *_: None,
+) -> None:
+    """Serve the published models of this party.toml's party until it is interrupted.
+
+    `on_start` gets the port and a function that ends it.
+    """
+    token, tls = access.token(), access.tls()
+    home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
+    reports = _Reports(remarks_of(home.name, on_event))
+    with (
+        _listening(access.host, port) as listening,
+        GrpcQuestions(home.endpoint, on_event) as line,
+        ThreadPoolExecutor(_THREADS, "endpoint") as threads,
+    ):
+        models = EndpointModels(
+            home, line, threads, seconds=seconds, report=reports.report, unforeseen=reports.unforeseen
+        )
+        models.look()
+        config = uvicorn.Config(
+            Endpoint(models, token, reports.unforeseen).app(),
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            limit_concurrency=_MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=_MOST_HEAD,
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        )
+        config.load()
+        config.ssl = tls  # its own options cannot say which TLS is the oldest
+        http = uvicorn.Server(config)
+        scheme, found = "http" if tls is None else "https", listening.getsockname()[1]
+        reports.report("address", f"party {home.name!r} answers callers at {scheme}://{access.host}:{found}")
+        on_start(found, lambda: setattr(http, "should_exit", True))
+        http.run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    listening: socket.socket | None = None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = found
+        listening = socket.socket(family, kind, protocol)  # named, or asyncio lets answers wait 40 ms for more
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_WAITING)
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        raise SettingsError(
+            f"the endpoint cannot listen at {host!r}, port {port} ({error.strerror}); name another"
+        ) from None
+    return listening
+
+
+class _Reports:
+    """What the endpoint says: each thing once until it changes, and never a caller's words."""
+
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        self._remark = remark
+        self._last: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def report(self, about: str, text: str) -> None:
+        """Say something of a subject; an empty text says nothing, and lets the next be said again."""
+        with self._lock:
+            is_new = self._last.get(about, "") != text
+            self._last[about] = text
+        if is_new and text:
+            self._remark(text)
+
+    def unforeseen(self, error: BaseException) -> None:
+        """Where an error came from; its own words may hold ids, and stay away."""
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        places = ", ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in frames)
+        self._remark(f"an error in the endpoint at {time.strftime('%H:%M:%S')}: {type(error).__name__} in {places}")

@@ -1,0 +1,105 @@
+"""Publishing at a party: its column of predictions is computed when its run ends, and again when its rows change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fdml.data.origins import Origin, origins_of
+from fdml.data.sources import Source, open_encoded
+from fdml.federation.leading_keys import data_settings
+from fdml.federation.party_files import data_fingerprint
+from fdml.federation.party_folder import PartyFolder
+from fdml.federation.run_folder import MODEL, RUNS
+from fdml.models.bundle import Bundle
+from fdml.models.calibration import Calibration
+from fdml.models.joint_model import joint_state
+from fdml.models.registry import encoding_of
+from fdml.party.settings import PartySettings
+from fdml.privacy.build_guard import gradients_of, mechanism_of
+from fdml.privacy.noise import NoiseKey
+from fdml.protocol.agreed_training import agreed_training
+from fdml.protocol.fixed_point import grid_of
+from fdml.protocol.schedule import schedule_of
+from fdml.serving.keys import ServingKeys
+from fdml.serving.publication import FOLDER, Publication, Published, is_published, read_facts
+from fdml.serving.publishing import column_of
+from fdml.serving.reading import ScoreReading
+from fdml.settings import RunSettings
+
+
+def publish(folder: PartyFolder) -> Publication | None:
+    """Publish the model of a finished run, unless that was done; None where rows have no ids to ask by."""
+    settings, run, place = folder.settings, folder.run, folder.run_folder.path / FOLDER
+    if is_published(place):
+        return Publication.load(place)
+    shared = folder.shared_rows() if settings.data.id else None
+    if shared is None:
+        return None
+    bundle = Bundle.load(folder.run_folder.path / MODEL)
+    agreed = agreed_training(run.training, len(shared.train), len(run.parties), shared.line)
+    guard = settings.guard
+    facts = Published(
+        run=run,
+        party=settings.party,
+        version=bundle.card.version,
+        bits=grid_of(agreed.value_bits).bits,
+        keys=ServingKeys.of(settings.party, bundle.card.version, shared.key, shared.pair_keys),
+        mechanism=mechanism_of(guard, schedule_of(len(shared.train), agreed)),
+        gradients=None if guard.training is None else gradients_of(guard),
+        noise=NoiseKey(secrets.token_bytes(32)),
+        data=folder.files.fingerprint,
+        file=folder.files.name,
+        reading=_reading(bundle),
+    )
+    made = _computed(facts, bundle, _sources(settings, run, bundle, folder.files.origins), facts.computed)
+    made.save(place)
+    return made
+
+
+def refreshed(party: PartySettings, home: Path, run: str) -> Publication:
+    """The published model of a run, computed again if the party's files are not what they were."""
+    place = home / RUNS / run / FOLDER
+    facts = read_facts(place)
+    if party.data.path is None and party.data.query is None:
+        return Publication.load(place)  # rows that were handed over in Python
+    origins = origins_of(party.data)
+    data = data_fingerprint(origins, data_settings(party, facts.run), encoding_of(party.model))
+    if data == facts.data:
+        return Publication.load(place)
+    bundle = Bundle.load(home / RUNS / run / MODEL)
+    sources = _sources(party, facts.run, bundle, origins)
+    made = _computed(facts, bundle, sources, facts.computed + 1)
+    found = Publication.load(place).updated(made.column, data)
+    found.save(place)
+    return found
+
+
+def _sources(party: PartySettings, run: RunSettings, bundle: Bundle, origins: Sequence[Origin]) -> list[Source]:
+    data = data_settings(party, run)
+    return [open_encoded(data, bundle.encoder, origin) for origin in origins]
+
+
+def _computed(facts: Published, bundle: Bundle, sources: Sequence[Source], number: int) -> Publication:
+    column = column_of(
+        bundle,
+        facts.run,
+        sources,
+        facts.keys,
+        bits=facts.bits,
+        mechanism=facts.mechanism,
+        noise=facts.noise,
+        number=number,
+    )
+    return Publication(facts, column)
+
+
+def _reading(bundle: Bundle) -> str:
+    if bundle.labels is None:
+        return ""
+    calibration = Calibration(bundle.card.scale, np.asarray(bundle.card.offset, np.float64))
+    head = joint_state(bundle.parameters).get("theta")
+    return ScoreReading(calibration, bundle.labels, head).to_json().decode()

@@ -1,0 +1,268 @@
+"""The live page of a run at one side: the server's status, asked once a second, and this side's own files.
+
+The run does not know that it is watched. What is shown is what `fdml status` and the report show to the same side.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fdml.errors import FdmlError, ServerUnreachable
+from fdml.events import Evaluated
+from fdml.federation.run_folder import RUNS, SETTINGS, run_names
+from fdml.federation.run_report import RunRecord, flat, newest_run, read_record
+from fdml.federation.status import AskedRun, ReadStatus
+from fdml.monitor.figures import TITLES
+from fdml.monitor.history import METRIC_OF
+from fdml.monitor.live import LiveFacts, LiveRun
+from fdml.monitor.page_server import PageServer, Published
+from fdml.monitor.prometheus import metrics_text
+from fdml.monitor.thinning import thinned
+from fdml.party.settings import read_party
+from fdml.protocol.certificates import SERVER
+from fdml.protocol.messages import Metrics
+from fdml.settings import GuardSettings, run_hash
+
+ASK_SECONDS = 1.0
+"""How often the server is asked."""
+_ANSWER_SECONDS = 2.0
+"""How long the server may take to answer; then the page says so, and it is asked again."""
+_FILE_SECONDS = 2.0
+"""How often this side's own files are read."""
+_RELEASED = {
+    "push": "predictions of a block of training rows",
+    "held-out": "predictions of the held-out rows",
+    "gradient": "gradients of a block of training rows",
+}
+"""What each purpose of a release means."""
+_PEER_TIMEOUT = 600.0
+"""The time-out of a run whose settings are not known here yet."""
+
+
+class Watch:
+    """Watches one run, and keeps what its page shows."""
+
+    def __init__(
+        self,
+        path: Path,
+        run: str | None = None,
+        *,
+        plain: bool = False,
+        server: str | None = None,
+        seconds: float = _ANSWER_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._asked = AskedRun(path, run, plain=plain, server=server, seconds=seconds)
+        self._clock = clock
+        self._live = LiveRun(self._facts(run or "", None), clock)
+        self._record: RunRecord | None = None
+        self._read_at = -_FILE_SECONDS
+        self._read_times: list[tuple[str, int]] = []
+        self._metrics: tuple[Metrics, ...] = ()
+        own = self._asked.folder / "party.toml"
+        self._guard = read_party(own).guard if own.is_file() else GuardSettings()
+        self.published = Published()
+
+    @property
+    def side(self) -> str:
+        """Who watches."""
+        return self._asked.side
+
+    def look(self) -> None:
+        """Ask the server once, read the files if it is time, and publish what there is."""
+        try:
+            self._take(self._asked.ask())
+        except ServerUnreachable as error:
+            self._live.note_silence(str(error))
+        except FdmlError as error:
+            self._live.note_refusal(str(error))
+        self._read_files()
+        self.published.publish(self.state())
+
+    def _take(self, found: ReadStatus) -> None:
+        self._metrics = found.metrics
+        self._live.note(found.status)
+
+    def _read_files(self) -> None:
+        now = self._clock()
+        if now - self._read_at < _FILE_SECONDS:
+            return
+        self._read_at = now
+        if self.side == SERVER or (name := self._name) not in run_names(self._asked.folder):
+            return
+        times = _file_times(self._asked.folder / RUNS / name)
+        if times == self._read_times:  # a long history takes a second to read
+            return
+        self._read_times = times
+        self._record = read_record(self._asked.folder, self.side, name)
+        self._live.facts = self._facts(name, self._record)
+
+    @property
+    def _name(self) -> str:
+        """The run that is shown: where no server answers, the one that was begun last here."""
+        if self._live.status is not None:
+            return self._live.status.run
+        known = run_names(self._asked.folder)
+        return self._live.facts.run or (newest_run(self._asked.folder) if known and self.side != SERVER else "")
+
+    def _facts(self, name: str, record: RunRecord | None) -> LiveFacts:
+        if record is None:
+            return LiveFacts(name, self._asked.side, (), _PEER_TIMEOUT)
+        planned = record.measures.scheduled
+        run = record.settings
+        return LiveFacts(
+            name,
+            self._asked.side,
+            run.parties,
+            run.training.peer_timeout_seconds,
+            rows_per_step=None if planned is None else planned.rows / planned.blocks,
+            blocks=None if planned is None else planned.blocks,
+            epochs=None if planned is None else planned.epochs,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All that the page shows, as JSON values."""
+        status, said, record = self._live.status, self._live.sentence, self._record
+        has_finished = record is not None and record.card is not None
+        if has_finished and (
+            status is None or said.level == "late" or not all(each.finished for each in status.parties)
+        ):
+            said = type(said)("Finished: this party's model is written.", "done")
+        return {
+            "run": self._name,
+            "side": self.side,
+            "sentence": {"text": said.text, "level": said.level, "advice": said.advice},
+            "steps": self._planned if status is None else status.steps,
+            "step": self._planned if status is None and has_finished else self._live.step,
+            "seconds_left": self._live.seconds_left,
+            "parties": self._live.rows(),
+            "refused": {} if status is None else dict(status.refused),
+            "curves": self._curves(),
+            **self._own(),
+        }
+
+    @property
+    def _planned(self) -> int:
+        """Steps of the run by this party's own plan; 0 where there is none."""
+        facts = self._live.facts
+        return (facts.blocks or 0) * (facts.epochs or 0)
+
+    def _curves(self) -> dict[str, Any]:
+        record = self._record
+        epochs: Sequence[Evaluated | Metrics] = ()
+        if record is not None and record.epochs:
+            epochs = record.epochs
+        elif self._metrics:
+            epochs = self._metrics
+        metric = "metric" if record is None else TITLES[METRIC_OF[record.settings.task]]
+        names = {"train_loss": "Training loss", "test_loss": "Held-out loss", "test_metric": f"Held-out {metric}"}
+        found = {name: self._series(epochs, name, title) for name, title in names.items()}
+        kept = None if record is None else record.kept
+        if kept is not None and kept.compared is not None:
+            found["test_metric"]["levels"] = [[f"{kept.compared.party} alone", kept.compared.alone]]
+        return {name: each for name, each in found.items() if each["epoch"]}
+
+    @staticmethod
+    def _series(epochs: Sequence[Evaluated | Metrics], name: str, title: str) -> dict[str, Any]:
+        """At most 2,000 points, each with its epoch, the seconds of training, and its value."""
+        known = [each for each in epochs if getattr(each, name) is not None]
+        seconds = {float(each.epoch): each.seconds or 0.0 for each in known}
+        points = thinned([(float(each.epoch), float(getattr(each, name))) for each in known])
+        return {
+            "title": title,
+            "epoch": [x for x, _ in points],
+            "seconds": [round(seconds[x], 3) for x, _ in points],
+            "values": [y for _, y in points],
+            "levels": [],
+        }
+
+    def _own(self) -> dict[str, Any]:
+        """What only this party's own files have."""
+        record = self._record
+        if record is None:
+            empty = "The server's machine sees no figures and no statement: ask at a party."
+            return {"privacy": [empty], "rows": None, "lag": {}, "settings": [], "next": None}
+        run, measures, statement = record.settings, record.measures, record.statement
+        aligned = measures.aligned
+        return {
+            "privacy": running_privacy(self._guard, measures.releases) if statement is None else statement.spent_lines,
+            "rows": None
+            if aligned is None
+            else {"shared": aligned.shared, "train": aligned.train, "held_out": aligned.held_out},
+            "lag": {str(lag): count for lag, count in sorted(measures.lag.items())},
+            "settings": [
+                ["run hash", run_hash(run).hex()],
+                *([] if record.card is None else [["version", record.card.version]]),
+                *map(list, flat(run.model_dump(mode="json", by_alias=True, exclude_unset=True))),
+            ],
+            "next": _next(record),
+        }
+
+    def metrics(self) -> str:
+        """The same for Prometheus."""
+        return metrics_text(self.state())
+
+
+def _file_times(folder: Path) -> list[tuple[str, int]]:
+    """When each file of a run's folder was written last; empty while files are being replaced."""
+    try:
+        kept = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        return sorted((path.name, path.stat().st_mtime_ns) for path in kept)
+    except OSError:
+        return []
+
+
+def _next(record: RunRecord) -> list[str]:
+    """What to type next, and why."""
+    name = record.settings.name
+    if record.card is not None:
+        return ["The run is over. Its report again:", f"fdml report party.toml --run {name}"]
+    return [
+        "After a crash this goes on where the party stopped:",
+        f"fdml join party.toml --run {RUNS}/{name}/{SETTINGS}",
+    ]
+
+
+def running_privacy(guard: GuardSettings, releases: Mapping[str, int]) -> list[str]:
+    """While a run goes on: what protects this party's predictions, and how often values have left so far."""
+    if guard.noise == "none" and guard.training is None:
+        first = "nothing protects this party's predictions: they leave without noise, so there is no epsilon"
+    elif guard.noise == "none":
+        first = "noise in training protects this party's rows; its predictions leave as they are"
+    else:
+        budget = "" if guard.epsilon is None else f"; the budget of this run is epsilon {guard.epsilon:g} for each row"
+        first = f"{guard.noise} noise protects this party's predictions{budget}"
+    counts = [
+        f"{_RELEASED.get(name, name)} have left {count:,} times so far" for name, count in sorted(releases.items())
+    ]
+    return [first, *counts, "the statement with what was spent is written at the end"]
+
+
+def watch(
+    watched: Watch,
+    host: str,
+    port: int,
+    *,
+    token: str | None = None,
+    on_start: Callable[[PageServer], None],
+    stop: threading.Event | None = None,
+) -> None:
+    """Serve the page until `stop` is set; `on_start` is called once it can be opened."""
+    ended = stop or threading.Event()
+    with PageServer(host, port, watched.published, watched.metrics, token) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="page", daemon=True)
+        watched.published.publish(watched.state())
+        thread.start()
+        try:
+            watched.look()
+            on_start(server)
+            while not ended.wait(ASK_SECONDS):
+                watched.look()
+        finally:
+            watched.published.close()
+            server.shutdown()
+            thread.join(5.0)

@@ -1,0 +1,1 @@
+"""Boosted trees as a local model, grown by LightGBM."""

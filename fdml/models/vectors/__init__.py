@@ -1,0 +1,1 @@
+"""Linear models and factorization machines that show their factors to other parties."""

@@ -1,0 +1,241 @@
+"""A run as its page shows it: one sentence, a row per party, stripes of the last minute. It knows no network."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fdml.monitor.status import PartyStatus, RunStatus
+
+Level = Literal["", "waiting", "late", "done"]
+_NOTED_SECONDS = 1.0
+"""A shorter wait is not said: every step has some."""
+_STRIPE_SECONDS = 60
+_RATE_SECONDS = 20.0
+"""The speed is that of so many last seconds."""
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+@dataclass(frozen=True)
+class LiveFacts:
+    """What does not change while a run is watched."""
+
+    run: str
+    side: str
+    """Who watches: a party, or "server"."""
+    parties: tuple[str, ...]
+    peer_timeout: float
+    """Seconds after which a wait ends the run."""
+    rows_per_step: float | None = None
+    blocks: int | None = None
+    """Steps of an epoch; None where that is not known here."""
+    epochs: int | None = None
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What a person reads first."""
+
+    text: str
+    level: Level = ""
+    advice: str = ""
+    """What to do, where there is something to do."""
+
+
+@dataclass(frozen=True)
+class _Sample:
+    at: float
+    parties: Mapping[str, PartyStatus]
+
+
+class LiveRun:
+    """Looks at a run again and again. What it keeps does not grow with the run."""
+
+    def __init__(self, facts: LiveFacts, clock: Callable[[], float] = time.monotonic) -> None:
+        self.facts = facts
+        self._clock = clock
+        self._samples: deque[_Sample] = deque()
+        self._stripes: dict[str, deque[str]] = {}
+        self._striped_at = clock() - 1.0
+        self.status: RunStatus | None = None
+        """The last that the server said."""
+        self._silent_since: float | None = None
+        self._trouble = ""
+
+    def note(self, status: RunStatus) -> None:
+        """The server has answered."""
+        now = self._clock()
+        self.status, self._silent_since, self._trouble = status, None, ""
+        self._samples.append(_Sample(now, {each.name: each for each in status.parties}))
+        while len(self._samples) > 2 and now - self._samples[0].at > _RATE_SECONDS:
+            self._samples.popleft()
+        if now - self._striped_at >= 1.0:
+            self._striped_at = now
+            for party in status.parties:
+                stripe = self._stripes.setdefault(party.name, deque(maxlen=_STRIPE_SECONDS))
+                stripe.append(_code(party, _awaited_seconds(status, party.name)))
+
+    def note_silence(self, why: str) -> None:
+        """The server does not answer."""
+        if self._silent_since is None:
+            self._silent_since = self._clock()
+        self._trouble = why
+
+    def note_refusal(self, why: str) -> None:
+        """The server answers, but says nothing of the run."""
+        self._silent_since, self._trouble = None, why
+
+    @property
+    def step(self) -> int:
+        """Steps that the slowest party has done; 0 where none is known."""
+        return 0 if self.status is None else 1 + min((each.served for each in self.status.parties), default=-1)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the speed of the last seconds; None where that says nothing."""
+        rate = self._rate(lambda sample: min(each.served for each in sample.parties.values()))
+        if self.status is None or not rate:
+            return None
+        return max(0, self.status.steps - self.step) / rate
+
+    def _rate(self, value: Callable[[_Sample], float]) -> float | None:
+        if len(self._samples) < 2 or not self._samples[-1].parties or not self._samples[0].parties:
+            return None
+        first, last = self._samples[0], self._samples[-1]
+        seconds = last.at - first.at
+        return (value(last) - value(first)) / seconds if seconds > 0.0 else None
+
+    @property
+    def sentence(self) -> Sentence:
+        """Where the run is, and who holds it up."""
+        found = self.status
+        if self._silent_since is not None:
+            silent = duration(self._clock() - self._silent_since)
+            return Sentence(
+                f"The server does not answer since {silent}: {self._trouble}",
+                "late",
+                "Start it again with the same `fdml serve` command; the parties reconnect by themselves.",
+            )
+        if self._trouble:
+            return Sentence(f"{self._trouble[0].upper()}{self._trouble[1:]}.", "waiting")
+        if found is None:
+            return Sentence("The server is being asked.")
+        if found.parties and all(each.finished for each in found.parties):
+            return Sentence(f"Finished: all {len(found.parties)} parties have done {found.steps:,} steps.", "done")
+        wait = _longest_wait(found)
+        seconds = 0.0 if wait is None or wait.waiting_seconds < _NOTED_SECONDS else wait.waiting_seconds
+        if not seconds and not _absent(found):
+            left = self.seconds_left
+            return Sentence(f"{self._where(found)}{'' if left is None else f', about {duration(left)} left'}.")
+        return self._absence(self._where(found), found, seconds)
+
+    def _where(self, found: RunStatus) -> str:
+        if not found.steps:
+            return "Before the first step: the parties find their shared rows"
+        epoch = ""
+        if self.facts.blocks and self.facts.epochs:
+            epoch = f", epoch {min(self.step // self.facts.blocks + 1, self.facts.epochs)} of {self.facts.epochs}"
+        return f"Step {self.step:,} of {found.steps:,}{epoch}"
+
+    def _absence(self, where: str, found: RunStatus, seconds: float) -> Sentence:
+        names = _held_up_by(found) or [each.name for each in _absent(found)]
+        late = bool(found.steps) and seconds > self.facts.peer_timeout / 2
+        gone = [each for each in found.parties if each.name in names and not each.connected]
+        since = f" since {duration(seconds)}" if seconds else ""
+        return Sentence(
+            f"{where}; waiting for {_listed(names)}{since}"
+            + "".join(f"; {each.name} is {each.state}" for each in gone)
+            + ".",
+            "late" if late else "waiting",
+            self._advice(names, gone, bool(found.steps)),
+        )
+
+    def _advice(self, names: list[str], gone: list[PartyStatus], is_under_way: bool) -> str:
+        end = f" The others give up after {duration(self.facts.peer_timeout)}, and go on once started again."
+        if gone:
+            absent = _listed([each.name for each in gone])
+            return f"Start `fdml join` again at {absent}: it goes on where it stopped.{end if is_under_way else ''}"
+        ask = f"Ask {_listed(names)} whether its process runs, has processor time and a line to the server."
+        return f"{ask}{end if is_under_way else ''}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each party, as this side may see it."""
+        found = self.status
+        return [] if found is None else [self._row(each, _awaited_seconds(found, each.name)) for each in found.parties]
+
+    def _row(self, party: PartyStatus, awaited: float) -> dict[str, Any]:
+        speed = self._rate(lambda sample: sample.parties[party.name].served)
+        waiting = self._rate(lambda sample: sample.parties[party.name].waited_seconds)
+        rows = self.facts.rows_per_step
+        return {
+            "name": party.name,
+            "own": party.name == self.facts.side,
+            "state": party.state,
+            "awaited_seconds": round(awaited, 1) if awaited >= _NOTED_SECONDS else 0.0,
+            "step": party.served + 1,
+            "rows_per_second": None if speed is None or rows is None else round(speed * rows),
+            "waiting_share": None if waiting is None else round(min(1.0, max(0.0, waiting)), 3),
+            "waits_for": list(party.waits_for),
+            "waiting_seconds": round(party.waiting_seconds, 1),
+            "waited_seconds": round(party.waited_seconds, 1),
+            "bytes_in": party.bytes_in,
+            "bytes_out": party.bytes_out,
+            "restarts": max(0, party.incarnation - 1),
+            "gone_seconds": round(party.gone_seconds),
+            "stands_out": party.stands_out,
+            "stripe": "".join(self._stripes.get(party.name, ())),
+        }
+
+
+def _code(party: PartyStatus, awaited: float) -> str:
+    """A letter for what a party did in a second: computing, waiting, held up the others, gone, finished."""
+    if party.finished:
+        return "f"
+    if not party.connected:
+        return "g"
+    if party.waits_for:
+        return "w"
+    return "h" if awaited >= _NOTED_SECONDS else "c"
+
+
+def _awaited_seconds(found: RunStatus, name: str) -> float:
+    """How long others have waited for a party that waits for nobody itself."""
+    if name not in _held_up_by(found):
+        return 0.0
+    return max((each.waiting_seconds for each in found.parties if name in each.waits_for), default=0.0)
+
+
+def _longest_wait(found: RunStatus) -> PartyStatus | None:
+    waiting = [each for each in found.parties if each.waits_for]
+    return max(waiting, key=lambda each: each.waiting_seconds, default=None)
+
+
+def _held_up_by(found: RunStatus) -> list[str]:
+    """Those that others wait for and that wait for nobody themselves; if all wait, all that are waited for."""
+    wanted = {name for each in found.parties for name in each.waits_for}
+    free = [each.name for each in found.parties if each.name in wanted and not each.waits_for]
+    return free or [each.name for each in found.parties if each.name in wanted]
+
+
+def _absent(found: RunStatus) -> list[PartyStatus]:
+    return [each for each in found.parties if not each.connected and not each.finished]
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = list(names) or ["nobody"]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def duration(seconds: float) -> str:
+    """A length of time for a person."""
+    if seconds < 10.0:
+        return f"{seconds:.1f} s"
+    if seconds < 1.5 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 1.5 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    hours, rest = divmod(seconds, _HOUR)
+    return f"{hours:.0f} h {rest / _MINUTE:.0f} min"

@@ -1,0 +1,247 @@
+"use strict";
+// The live page: it listens to /events and writes what it hears into the page, as text. It asks nobody else.
+(() => {
+  const at = (id) => document.getElementById(id);
+  const charts = new Map();
+  let last = null;
+  let across = "epoch";
+
+  const make = (tag, text, kind) => {
+    const element = document.createElement(tag);
+    if (text !== undefined && text !== null) element.textContent = text;
+    if (kind) element.className = kind;
+    return element;
+  };
+  const write = (element, text) => {
+    if (element.textContent !== text) element.textContent = text;
+  };
+  const show = (element, wanted) => {
+    element.hidden = !wanted;
+  };
+  const bytes = (count) => (count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(2)} GB`);
+  const number = (value) => (value === null ? "-" : value.toLocaleString("en"));
+  const figure = (value) => (value === null || value === undefined ? "-" : value.toFixed(4));
+
+  const fill = (table, rows) => {
+    const body = make("tbody");
+    for (const row of rows) body.append(row);
+    table.tBodies[0].replaceWith(body);
+  };
+  const line = (cells, kind) => {
+    const row = make("tr", null, kind);
+    for (const [text, name] of cells) {
+      const cell = make("td", null, name);
+      if (text instanceof Node) cell.append(text);
+      else cell.textContent = text;
+      row.append(cell);
+    }
+    return row;
+  };
+
+  const STATES = { c: "computing", w: "waiting", h: "holding up the others", g: "gone", f: "finished" };
+  const SVG = "http://www.w3.org/2000/svg";
+  const stripe = (letters) => {
+    const drawing = document.createElementNS(SVG, "svg");
+    drawing.setAttribute("viewBox", "0 0 60 6");
+    drawing.setAttribute("preserveAspectRatio", "none");
+    drawing.setAttribute("class", "stripe");
+    drawing.setAttribute("role", "img");
+    const seconds = {};
+    const first = 60 - letters.length;
+    for (let begin = 0; begin < letters.length; ) {
+      let end = begin;
+      while (end < letters.length && letters[end] === letters[begin]) end += 1;
+      const piece = document.createElementNS(SVG, "rect");
+      piece.setAttribute("x", first + begin);
+      piece.setAttribute("width", end - begin);
+      piece.setAttribute("height", 6);
+      piece.setAttribute("class", letters[begin]);
+      drawing.append(piece);
+      seconds[letters[begin]] = (seconds[letters[begin]] || 0) + end - begin;
+      begin = end;
+    }
+    const words = Object.entries(seconds).map(([letter, count]) => `${count} s ${STATES[letter]}`);
+    drawing.setAttribute("aria-label", `Last minute: ${words.join(", ") || "nothing known"}`);
+    return drawing;
+  };
+
+  const showParties = (state) => {
+    const doing = (each) => (each.awaited_seconds && each.state === "training"
+      ? `awaited, ${each.awaited_seconds.toFixed(1)} s` : each.state);
+    fill(at("parties"), state.parties.map((each) => line([
+      [each.own ? `${each.name} (this one)` : each.name],
+      [doing(each) + (each.stands_out ? ", stands out" : "")],
+      [`${number(each.step)}`, "n"],
+      [stripe(each.stripe)],
+      [each.waits_for.length ? `${each.waits_for.join(", ")}, ${each.waiting_seconds.toFixed(1)} s` : ""],
+      [`${each.waited_seconds.toFixed(1)} s`, "n"],
+      [number(each.rows_per_second), "n"],
+      [bytes(each.bytes_in), "n"],
+      [bytes(each.bytes_out), "n"],
+      [number(each.restarts), "n"],
+    ], [each.own ? "own" : "", each.awaited_seconds ? "held" : ""].join(" ").trim())));
+    show(at("no-parties"), state.parties.length === 0);
+    const refused = Object.entries(state.refused).map(([reason, count]) => `${count} ${reason}`);
+    show(at("refused"), refused.length > 0);
+    write(at("refused"), `Refused messages: ${refused.join(", ")}.`);
+  };
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const axis = () => ({
+    stroke: colour("soft"),
+    grid: { stroke: colour("rule"), width: 1 },
+    ticks: { show: false },
+    font: "12px system-ui, sans-serif",
+    size: 56,
+    values: (_, ticks) => ticks.map((tick) => `${Number(tick.toPrecision(6))}`),
+  });
+
+  const begin = (name, curve) => {
+    const box = make("figure");
+    box.id = `chart-${name}`;
+    const value = make("strong");
+    const note = make("p", null, "last");
+    note.append(value, make("span"));
+    const place = make("div", null, "plot");
+    const details = make("details");
+    const scroll = make("div", null, "scroll");
+    scroll.tabIndex = 0;
+    const table = make("table");
+    table.createTHead();
+    table.append(make("tbody"));
+    scroll.append(table);
+    details.append(make("summary", "As a table"), scroll);
+    box.append(make("h3", curve.title), note, place, details);
+    at("charts").append(box);
+    const chart = { box, value, rest: note.lastChild, place, table, details, plot: null, zoomed: false, shape: "" };
+    new ResizeObserver(() => {
+      if (chart.plot && place.clientWidth) chart.plot.setSize({ width: place.clientWidth, height: place.clientHeight });
+    }).observe(place);
+    details.addEventListener("toggle", () => last && showChart(name, last.curves[name]));
+    charts.set(name, chart);
+    return chart;
+  };
+
+  const build = (chart, curve) => {
+    if (chart.plot) chart.plot.destroy();
+    const lines = [["joint", "joint", []], ...curve.levels.map(([name]) => [name, "alone", [5, 4]])];
+    chart.plot = new uPlot({
+      width: Math.max(chart.place.clientWidth, 200),
+      height: Math.max(chart.place.clientHeight, 120),
+      scales: { x: { time: false } },
+      legend: { show: false },
+      axes: [{ ...axis(), size: 32 }, axis()],
+      series: [{}, ...lines.map(([label, name, dash]) => ({ label, stroke: colour(name), width: 2, dash }))],
+      hooks: { setSelect: [(plot) => { chart.zoomed = plot.select.width > 0; }] },
+    }, data(curve), chart.place);
+    chart.plot.over.addEventListener("dblclick", () => { chart.zoomed = false; });
+  };
+  const data = (curve) => [
+    curve[across], curve.values, ...curve.levels.map(([, value]) => curve.values.map(() => value)),
+  ];
+
+  const showChart = (name, curve) => {
+    if (!curve) return;
+    const chart = charts.get(name) || begin(name, curve);
+    const shape = `${across} ${curve.levels.map(([level]) => level).join()}`;
+    if (shape !== chart.shape) {
+      chart.shape = shape;
+      chart.zoomed = false;
+      build(chart, curve);
+    } else {
+      chart.plot.setData(data(curve), !chart.zoomed);
+    }
+    const end = curve.values.length - 1;
+    write(chart.value, figure(curve.values[end]));
+    const levels = curve.levels.map(([level, value]) => `; ${level}: ${figure(value)}, dashed`);
+    write(chart.rest, ` in epoch ${curve.epoch[end]}${levels.join("")}`);
+    if (!chart.details.open) return;
+    const names = ["epoch", "seconds", curve.title, ...curve.levels.map(([level]) => level)];
+    const head = make("tr");
+    for (const each of names) {
+      const cell = make("th", each, "n");
+      cell.scope = "col";
+      head.append(cell);
+    }
+    chart.table.tHead.replaceChildren(head);
+    fill(chart.table, curve.values.map((value, place) => line([
+      [`${curve.epoch[place]}`, "n"], [curve.seconds[place].toFixed(1), "n"], [figure(value), "n"],
+      ...curve.levels.map(([, level]) => [figure(level), "n"]),
+    ])));
+  };
+
+  const showCurves = (state) => {
+    const names = Object.keys(state.curves);
+    show(at("no-curves"), names.length === 0);
+    show(at("across"), names.length > 0);
+    for (const name of names) showChart(name, state.curves[name]);
+  };
+
+  const showRest = (state) => {
+    const lines = state.privacy.map((text) => make("li", text[0].toUpperCase() + text.slice(1)));
+    at("privacy").replaceChildren(...lines);
+    if (state.rows) {
+      write(at("rows"), `${number(state.rows.shared)} rows are shared by all: ${number(state.rows.train)} to train on, `
+        + `${number(state.rows.held_out)} held out.`);
+    }
+    const lags = Object.entries(state.lag);
+    const all = lags.reduce((sum, [, count]) => sum + count, 0);
+    show(at("no-lag"), lags.length === 0);
+    show(at("lag"), lags.length > 0);
+    fill(at("lag"), lags.map(([lag, count]) => {
+      const bar = make("meter");
+      bar.max = all;
+      bar.value = count;
+      bar.setAttribute("aria-label", `lag ${lag}: ${((100 * count) / all).toFixed(1)} %`);
+      return line([[lag, "n"], [number(count), "n"], [bar]]);
+    }));
+    fill(at("settings"), state.settings.map(([name, value]) => line([[name], [value]])));
+    show(at("resume"), state.next !== null);
+    show(at("resume-text"), state.next !== null);
+    write(at("resume-text"), state.next ? state.next[0] : "");
+    write(at("resume"), state.next ? state.next[1] : "");
+  };
+
+  const showAll = (state) => {
+    last = state;
+    show(at("all"), true);
+    const title = `Run ${state.run}, seen by ${state.side}`;
+    document.title = `${state.sentence.level === "late" ? "! " : ""}${title}`;
+    write(at("title"), title);
+    write(at("sentence"), state.sentence.text);
+    at("sentence").className = `sentence ${state.sentence.level}`;
+    show(at("advice"), state.sentence.advice !== "");
+    write(at("advice"), state.sentence.advice);
+    show(at("progress"), state.steps > 0);
+    at("progress").max = Math.max(1, state.steps);
+    at("progress").value = state.step;
+    showParties(state);
+    showCurves(state);
+    showRest(state);
+  };
+
+  const rebuild = () => {
+    for (const chart of charts.values()) chart.shape = "";
+    if (last) showAll(last);
+  };
+  for (const input of document.querySelectorAll("#across input")) {
+    input.addEventListener("change", () => {
+      across = input.value;
+      rebuild();
+    });
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuild);
+
+  const listen = () => {
+    const source = new EventSource("/events");
+    source.onmessage = (event) => {
+      show(at("lost"), false);
+      showAll(JSON.parse(event.data));
+    };
+    source.onerror = () => {
+      show(at("lost"), true);
+      if (source.readyState === EventSource.CLOSED) setTimeout(listen, 1000);
+    };
+  };
+  listen();
+})();

@@ -1,0 +1,1 @@
+"""Prediction: columns of local predictions, questions and answers, batches, somebody missing."""

@@ -1,0 +1,103 @@
+"""The streams of questions about predictions at the server, around its relay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from cryptography import x509
+
+from fdml.errors import MessageRefused
+from fdml.protocol.prediction_messages import MOST_MESSAGE
+from fdml.protocol.prediction_wire import decode_relayed, encode_relayed
+from fdml.server.relay import Delivery, Relay, RelayLine
+from fdml.transport.caller_certificates import CallerCertificates
+from fdml.transport.pieces import Assembly, check_length, pieces
+
+_MOST_LINES = 16
+"""Open streams of one party; then the oldest is ended."""
+_TICK_SECONDS = 1.0
+"""How often the certificates of open streams are looked at."""
+
+
+@dataclass(eq=False)
+class _Stream:
+    line: RelayLine
+    outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
+
+
+class RelayLines:
+    """Carries bytes between streams and the relay."""
+
+    def __init__(self, relay: Relay, callers: CallerCertificates) -> None:
+        self.relay = relay
+        self._callers = callers
+        self._streams: dict[RelayLine, _Stream] = {}
+
+    async def hold(
+        self,
+        line: RelayLine,
+        certificate: x509.Certificate | None,
+        requests: AsyncIterator[bytes],
+        *,
+        write: Callable[[bytes], Awaitable[None]],
+        refuse: Callable[[MessageRefused], Awaitable[None]],
+    ) -> None:
+        """Hold one stream until either side ends it."""
+        self._make_room(line.party)
+        stream = self._streams[line] = _Stream(line)
+        self._deliver(self.relay.open(line))
+        tasks = [
+            asyncio.create_task(self._read(stream, requests)),
+            asyncio.create_task(self._look(stream, certificate)),
+        ]
+        try:
+            while (item := await stream.outgoing.get()) is not None:
+                if isinstance(item, MessageRefused):
+                    self._end(line, tasks)  # nothing more is read while the answer is held back
+                    await refuse(item)
+                    return
+                for piece in pieces(item):
+                    await write(piece)
+        finally:
+            self._end(line, tasks)
+
+    def _end(self, line: RelayLine, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        if self._streams.pop(line, None) is not None:
+            self._deliver(self.relay.close(line))
+
+    def _make_room(self, party: str) -> None:
+        own = [stream for line, stream in self._streams.items() if line.party == party]
+        if len(own) >= _MOST_LINES:
+            own[0].outgoing.put_nowait(None)
+
+    async def _read(self, stream: _Stream, requests: AsyncIterator[bytes]) -> None:
+        message = Assembly()
+        try:
+            async for piece in requests:
+                check_length(message.size + len(piece), MOST_MESSAGE, f"party {stream.line.party!r}")
+                raw = message.add(piece)
+                if raw is not None:
+                    self._deliver(self.relay.receive(stream.line, decode_relayed(raw)))
+        except MessageRefused as refused:
+            stream.outgoing.put_nowait(refused)
+            return
+        stream.outgoing.put_nowait(None)
+
+    async def _look(self, stream: _Stream, certificate: x509.Certificate | None) -> None:
+        """End the stream once its party's certificate has run out or was revoked."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            try:
+                self._callers.check(stream.line.party, certificate)
+            except MessageRefused as refused:
+                stream.outgoing.put_nowait(refused)
+                return
+
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        for line, message in deliveries:
+            if line in self._streams:
+                self._streams[line].outgoing.put_nowait(encode_relayed(message))

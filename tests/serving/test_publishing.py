@@ -1,0 +1,134 @@
+"""The column of a bundle: local predictions clipped, rounded and noisy as what left in training."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fdml.data.encoding import Encoder
+from fdml.data.origins import frame_origins
+from fdml.data.sources import open_encoded, open_sources
+from fdml.errors import DataError
+from fdml.models.bundle import Bundle
+from fdml.models.bundle_card import BundleCard
+from fdml.models.kind import ModelSpec
+from fdml.models.registry import build_model, model_settings
+from fdml.privacy.ledger import Mechanism
+from fdml.privacy.noise import NoiseKey
+from fdml.protocol.fixed_point import FIXED_POINTS, encode
+from fdml.serving.publishing import column_of, local_predictions, model_of, released_codes
+from fdml.settings_data import DataSettings
+from tests.serving.published import NO_NOISE, keys_of, run_of, texts
+
+KEY = NoiseKey(b"k" * 32)
+DATA = DataSettings(id="id")
+ROWS = 50
+
+
+def frame(rows=ROWS, first=0):
+    random = np.random.default_rng(rows + first)
+    ids = [f"r{at}" for at in range(first, first + rows)]
+    return pa.table({"id": ids, "a": random.normal(size=rows), "b": random.normal(size=rows)})
+
+
+def bundle_of(kind="linear", width=1, party="bob", task="binary"):
+    """A bundle whose parameters are random, as if it had been trained."""
+    run, (source,) = run_of(task=task), open_sources(DATA, origins=frame_origins(frame()))
+    assert isinstance(source.encoder, Encoder)
+    settings = model_settings(kind, l2=0.0, optimizer="sgd")
+    model = build_model(settings, ModelSpec(len(source.names), width, party == "ann", (1, party)))
+    random = np.random.default_rng(3)
+    state = {
+        name: random.normal(size=array.shape).astype(array.dtype) if array.dtype.kind == "f" else array
+        for name, array in model.state().items()
+    }
+    card = BundleCard.of(run=run, party=party, model=settings, data=DATA, alignment_hash=b"d" * 32, width=width)
+    return Bundle(card=card, parameters=state, encoder=source.encoder)
+
+
+def sources_of(bundle, *frames):
+    return [open_encoded(DATA, bundle.encoder, frame_origins(each)[0]) for each in frames]
+
+
+def columns(bundle, *frames, mechanism=NO_NOISE, number=1, bits=32):
+    keys = keys_of(run_of().parties, bundle.card.party)
+    return keys, column_of(
+        bundle, run_of(), sources_of(bundle, *frames), keys, bits=bits, mechanism=mechanism, noise=KEY, number=number
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "task"), [("linear", 1, "binary"), ("fm", 1, "binary"), ("mlp", 3, "multiclass")]
+)
+def test_a_column_has_the_models_predictions_rounded_to_the_grid(kind, width, task):
+    bundle = bundle_of(kind, width, task=task)
+    keys, column = columns(bundle, frame())
+    (source,) = sources_of(bundle, frame())
+    predictions = local_predictions(model_of(bundle, run_of(task=task)), source)
+    rows = column.find(keys.tokens_of(texts([f"r{at}" for at in range(ROWS)])))
+    assert predictions.shape == (ROWS, width)
+    assert (column.codes[rows] == encode(predictions, FIXED_POINTS[32])).all()
+    assert column.width == width
+
+
+def test_new_rows_of_another_file_are_in_it_and_the_first_file_wins():
+    bundle = bundle_of()
+    keys, column = columns(bundle, frame(), frame(20, first=40))
+    assert len(column) == 60
+    _, alone = columns(bundle, frame())
+    token = keys.tokens_of(texts(["r45"]))
+    assert column.codes[column.find(token)].tolist() == alone.codes[alone.find(token)].tolist()
+
+
+def test_rows_without_ids_cannot_be_published():
+    bundle = bundle_of()
+    source = open_encoded(DataSettings(), bundle.encoder, frame_origins(frame())[0])
+    with pytest.raises(DataError, match="matched by position"):
+        column_of(
+            bundle, run_of(), [source], keys_of(("ann", "bob"), "bob"), bits=32, mechanism=NO_NOISE, noise=KEY, number=1
+        )
+
+
+def test_a_bundle_that_does_not_say_its_width_is_refused():
+    bundle = bundle_of()
+    card = BundleCard(**{**vars(bundle.card), "width": None})
+    with pytest.raises(DataError, match="older fdml"):
+        model_of(Bundle(card=card, parameters=bundle.parameters, encoder=bundle.encoder), run_of())
+
+
+def released(predictions, mechanism, *, bits=32, number=1, run=None):
+    return released_codes(np.asarray(predictions, np.float32), run or run_of(), bits, mechanism, KEY, number)
+
+
+def test_without_noise_what_leaves_is_what_is_exact():
+    codes, exact = released([[0.5], [-1.25]], NO_NOISE)
+    assert codes.tolist() == exact.tolist() == encode(np.array([[0.5], [-1.25]]), FIXED_POINTS[32]).tolist()
+    assert codes.dtype == np.int64
+
+
+def test_a_clip_holds_for_answers_too():
+    codes, _ = released([[9.0], [0.25]], Mechanism("none", 1.0, 0.0))
+    assert codes[0, 0] <= encode(np.array([1.0]), FIXED_POINTS[32])[0]
+    assert codes[1].tolist() == encode(np.array([0.25]), FIXED_POINTS[32]).tolist()
+
+
+def test_noise_is_on_what_leaves_alone_and_the_same_when_drawn_again():
+    noisy = Mechanism("gaussian", 1.0, 2.0)
+    predictions = np.zeros((2000, 1))
+    codes, exact = released(predictions, noisy)
+    assert not exact.any()
+    assert codes.std() * 2.0**-20 == pytest.approx(2.0, rel=0.1)
+    assert (released(predictions, noisy)[0] == codes).all()
+    assert (released(predictions, noisy, number=2)[0] != codes).mean() > 0.99, "each computing has noise of its own"
+
+
+def test_one_row_past_what_can_travel_is_cut_and_ends_nothing():
+    codes, _ = released([[1e9], [0.5]], NO_NOISE)
+    assert codes[0, 0] > 10 * codes[1, 0]
+    largest = FIXED_POINTS[32].largest_code(3)
+    assert codes[0, 0] <= largest
+
+
+def test_the_runs_largest_prediction_holds():
+    run = run_of(training={"max_prediction": 2.0})
+    codes, _ = released([[5.0]], NO_NOISE, run=run)
+    assert codes[0, 0] == encode(np.array([2.0]), FIXED_POINTS[32])[0]
