@@ -80,6 +80,9 @@ def join(
     with folder.lock(), ExitStack() as trackers:
         folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
+        is_new = saved.checkpoint is None and saved.result is None  # a run under way was accepted by all
+        if is_new and (decision := _decision(folder, endpoint)) is not None and decision.by == "policy":
+            folder.accepted_by = folder.settings.policy
         folder.files.remark = remark
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
         history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
@@ -88,7 +91,7 @@ def join(
         if saved.result is None:
             listener = all_of(listener, *tracked(trackers, folder.settings, folder.run, folder.run_folder.path, remark))
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
-        if saved.checkpoint is None and saved.result is None:  # a run under way was accepted by all
+        if is_new:
             _accept(folder, endpoint, on_event, wait)
         with _channel(folder, endpoint, listener, wait) as channel, _measured(measures, channel):
             result = run_session(session, channel, folder, listener)
@@ -134,15 +137,26 @@ def align(
 
 def _begun(run: Path | None) -> Path | RunSettings | None:
     """A run.json is that of a run that was accepted before: its folder has all settings."""
-    return settings_in(run.parent) if run is not None and run.name == SETTINGS else run
+    if run is None or run.name != SETTINGS:
+        return run
+    found = settings_in(run.parent)
+    if found is None:
+        raise SettingsError(f"there is no {str(run)!r}: no run has begun there; name its run.toml, or correct the path")
+    return found
+
+
+def _decision(folder: PartyFolder, endpoint: Endpoint) -> Decision | None:
+    """What this party has last decided on the run."""
+    log = decision_log(folder.path, endpoint.credentials)
+    return latest(log.read()).get((folder.run.name, run_hash(folder.run).hex()))
 
 
 def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> None:
     """Write down that this party takes part, tell the server, and wait until all parties do."""
-    run, party, log = folder.run, folder.settings.party, decision_log(folder.path, endpoint.credentials)
-    known = latest(log.read()).get((run.name, run_hash(run).hex()))
+    run, party, known = folder.run, folder.settings.party, _decision(folder, endpoint)
     if known is None or known.choice == "waits":
-        log.append(Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join"))
+        known = Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join")
+        decision_log(folder.path, endpoint.credentials).append(known)
     elif known.choice != "accepted":
         raise SettingsError(
             f"party {party!r} has {known.choice} run {run.name!r} ({known.rule or known.reason}); give the run a new "
