@@ -44,7 +44,8 @@ class Decision:
     """Of all its settings, in hex: another run of the same name is another run."""
     starter: str
     choice: Choice
-    by: Literal["policy", "person"]
+    by: Literal["policy", "person", "server"]
+    """The server tells that another party has ended a run."""
     rule: str = ""
     reason: str = ""
 

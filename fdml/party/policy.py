@@ -191,8 +191,15 @@ def objections_to(
             f"policy.total_label_epsilon {policy.total_label_epsilon:g}"
         )
         yield Objection("policy.total_label_epsilon", text)
-    if policy.hours is not None and not any(Hours.read(each).holds(now) for each in policy.hours):
-        yield Objection("policy.hours", f"it is {now:%a %H:%M}; policy.hours is {', '.join(policy.hours)}")
+    if outside := hours_objection(policy, now):
+        yield Objection("policy.hours", outside)
+
+
+def hours_objection(policy: PolicySettings, now: datetime.datetime) -> str:
+    """What the hours in which runs may begin have against this moment; empty if nothing."""
+    if policy.hours is None or any(Hours.read(each).holds(now) for each in policy.hours):
+        return ""
+    return f"it is {now:%a %H:%M}; policy.hours is {', '.join(policy.hours)}"
 
 
 def check_size(policy: PolicySettings, run: str, spending: Spending, rows: int) -> None:

@@ -1,6 +1,7 @@
 """Runs from a party's side: started, listed, approved, refused, stopped, waited for; and what stands by for them."""
 
 import contextlib
+import datetime
 import threading
 
 import pytest
@@ -16,6 +17,7 @@ from fdml.errors import (
 )
 from fdml.events import Waiting
 from fdml.federation.accepting import await_acceptance
+from fdml.federation.run_folder import run_names
 from fdml.federation.runs import decide, listing, show, start, wait_for
 from fdml.federation.up import up
 from fdml.protocol.signed_proposals import make_proposal
@@ -69,11 +71,14 @@ def test_other_settings_under_the_same_name_are_refused_at_home(shop):
         start(ann, run_of(ann, epochs=9))
 
 
-def test_other_settings_under_a_name_of_another_party_are_refused_by_the_server(shop):
+def test_other_settings_under_a_name_of_another_party_are_refused_before_anything_is_written(shop):
+    """Else this party would keep the name for a run that never begins, and refuse the other's for it."""
     ann, bob = shop.home("ann"), shop.home("bob")
     start(ann, run_of(ann))
-    with pytest.raises(MessageRefused, match=r"training\.epochs is 9 at party 'bob', 3 when run 'first' began"):
+    with pytest.raises(SettingsError, match=r"training\.epochs is 9 here, 3 in run 'first' of ann; give it a new name"):
         start(bob, run_of(bob, epochs=9))
+    assert (bob.log.read(), run_names(bob.folder)) == ([], [])
+    assert decide(bob, "first", "accepted").decision_of("bob").choice == "accepted"
 
 
 def test_all_who_are_asked_approve_and_the_run_is_under_way(shop):
@@ -263,6 +268,18 @@ def test_a_party_that_stands_by_decides_by_its_policy_and_tells_the_server(tmp_p
         texts = stand_by(shop, "bob", lambda: choice_of(shop, "bob") == "accepted")
         assert "run 'first' of ann is accepted" in texts
         assert [each.decision.choice for each in shop.home("bob").log.read()] == ["accepted"]
+
+
+def test_a_run_that_all_have_accepted_does_not_begin_outside_the_hours(tmp_path):
+    later = [datetime.datetime.now() + datetime.timedelta(hours=hours) for hours in (2, 3)]
+    with ServedFederation(tmp_path / "shop", party=POLICY) as shop, standing_by(shop, "bob") as texts:
+        ann, bob = shop.home("ann"), shop.home("bob")
+        start(ann, run_of(ann))
+        until(lambda: choice_of(shop, "bob") == "accepted", "bob's decision")
+        bob.file.write_text(f'{bob.file.read_text()}hours = ["{later[0]:%H:%M}-{later[1]:%H:%M}"]\n')
+        assert decide(shop.home("cid"), "first", "accepted").state == "running"
+        until(lambda: any("run 'first' does not begin yet: it is" in text for text in texts), "what bob says")
+    assert not any("under way" in text for text in texts)
 
 
 def test_who_stands_by_is_listed(shop):
