@@ -13,7 +13,7 @@ from pathlib import Path
 from fdml.data.origins import Origin
 from fdml.errors import AlignmentError, FdmlError, SettingsError
 from fdml.events import Listener
-from fdml.federation.accepting import await_acceptance
+from fdml.federation.accepting import await_acceptance, joining_proposal
 from fdml.federation.decision_log import Decision, latest
 from fdml.federation.party_folder import HISTORY, PartyFolder
 from fdml.federation.party_home import decision_log
@@ -33,7 +33,6 @@ from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
 from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.agreed_training import agreed_training
-from fdml.protocol.signed_proposals import make_proposal
 from fdml.settings import RunSettings, evaluation_schedule, run_hash
 from fdml.settings_federation import read_run
 from fdml.storage.failures import explained_failures
@@ -162,7 +161,7 @@ def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: f
             f"party {party!r} has {known.choice} run {run.name!r} ({known.rule or known.reason}); give the run a new "
             f"name"
         )
-    proposal = make_proposal(run, party, endpoint.credentials)
+    proposal = joining_proposal(run, party, known.starter, endpoint.credentials)
     longest = math.inf if wait is None else wait
     await_acceptance(endpoint, proposal, run.parties, on_event, longest=longest)
 

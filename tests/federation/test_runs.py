@@ -16,12 +16,12 @@ from fdml.errors import (
     StateCorrupt,
 )
 from fdml.events import Waiting
-from fdml.federation.accepting import await_acceptance
+from fdml.federation.accepting import await_acceptance, joining_proposal
 from fdml.federation.run_folder import run_names
 from fdml.federation.runs import decide, listing, show, start, wait_for
 from fdml.federation.up import up
-from fdml.protocol.signed_proposals import make_proposal
-from tests.federation.homes import run_of
+from fdml.protocol.signed_proposals import check_proposal, make_proposal
+from tests.federation.homes import home_of, run_of, write_homes
 from tests.federation.served_federation import ServedFederation
 from tests.transport.served import SECONDS, free_port, until
 
@@ -204,6 +204,16 @@ def test_a_party_with_other_settings_is_named_to_those_who_wait_for_it(shop):
     decide(bob, "first", "accepted")
     with pytest.raises(PeerTimeout, match=r"\(cid has not accepted the run yet\)"):
         accept(ann, longest=0.2)
+
+
+def test_only_the_starter_signs_so_that_nobody_else_is_passed_off_as_it(tmp_path):
+    """A server that has bob's signature could tell cid, who takes runs of bob alone, that bob has started ann's run."""
+    bob = home_of(write_homes(tmp_path, keys=True), "bob", plain=False)
+    keys, run = bob.endpoint.credentials, run_of(bob)
+    joins, starts = (joining_proposal(run, "bob", starter, keys) for starter in ("ann", "bob"))
+    with pytest.raises(MessageRefused, match="said to be started by 'bob', has no certificate"):
+        check_proposal(joins, run, "bob", keys.authority)
+    check_proposal(starts, run, "bob", keys.authority)
 
 
 def test_who_may_not_start_runs_waits_for_who_may(tmp_path):
