@@ -170,6 +170,14 @@ class Decider:
         return decision
 
 
+def runs_without_decision(home: PartyHome) -> list[str]:
+    """Runs that have begun here and that no line accepts: lines at the end of the log may have been cut off."""
+    decisions = [each.decision for each in (*home.log.older(), *home.log.read())]
+    accepted = {(each.run, each.run_hash) for each in decisions if each.choice == "accepted"}
+    begun = [begun_run(home.folder, name) for name in run_names(home.folder)]
+    return [run.name for run in begun if (run.name, run_hash(run).hex()) not in accepted]
+
+
 def known_rows(home: Path, run: RunSettings) -> int | None:
     """How many rows a run would train on, by the last run here with the same way of matching; None if none is known."""
     began = sorted(run_names(home), key=lambda name: (home / RUNS / name / SETTINGS).stat().st_mtime, reverse=True)

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from fdml.federation.deciding import told
+from fdml.federation.deciding import runs_without_decision, told
 from fdml.federation.run_folder import RUNS, run_names
 from fdml.privacy.accounts import AccountFile, Counts, LedgerAccounts, RunAccount
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.settings import run_hash
 from fdml.settings_federation import FederationSettings
 from fdml.storage.disk import FolderDisk
+from tests.cli.commands import succeed
 from tests.federation.homes import decider_of, facts_of, home_of, run_of, write_homes
 
 MONDAY = datetime.datetime(2024, 1, 1, 10, 30)
@@ -224,3 +225,17 @@ def test_a_version_that_is_not_here_is_refused_with_its_name_whatever_a_person_s
     assert "party 'bob' does not hold version" in decision.reason
     assert told(decision).reason == ""
     assert run_names(own.folder) == []
+
+
+def test_a_run_whose_line_was_cut_off_the_end_of_the_log_is_named(tmp_path):
+    own = home(tmp_path, POLICY)
+    for name in ("one", "two"):
+        decider_of(own).decide(facts_of(own, run_of(own, name)))
+    assert runs_without_decision(own) == []
+    first, _ = own.log.path.read_bytes().splitlines(keepends=True)
+    own.log.path.write_bytes(first)
+    assert len(own.log.read()) == 1
+    assert runs_without_decision(own) == ["two"]
+    assert "run 'two' has begun here and no line accepts it" in succeed(
+        "runs", "decisions", "--party", own.file, "--plain"
+    )
