@@ -288,8 +288,9 @@ class BudgetedAccount:
             )
         if self._most_releases is not None and after.releases > self._most_releases:
             raise PrivacyBudgetSpent(
-                f"one more release would bring those of a row in all runs of this ledger over policy.total_releases "
-                f"{self._most_releases}; stop here, or raise the total: `fdml budget show` has the accounts"
+                f"this would bring the releases of a row in all runs of this ledger to {after.releases}, over "
+                f"policy.total_releases {self._most_releases}; stop here, or raise the total: `fdml budget show` has "
+                f"the accounts"
             )
 
     def _with(self, book: LedgerAccounts, counts: Counts) -> LedgerAccounts:
