@@ -50,9 +50,9 @@ def show(
     server: ServerOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Show one run: its settings, and what every party has decided."""
+    """Show one run: its settings, which its starter has signed, and what every party has decided."""
     check_writable(json)
-    facts = federation_runs.show(PartyHome.read(party, plain=plain, server=server), name)
+    facts = federation_runs.looked_at(PartyHome.read(party, plain=plain, server=server), name)
     echo(state_text(facts))
     for each in facts.decisions:
         more = ": ".join(text for text in (each.rule, each.reason) if text)

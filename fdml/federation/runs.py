@@ -110,6 +110,17 @@ def show(home: PartyHome, name: str) -> RunFacts:
     return found
 
 
+def looked_at(home: PartyHome, name: str) -> RunFacts:
+    """One run for a person to decide on: raises where its starter has not signed the settings that the server shows."""
+    facts = show(home, name)
+    if facts.is_open:
+        try:
+            Decider(home).checked(facts)
+        except MessageRefused as refused:
+            raise MessageRefused(f"run {name!r} is not what the server says: {refused}", refused.refusal) from None
+    return facts
+
+
 @explained_failures()
 def decide(home: PartyHome, name: str, choice: Choice, reason: str = "") -> RunFacts:
     """Accept, refuse or stop a run: written to the log first, then told to the server."""

@@ -156,8 +156,11 @@ class Supervisor:
     # Deciding
 
     def _consider(self, found: RunList) -> None:
-        Decider(self._home).note_ends(found.runs)
         turns, unfinished = [], []
+        try:
+            Decider(self._home).note_ends(found.runs)
+        except FdmlError as error:
+            self._report("log", str(error))
         for facts in found.runs:
             try:
                 if facts.is_open and self._takes_part(facts):

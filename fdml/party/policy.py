@@ -59,6 +59,8 @@ class PolicySettings(Settings):
     hours: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """When runs may begin, in this machine's time: "08:00-18:00", "mon-fri 22:00-06:00"."""
 
+    promotion: bool = True
+    """Whether a run may promote its version by a rule of its own."""
     askers: tuple[str, ...] | None = None
     """The parties that are answered when they ask for predictions; None answers all that run.toml lets ask."""
 
@@ -180,6 +182,8 @@ def objections_to(
     yield from _listed("servers", run.privacy.server, policy.servers, "its server is")
     yield from _listed("models", proposed.model, policy.models, "this party's model is")
     yield from _size(policy, spending, proposed.rows)
+    if run.promotion is not None and not policy.promotion:
+        yield Objection("policy.promotion", "it has a rule to promote its version; policy.promotion is false")
     if run.search is not None and proposed.of_its_search >= policy.tuning:
         taken = f"of which {proposed.of_its_search} were accepted here"
         yield Objection(

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -16,12 +17,13 @@ from fdml.errors import (
     StateCorrupt,
 )
 from fdml.events import Waiting
+from fdml.federation import runs
 from fdml.federation.accepting import await_acceptance, joining_proposal
 from fdml.federation.run_folder import run_names
-from fdml.federation.runs import decide, listing, show, start, wait_for
+from fdml.federation.runs import decide, listing, looked_at, show, start, wait_for
 from fdml.federation.up import up
 from fdml.protocol.signed_proposals import check_proposal, make_proposal
-from tests.federation.homes import home_of, run_of, write_homes
+from tests.federation.homes import facts_of, home_of, run_of, write_homes
 from tests.federation.served_federation import ServedFederation
 from tests.transport.served import SECONDS, free_port, until
 
@@ -110,6 +112,21 @@ def test_what_was_accepted_is_stopped_not_refused(shop):
 def test_an_unknown_run_is_told(shop):
     with pytest.raises(SettingsError, match="there is no run 'none' at the server"):
         show(shop.home("ann"), "none")
+
+
+def test_settings_that_a_server_has_made_up_are_not_shown_to_whoever_decides(tmp_path, monkeypatch):
+    """It could show harmless ones, and hand out the starter's own to whoever approves."""
+    folder = write_homes(tmp_path, keys=True)
+    bob, ann = (home_of(folder, name, plain=False) for name in ("bob", "ann"))
+    signed = facts_of(bob, credentials=ann.endpoint.credentials)
+    made_up = replace(
+        signed, proposal=replace(signed.proposal, settings=make_proposal(run_of(bob, epochs=1), "ann", None).settings)
+    )
+    monkeypatch.setattr(runs, "show", lambda *_: made_up)
+    with pytest.raises(MessageRefused, match=r"run 'first' is not what the server says: .* has a wrong signature"):
+        looked_at(bob, "first")
+    monkeypatch.setattr(runs, "show", lambda *_: signed)
+    assert looked_at(bob, "first") == signed
 
 
 def test_who_has_no_right_is_told_before_anything_is_sent(tmp_path):

@@ -1,6 +1,7 @@
 """Versions that a party holds, and which one is promoted."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -154,3 +155,26 @@ def test_promoting_by_hand_and_listing(home):
     assert [each["version"] for each in found["promotions"]] == [first, second]
     assert {each["run"] for each in found["versions"]} == {"first", "second"}
     assert "no run that has finished here" in fail(SettingsError, "runs", "promote", "third", "--party", party)
+
+
+def test_a_rule_promotes_a_run_once_though_its_process_is_started_again(home):
+    """Else a process that was killed after it had promoted would take back what came since."""
+    promotions = Promotions(home)
+    first = promotions.promote(A, "first", "rule")
+    promotions.promote(B, "second", "rule")
+    assert promotions.promote(A, "first", "rule") == first
+    assert promotions.current.version == B
+    assert len(promotions.all()) == 2
+
+
+def test_promotions_that_are_made_at_once_are_all_kept(home):
+    names = [f"run-{number}" for number in range(8)]
+    threads = [
+        threading.Thread(target=Promotions(home).promote, args=(f"{number:032x}", name, "rule"))
+        for number, name in enumerate(names)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each.run for each in Promotions(home).all()) == names
