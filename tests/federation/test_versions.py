@@ -1,5 +1,6 @@
 """Versions that a party holds, and which one is promoted."""
 
+import contextlib
 import json
 import threading
 
@@ -167,14 +168,21 @@ def test_a_rule_promotes_a_run_once_though_its_process_is_started_again(home):
     assert len(promotions.all()) == 2
 
 
-def test_promotions_that_are_made_at_once_are_all_kept(home):
-    names = [f"run-{number}" for number in range(8)]
-    threads = [
-        threading.Thread(target=Promotions(home).promote, args=(f"{number:032x}", name, "rule"))
-        for number, name in enumerate(names)
-    ]
+def test_promotions_that_are_made_at_once_are_all_kept(home, monkeypatch):
+    """Each has read the list before the other has written it, unless they take turns."""
+    both, read = threading.Barrier(2), Promotions.all
+
+    def slow(self):
+        found = read(self)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return found
+
+    monkeypatch.setattr(Promotions, "all", slow)
+    made = ((A, "first", "rule"), (B, "second", "rule"))
+    threads = [threading.Thread(target=Promotions(home).promote, args=each) for each in made]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(each.run for each in Promotions(home).all()) == names
+    assert sorted(each.run for each in read(Promotions(home))) == ["first", "second"]
