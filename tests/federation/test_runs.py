@@ -309,6 +309,17 @@ def test_a_run_that_all_have_accepted_does_not_begin_outside_the_hours(tmp_path)
     assert not any("under way" in text for text in texts)
 
 
+def test_a_log_that_is_changed_while_a_party_stands_by_is_told_and_decides_nothing(tmp_path):
+    with ServedFederation(tmp_path / "shop", party=POLICY) as shop, standing_by(shop, "bob") as texts:
+        ann, log = shop.home("ann"), shop.home("bob").log.path
+        start(ann, run_of(ann, "one"))
+        until(lambda: choice_of(shop, "bob", "one") == "accepted", "bob's decision")
+        log.write_bytes(log.read_bytes().replace(b'"ann"', b'"eve"') * 2)
+        start(ann, run_of(ann, "two"))
+        until(lambda: any("of the log of decisions does not hold" in text for text in texts), "what bob says")
+        assert choice_of(shop, "bob", "two") is None
+
+
 def test_who_stands_by_is_listed(shop):
     stand_by(shop, "bob", lambda: listing(shop.home("ann")).here == ("bob",))
 
