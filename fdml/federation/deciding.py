@@ -49,7 +49,7 @@ class Decider:
         """What was last decided on a run with these settings; None if nothing was."""
         return latest(self.log.read()).get((run.name, run_hash(run).hex()))
 
-    def turn(self) -> AbstractContextManager[None]:
+    def in_turn(self) -> AbstractContextManager[None]:
         """Processes of this party decide in turns: none accepts a run by a log that another is about to add to."""
         return shared_turns(self._home.folder / FOLDER / _TURN)
 
@@ -62,7 +62,7 @@ class Decider:
             run = self.checked(facts)
         except MessageRefused as refused:
             return self._note(facts, _hash_of(facts), PolicyAnswer("refuse", "proposal", str(refused)))
-        with self.turn():
+        with self.in_turn():
             known = self.last_on(run)
             if known is not None and known.choice != "waits":
                 return known

@@ -58,7 +58,7 @@ def start(
         known = client.runs(RunQuery())
         _check_name(settings, known)
         decider.note_ends(known.runs)
-        with decider.turn():
+        with decider.in_turn():
             _accept(decider, settings, home.name)
         facts = client.propose(make_proposal(settings, home.name, home.endpoint.credentials))
         deadline = time.monotonic() + _ANSWER_SECONDS
@@ -129,7 +129,7 @@ def decide(home: PartyHome, name: str, choice: Choice, reason: str = "") -> RunF
     if not facts.is_open:
         raise SettingsError(f"run {name!r} is {facts.state} already")
     decider.note_ends(listing(home).runs)
-    with decider.turn():
+    with decider.in_turn():
         decision = _decided(decider, facts, run, choice, reason)
     with home.client() as client:
         return client.decide(told(decision))
