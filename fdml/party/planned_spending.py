@@ -30,8 +30,10 @@ def spending_of(
     after = book
     for each in (*accepted, planned):
         after = _with(after, each)
-    return replace(
-        spending_alone(planned, guard),
+    alone = spending_alone(planned, guard)
+    return Spending(
+        releases=alone.releases,
+        epsilon=alone.epsilon,
         total_releases=after.releases,
         total_epsilon=after.spent(guard.delta, record_level=guard.training is not None),
     )
