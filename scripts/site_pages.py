@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = "docs"
 OUTSIDE = "repository"
 """The site's folder of what is not in docs/."""
+BEGIN = ("README.md", "benchmarks/README.md")
+"""Pages of the site that are not in docs/, whether docs/ links to them or not."""
 LISTED = {
     ".css": "css",
     ".html": "html",
@@ -61,6 +63,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return markdown if origin is None else turned(markdown, origin, page.file.src_uri)
 
 
+def on_post_template(output: str, *, template_name: str, config: MkDocsConfig) -> str:  # noqa: ARG001
+    """Leave out the page for servers that find nothing: its links work at the root of a host only."""
+    return "" if template_name == "404.html" else output
+
+
 def turned(markdown: str, origin: str, name: str) -> str:
     """The text of a file of the repository with its links as they are from a page of the site."""
 
@@ -90,7 +97,7 @@ def site_name(path: str) -> str:
 
 def linked() -> list[str]:
     """The paths outside of docs/ that pages of the site lead to, and what these lead to in turn."""
-    waiting = ["README.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / DOCS).rglob("*.md")))]
+    waiting = [*BEGIN, *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / DOCS).rglob("*.md")))]
     seen: dict[str, None] = dict.fromkeys(waiting)
     for path in waiting:
         for found in _leads_to(path):
