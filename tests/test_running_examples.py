@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
-from fdml.cli.app import app_for
 from fdml.monitor.prometheus import metrics_text
 from fdml.serving.online.app import _OPEN
 from fdml.settings_federation import read_run
+from tests.docs.fenced import taken
 from tests.monitor.test_prometheus import STATE
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -68,12 +67,7 @@ COMMANDS = list(commands())
 
 @pytest.mark.parametrize(("place", "words"), COMMANDS, ids=[place for place, _ in COMMANDS])
 def test_every_command_is_one_that_fdml_takes(place, words):
-    command, rest = typer.main.get_command(app_for(words)), list(words)
-    while hasattr(command, "commands"):
-        name, command, rest = command.resolve_command(
-            command.make_context("fdml", [rest[0], "--help"], resilient_parsing=True), rest
-        )
-    command.make_context(name, rest)  # raises at an option that is not there, or a value that is wrong
+    taken(words)  # raises at an option that is not there, or a value that is wrong
 
 
 def test_enough_commands_are_found():
