@@ -21,6 +21,7 @@ Everything else may change at any time ([compatibility](../compatibility.md)). `
 """
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w[\w, ]*?)(?: ?: ?(.*))?$")
+_FUNCTION = re.compile(r"<function .*? at 0x[0-9a-f]+>")
 _ANNOTATION = re.compile(r"(: |-> )'([^']*)'")
 
 
@@ -45,7 +46,7 @@ def markdown(docstring: str, *, typed: bool) -> str:
 
 
 def _section(name: str, value: Any) -> Iterator[str]:
-    yield f"## fdml.{name}\n"
+    yield f"## `fdml.{name}`\n"
     if inspect.isclass(value):
         yield from _class(name, value)
     elif inspect.isfunction(value):
@@ -65,7 +66,7 @@ def _class(name: str, value: type) -> Iterator[str]:
     yield f"```python\n{_signature(f'fdml.{name}', value) if own else f'fdml.{name}(message)'}\n```\n"
     yield markdown(value.__doc__ or "", typed=True)
     for method, found in _methods(value):
-        yield f"### {name}.{method}\n"
+        yield f"### `{method}` of {name}\n"
         yield f"```python\n{_signature(method, found)}\n```\n"
         yield markdown(found.__doc__ or "", typed=False)
 
@@ -84,7 +85,7 @@ def _signature(name: str, value: Any) -> str:
     signature = inspect.signature(value)
     kept = [each for each in signature.parameters.values() if each.name != "self"]
     short = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", str(signature.replace(parameters=kept)))
-    short = _ANNOTATION.sub(r"\1\2", short)
+    short = _FUNCTION.sub("...", _ANNOTATION.sub(r"\1\2", short))
     if len(name) + len(short) <= 100:
         return name + short
     inside, _, after = short[1:].rpartition(")")
