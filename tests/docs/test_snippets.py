@@ -39,7 +39,7 @@ def checked(table):
         return FederationSettings(**table)
     if "label_party" in table or not set(table) <= set(PartySettings.model_fields):
         label = table.get("label_party", "bank")
-        others = [*table.get("keys", {}), "another"]
+        others = [*table.get("keys", {}), *table.get("new_parties", ()), "another"]
         version = {"from": VERSION} if table.get("from") == "promoted" else {}
         federation = FederationSettings(parties=[label, *others])
         return federation.run(**{"label_party": label, **table, **version})
