@@ -220,8 +220,8 @@ def _hash(line: bytes) -> str:
 
 
 def _broken(number: int, why: str, file: str = LOG) -> StateCorrupt:
-    which = "" if file == LOG else f" ({file})"
+    which = "" if file == LOG else f"in {file} "
     return StateCorrupt(
-        f"line {number} of the log of decisions{which} does not hold: {why}; someone has changed the file: bring it "
+        f"line {number} of the log of decisions does not hold: {which}{why}; someone has changed the file: bring it "
         f"back from a backup, or move it away and decide anew"
     )
