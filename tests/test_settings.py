@@ -14,7 +14,6 @@ from fdml.settings import (
     PrivacySettings,
     RunSettings,
     TrainingSettings,
-    loss_for,
     run_hash,
 )
 from fdml.settings_choices import LOSSES_OF
@@ -22,6 +21,7 @@ from fdml.settings_data import DataSettings
 from fdml.settings_evaluation import EvaluationSettings
 from fdml.settings_federation import read_run
 from fdml.settings_hash import training_hash
+from fdml.settings_losses import loss_for
 
 FEDERATION = """
 name = "app-store"

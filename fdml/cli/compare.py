@@ -29,7 +29,7 @@ from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
 from fdml.models.registry import ready_kinds
-from fdml.monitor.history import METRIC_OF, LearningCurve
+from fdml.monitor.history import LearningCurve, metric_of
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.report import Report, render
 from fdml.monitor.terminal import epoch_progress, print_line
@@ -127,7 +127,7 @@ def compare(
     facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
     spent = list(_epsilon_lines(ledgers if any(each.guards for each in chosen) else ()))
     _print_figures(problem, curves, facts, spent)
-    metric = METRIC_OF[problem.encoding.task]
+    metric = metric_of(problem.encoding.task, problem.loss)
     write_json(json, comparison_json(curves, metric, facts))
     if plot is not None:
         draw_comparison(curves, metric, plot)
@@ -190,8 +190,8 @@ def _print_figures(
         f"{facts['data']}: {facts['task']}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
     )
-    stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
-    for line in (*gain_lines(curves, METRIC_OF[problem.encoding.task]), *convergence_lines(curves)):
+    stdout.print(comparison_table(curves, metric_of(problem.encoding.task, problem.loss)))
+    for line in (*gain_lines(curves, metric_of(problem.encoding.task, problem.loss)), *convergence_lines(curves)):
         echo(line)
     for line in spent:
         echo(line)

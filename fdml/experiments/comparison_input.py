@@ -36,7 +36,7 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
         check_label_owner(party, run)
         _check_record_level(party, run)
     data = load_parties(run, parties)
-    problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
+    problem = build_dataset(data, run.label_party, run.task, run.chosen_loss, run.evaluation.holdout, run.training.seed)
     models = {name: with_categories(party.model, data[name].train.categories) for name, party in parties.items()}
     kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}

@@ -29,6 +29,7 @@ from fdml.protocol.alignment_messages import RowCounts, RowsOffer
 from fdml.settings import PrivacySettings, RunSettings
 from fdml.settings_choices import LOSSES_OF, Task
 from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings_losses import split_loss
 
 DIGEST = bytes(32)
 """The alignment hash of rows that are in one order already."""
@@ -121,7 +122,7 @@ def run_of(plan: Plan, privacy: PrivacySettings | None = None, stop_after: int |
 
 
 def _task_of(plan: Plan) -> Task:
-    found = [task for task, losses in LOSSES_OF.items() if plan.loss in losses]
+    found = [task for task, losses in LOSSES_OF.items() if split_loss(plan.loss)[0] in losses]
     if not found:
         raise DataError(f"no task has the loss {plan.loss!r}")
     return found[0]
