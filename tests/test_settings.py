@@ -642,6 +642,7 @@ def test_rows_point_to_others_by_keys_or_where_unmatched_ones_are_kept():
 def test_runs_without_later_settings_draw_the_noise_that_they_drew():
     later = {"federation": True, "server": True, "members": True, "keys": True, "unmatched": True}
     later |= {"from_version": True, "new_parties": True, "promotion": True, "search": True, "serving": True}
+    later |= {"quantile": True}
     evaluation = {"stop_after", "threshold", "baseline", "against"}
     later |= {"training": {"max_prediction", "class_weight", "absence", "frozen_epochs"}}
     later["training"] |= {"joint", "joint_width", "head_units"}

@@ -51,7 +51,12 @@ def random_labels(random, rows, loss):
 
 
 def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0, joint=SUM):
-    """A pass over the rows from `shape.start` to the last, and a signal for it."""
+    """A pass over the rows from `shape.start` to the last, and a signal for it.
+
+    The scores and steps of Poisson are smaller: with exp in its gradient it would run away.
+    """
+    tame = 0.1 if loss == "poisson" else 1.0
+    rate *= tame
     size, dtype = shape.rows - shape.start, DTYPES[precision]
     objective = Objective(loss_named(loss), CLASSES_OF[loss], joint)
     batch_bounds = np.minimum(np.arange(0, size + shape.batch, shape.batch), size)
@@ -62,8 +67,8 @@ def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0, j
         rates=rate * random.uniform(0.5, 1.0, len(batch_bounds) - 1),
     )
     scores = Scores(
-        total=random.normal(size=(size, objective.width)).astype(dtype),
-        own_at_push=random.normal(size=(size, objective.width)).astype(dtype),
+        total=(tame * random.normal(size=(size, objective.width))).astype(dtype),
+        own_at_push=(tame * random.normal(size=(size, objective.width))).astype(dtype),
         labels=random_labels(random, size, loss),
         weights=random.uniform(0.5, 1.5, size),
         echo=echo,
