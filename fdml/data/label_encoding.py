@@ -160,9 +160,7 @@ def fit_labels(
 def _mean_above_0(targets: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:
     mean = float(np.average(targets, weights=weights))
     if mean <= 0.0:
-        raise LabelError(
-            f"all {len(targets)} labels are 0, and the logarithm of their mean is no number; add other rows"
-        )
+        raise LabelError(f"all {len(targets)} labels are 0, whose mean has no logarithm; add rows of other labels")
     return mean
 
 

@@ -162,9 +162,7 @@ def register_loss(name: LossName, loss: Loss, task: Task) -> None:
         has = "needs the methods `constant` and `figures`" if task == "regression" else "has no use for `constant`"
         raise SettingsError(f"loss {name!r} is registered for task {task!r} and {has}; see docs/models.md")
     if loss.code is not None:
-        raise SettingsError(
-            f"loss {name!r} has the code {loss.code}, and kernels know built-in losses alone; None it is"
-        )
+        raise SettingsError(f"loss {name!r} has the code {loss.code}; kernels know built-in losses alone, take None")
     LOSSES[name] = loss
     if name not in LOSSES_OF[task]:
         LOSSES_OF[task] = (*LOSSES_OF[task], name)
