@@ -43,6 +43,15 @@ def split_loss(name: LossName) -> tuple[LossName, float | None]:
     return (name, None) if found is None else (QUANTILE, float(found[1]))
 
 
+def task_of(loss: LossName) -> Task:
+    """The task that a loss is of."""
+    for task, fitting in LOSSES_OF.items():
+        if split_loss(loss)[0] in fitting:
+            return task
+    known = [each for fitting in LOSSES_OF.values() for each in fitting]
+    raise SettingsError(f"there is no loss {loss!r}; there are {', '.join(known)}")
+
+
 def thousandths_of(name: LossName) -> int | None:
     """The level of a quantile that is named with it, in thousandths; None for other losses."""
     level = split_loss(name)[1]

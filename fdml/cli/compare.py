@@ -60,6 +60,13 @@ _TaskOption = Annotated[
     str | None,
     typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
 ]
+_LossOption = Annotated[
+    str | None,
+    typer.Option(
+        help="hinge for two classes; poisson (counts and rates) or quantile, 'quantile(0.9)' of a level, for numbers.",
+        rich_help_panel=_DATA_FILE,
+    ),
+]
 _ModelsOption = Annotated[str, typer.Option(help=f"Any of {', '.join(ready_kinds())}.", rich_help_panel=_DATA_FILE)]
 _EpochsOption = Annotated[str, typer.Option(help="Passes over all rows, or auto.", rich_help_panel=_DATA_FILE)]
 _BatchSizeOption = Annotated[str, typer.Option(help="Rows per update, or auto.", rich_help_panel=_DATA_FILE)]
@@ -84,6 +91,7 @@ def compare(
     test: _TestOption = None,
     holdout: _HoldoutOption = 0.2,
     task: _TaskOption = None,
+    loss: _LossOption = None,
     models: _ModelsOption = "linear,mlp",
     epochs: _EpochsOption = "auto",
     batch_size: _BatchSizeOption = "auto",
@@ -114,7 +122,7 @@ def compare(
             print_line(stderr, "`from` and evaluation.against are left out: every scheme trains anew")
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_split_list(ignore))
-        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark)
+        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark, loss)
         training = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
         chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed

@@ -85,8 +85,8 @@ def test_other_models_and_joint_functions_learn_them(counts, amounts, loss, para
 @pytest.mark.parametrize("parameters", [{"loss": "poisson"}, {"loss": "quantile", "quantile": 0.9}])
 def test_a_saved_estimator_predicts_the_same(counts, tmp_path, parameters):
     model = fitted(counts, epochs=2, **parameters)
-    model.save(tmp_path / "model.npz")
-    loaded = FeatureDistributedRegressor.load(tmp_path / "model.npz")
+    model.save(tmp_path / "fitted.npz")
+    loaded = FeatureDistributedRegressor.load(tmp_path / "fitted.npz")
     np.testing.assert_array_equal(loaded.predict(counts[0]), model.predict(counts[0]))
 
 
