@@ -47,10 +47,10 @@ class LabelEncoding:
         """How many classes there are; 0 for regression."""
         return 0 if self.classes is None else len(self.classes)
 
-    def transform(self, labels: Labels) -> NDArray[np.float64]:
-        """Class numbers, or scaled targets."""
+    def transform(self, labels: Labels, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """Class numbers, or scaled targets; `rows` are the numbers of these rows in their file, for errors."""
         if self.classes is None:
-            return (_targets(labels, self.link) - self.centre) / self.spread
+            return (_targets(labels, self.link, rows) - self.centre) / self.spread
         known = np.isin(labels, self.classes)
         if not known.all():
             row = int(np.argmin(known))
@@ -132,13 +132,20 @@ def _class_type(classes: Labels) -> str:
 
 
 def fit_labels(
-    task: Task, labels: Labels, weights: NDArray[np.float64] | None = None, link: Link = "identity"
+    task: Task,
+    labels: Labels,
+    weights: NDArray[np.float64] | None = None,
+    link: Link = "identity",
+    rows: NDArray[np.int64] | None = None,
 ) -> LabelEncoding:
-    """The encoding of these training labels; raises if they do not fit the task, or the link of its loss."""
+    """The encoding of these training labels; raises if they do not fit the task, or the link of its loss.
+
+    `rows` are the numbers of these rows in their file, for errors; without them rows are counted from 0.
+    """
     if labels.dtype.kind == "O":
         raise LabelError("labels are of mixed types; make them all numbers or all text")
     if task == "regression":
-        targets = _targets(labels, link)
+        targets = _targets(labels, link, rows)
         if link == "log":
             return LabelEncoding(task, None, 0.0, _mean_above_0(targets, weights), link)
         centre = float(np.average(targets, weights=weights))
@@ -164,18 +171,24 @@ def _mean_above_0(targets: NDArray[np.float64], weights: NDArray[np.float64] | N
     return mean
 
 
-def _targets(labels: Labels, link: Link) -> NDArray[np.float64]:
+def _targets(labels: Labels, link: Link, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
     if labels.dtype.kind not in "biuf":
         raise LabelError(
             'task "regression" needs numbers as labels, not text or true and false; set task = "binary" or "multiclass"'
         )
     targets = labels.astype(np.float64)
     if not np.isfinite(targets).all():
-        row = int(np.argmin(np.isfinite(targets)))
+        row = _first(~np.isfinite(targets), rows)
         raise LabelError(f"the label in row {row} is no finite number; drop the row or mend the label")
     if link == "log" and len(targets) and targets.min() < 0.0:
         raise LabelError(
-            f"the label in row {int(np.argmax(targets < 0.0))} is below 0, and this loss takes counts or rates from 0 "
+            f"the label in row {_first(targets < 0.0, rows)} is below 0, and this loss takes counts or rates from 0 "
             f'on; drop the row, mend the label, or set loss = "squared"'
         )
     return targets
+
+
+def _first(wrong: NDArray[np.bool_], rows: NDArray[np.int64] | None) -> int:
+    """The number of the first row that is wrong; of several the first in the file."""
+    places = np.flatnonzero(wrong)
+    return int(places[0] if rows is None else rows[places].min())

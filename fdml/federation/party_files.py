@@ -146,13 +146,12 @@ class PartyFiles:
         """The labels of the shared rows, encoded by those of the training rows."""
         train, held_out = self.raw_labels(shared)
         train_weights, weights = self.weights(shared)
-        encoding = self._kept_labels or fit_labels(
-            self._run.task, train, train_weights, loss_named(self._run.chosen_loss).link
-        )
+        link = loss_named(self._run.chosen_loss).link
+        encoding = self._kept_labels or fit_labels(self._run.task, train, train_weights, link, shared.train)
         labels = LabelSet(
             encoding.class_count,
-            encoding.transform(train),
-            encoding.transform(held_out),
+            encoding.transform(train, shared.train),
+            encoding.transform(held_out, shared.held_out),
             mean_one(train_weights, len(train)),
             mean_one(weights, len(held_out)),
         )
