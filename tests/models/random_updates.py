@@ -55,7 +55,7 @@ def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0, j
 
     The scores and steps of Poisson are smaller: with exp in its gradient it would run away.
     """
-    tame = 0.1 if loss == "poisson" else 1.0
+    tame = 0.03 if loss == "poisson" else 1.0
     rate *= tame
     size, dtype = shape.rows - shape.start, DTYPES[precision]
     objective = Objective(loss_named(loss), CLASSES_OF[loss], joint)
