@@ -231,7 +231,7 @@ class PartySession:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
                     yield from held_out.end_epoch(self._seconds)
             yield from self._save(worker, guard, held_out.evaluation, facts)
-        if worker.ended_early:  # in both slots: from an older state it might hear of the end after a total more
+        if worker.ended_early:  # once more, so that no slot is left from which a start is served a total past the end
             yield from self._save(worker, guard, held_out.evaluation, facts)
 
     def _answer(self, step: int) -> Work[Total | Gradient | Stopped]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 
-from fdml.data.rows import Rows, row_count, take, to_dense, width
+from fdml.data.rows import Rows, check_width, row_count, take, to_dense
 from fdml.errors import DataError, SettingsError
 from fdml.models.kernels.gradients import LONGEST
 from fdml.models.kind import ModelSpec
@@ -213,8 +213,7 @@ class TorchModel:
         return [torch.tensordot(factor, part.double(), 1) for part in each]
 
     def _features(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:
-        if width(rows) != self._inputs:
-            raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
+        check_width(rows, self._inputs)
         return torch.as_tensor(to_dense(take(rows, index)), dtype=self._kind)
 
     def _forward(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:
