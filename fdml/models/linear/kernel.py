@@ -35,7 +35,7 @@ def _predict_rows(
     scale: float,
     out: Floats,
 ) -> None:
-    """Write the predictions of the rows order[begin:end], counted from `start`, to `out`; None: in stored order.
+    """Write the predictions of the rows order[begin:end], counted from `start`, to `out`; None for the order they have.
 
     A function of one row would cost as much in being called as in its work.
     """
