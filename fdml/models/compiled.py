@@ -112,7 +112,7 @@ class CompiledModel:
         self.kernels.train(kernel_view(rows), block, scores, rule, state, *self._extras, *self._scratch)
 
     def _given(self, rows: Rows, batch: BlockUpdate, scores: Scores) -> tuple[Rows, BlockUpdate, KernelScores]:
-        """One batch by gradients found here: to the kernel they are scores of a squared loss, which are its gradients."""
+        """One batch by gradients found here: to the kernel they are scores of a squared loss, its own gradients."""
         chosen = take(rows, batch.start + batch.order)
         gradient = scores.gradient(batch.order, self.predict(chosen)).astype(self.dtype)
         count, zeros = len(batch.order), np.zeros_like(gradient)
