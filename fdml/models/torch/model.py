@@ -81,7 +81,7 @@ def _row_gradients(module: torch.nn.Module, features: torch.Tensor, towards: tor
     return list(each.values())
 
 
-def _check_rows_stay_apart(module: torch.nn.Module, inputs: int, kind: torch.dtype) -> None:
+def _check_rows_apart(module: torch.nn.Module, inputs: int, kind: torch.dtype) -> None:
     """Raise if the module cannot be run one row at a time, or keeps some of them outside its parameters."""
     for each in module.modules():
         normal = torch.nn.modules.batchnorm
@@ -131,7 +131,7 @@ class TorchModel:
             ]
         )
         if spec.dp_sgd is not None:
-            _check_rows_stay_apart(self._module, spec.inputs, kind)
+            _check_rows_apart(self._module, spec.inputs, kind)
 
     def _parameters(self, *, weights: bool) -> list[torch.nn.Parameter]:
         return [each for each in self._module.parameters() if (each.ndim > 1) == weights]
