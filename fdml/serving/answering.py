@@ -97,6 +97,9 @@ class Answerer:
             return f"a question to {', '.join(asked.parties)} is not one to {own}"
         if asked.digests[asked.parties.index(own)] != tokens_digest(asked.tokens):
             return "the question's digest is not that of its rows"
+        by_id = {digest for name, digest in zip(asked.parties, asked.digests, strict=True) if name not in facts.run.keys}
+        if len(by_id) > 1:  # sums of different rows would tell a party's part up to a constant
+            return "it answers only where all parties that go by the same ids are asked for the same rows"
         everyone = len(asked.parties) == len(publication.others)
         if facts.run.serving.absent == "fail" and not everyone:
             return 'it answers only where all parties are asked (serving.absent = "fail")'

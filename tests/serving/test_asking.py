@@ -206,6 +206,37 @@ def test_a_row_that_one_party_lacks_tells_nothing_of_the_others():
     assert abs(float(both[0, 0])) > 2**40
 
 
+class OtherRows(Asker):
+    """Asks one party for other rows than the rest, in the same question."""
+
+    def _tokens(self, rows, parties):
+        found = super()._tokens(rows, parties)
+        return {**found, parties[-1]: self.own.facts.keys.tokens_of(self.instead)}
+
+
+@pytest.mark.parametrize("instead", ["r7", "stranger"])
+@pytest.mark.parametrize("unmatched", ["drop", "keep"])
+@pytest.mark.parametrize("absent", ["fail", "calibrated"])
+def test_parties_that_go_by_the_same_ids_are_not_asked_for_different_rows(unmatched, absent, instead):
+    """Else bob(r0) + cid(r7) and bob(r1) + cid(r7) would tell bob's part up to a constant, or without one."""
+    run = run_of(unmatched=unmatched, serving=ServingSettings(absent=absent))
+    found, _ = federation(values_of(), run=run)
+    line = LocalLine("ann", {name: answerer_of(found[name]) for name in ("bob", "cid")}, PARTIES)
+    asker = OtherRows(found["ann"], line)
+    asker.instead = texts([instead] * 2)
+    parts = asker.parts(AskedRows(texts(IDS[:2])), ("bob", "cid"), again=False)
+    assert all("the same rows" in parts.absent[name] for name in ("bob", "cid"))
+    assert not parts.total.any()
+
+
+def test_a_party_with_keys_of_its_own_is_asked_by_them():
+    run = run_of(keys={"cid": ("shop",)})
+    values = values_of()
+    found, asker = federation(values, run=run)
+    answers = ask(asker, IDS[:2], cid=["r7", "r7"])
+    assert answers.score.tolist() == (values["ann"][:2] + values["bob"][:2] + values["cid"][[7, 7]]).tolist()
+
+
 def test_rows_trained_without_a_part_are_served_so():
     """With unmatched = "keep" a row that another party does not hold was trained with a part of zero."""
     run = run_of(unmatched="keep")
