@@ -52,6 +52,8 @@ class Published:
     """Raised whenever a value that may have left has changed: so often a row may have been released."""
     computed: int = 1
     """How often the column was computed; each time has noise of its own."""
+    rows_left: bool = False
+    """Whether rows of this generation are no longer there: if they come back, they may be released once more."""
     reading: str = ""
     """At the label party: how a score is read, as JSON."""
 
@@ -101,13 +103,18 @@ class Publication:
         return cls(read_facts(folder), Column.load(whole_folder(folder)))
 
     def updated(self, column: Column, data: str) -> Publication:
-        """With a column that was computed anew from changed files; what has not changed keeps its bits."""
-        merged, changed = column.after(self.column)
+        """With a column that was computed anew from changed files; what has not changed keeps its bits.
+
+        A row that comes back after it was gone may have been released before, with other bits: it is a new generation.
+        """
+        merged, difference = column.after(self.column)
+        is_new = difference.changed or (difference.came and self.facts.rows_left)
         facts = replace(
             self.facts,
             data=data,
-            generation=self.facts.generation + int(changed),
+            generation=self.facts.generation + int(is_new),
             computed=self.facts.computed + 1,
+            rows_left=(difference.left or self.facts.rows_left) and not is_new,
         )
         return Publication(facts, merged)
 
@@ -154,6 +161,7 @@ def _to_json(facts: Published) -> bytes:
         "file": facts.file,
         "generation": facts.generation,
         "computed": facts.computed,
+        "rows_left": facts.rows_left,
         "reading": facts.reading,
     }
     return (json.dumps(content, indent=1) + "\n").encode()
@@ -176,5 +184,6 @@ def _of_json(known: Mapping[str, Any]) -> Published:
         file=known["file"],
         generation=known["generation"],
         computed=known["computed"],
+        rows_left=known.get("rows_left", False),
         reading=known["reading"],
     )
