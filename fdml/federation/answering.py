@@ -18,6 +18,7 @@ from fdml.protocol.prediction_messages import Question, Reply
 from fdml.serving.answering import Answerer
 from fdml.serving.publication import FOLDER, Publication, is_published
 from fdml.serving.releases import LedgerReleases
+from fdml.storage.atomic import folder_stamp
 from fdml.transport.grpc_relay import answer_questions
 
 _LOOK_SECONDS = 2.0
@@ -31,14 +32,14 @@ class PublishedModels:
         """`is_finished` says of a run whether all parties have finished it: before that its version does not count."""
         self._home = home
         self._is_finished = is_finished
-        self._known: dict[str, tuple[int, Publication]] = {}
+        self._known: dict[str, tuple[tuple[int, int], Publication]] = {}
 
     def find(self, run: str) -> Publication | None:
         """The model of a run as it is on disk now."""
         place = self._home / RUNS / run / FOLDER
         if run not in run_names(self._home) or not self._is_finished(run) or not is_published(place):
             return None
-        written = place.stat().st_ino if place.exists() else 0
+        written = folder_stamp(place)
         known = self._known.get(run)
         if known is None or known[0] != written:
             known = self._known[run] = (written, Publication.load(place))

@@ -19,6 +19,7 @@ from fdml.protocol.quoting import quoted
 from fdml.serving.asking import QuestionLine
 from fdml.serving.online.model import ServedModel
 from fdml.serving.publication import FOLDER, Publication
+from fdml.storage.atomic import folder_stamp
 from fdml.storage.lock import is_locked
 
 _LOOK_SECONDS = 2.0
@@ -30,8 +31,8 @@ _SHORTEST_VERSION = 4
 @dataclass(eq=False)
 class _Served:
     model: ServedModel
-    written: int
-    """Which folder it was read from."""
+    written: tuple[int, int]
+    """The stamp of the folder it was read from."""
     files: object
     """The party's files as they were then."""
     watch: asyncio.Task[None] | None = None
@@ -128,21 +129,22 @@ class EndpointModels:
         place = self._home.folder / RUNS / run / FOLDER
         known = self._served.get(run)
         if known is not None and known.model.version == version:
-            written = place.stat().st_ino if place.exists() else known.written
+            written = folder_stamp(place)
             is_ours = not is_locked(self._home.folder / STANDING)  # else `fdml up` computes predictions anew
             if written != known.written:
                 known.model.renew(Publication.load(place))
                 known.written = written
             elif files != known.files and is_ours:
                 known.model.renew(published_asker(self._home, run, self._line).own)
-                known.written = place.stat().st_ino
+                known.written = folder_stamp(place)
             known.files = files
         elif self._counts(run):
+            written = folder_stamp(place)  # before it is read: what comes after is seen at the next look
             asker = published_asker(self._home, run, self._line, self._seconds)
             model = ServedModel(asker, AskedColumns(settings, asker.own.run), self._threads, self._unforeseen)
             if known is not None and known.watch is not None:
                 known.watch.get_loop().call_soon_threadsafe(known.watch.cancel)
-            self._served[run] = _Served(model, place.stat().st_ino, files)
+            self._served[run] = _Served(model, written, files)
             self._report(f"run {run}", f"run {run!r}, version {version[:12]}, can be asked")
 
     def _counts(self, run: str) -> bool:

@@ -21,12 +21,14 @@ from fdml.privacy.noise import NoiseKey
 from fdml.serving.column import Column
 from fdml.serving.keys import ServingKeys
 from fdml.settings import RunSettings
-from fdml.storage.atomic import new_file, new_folder, whole_folder
+from fdml.storage.atomic import folder_stamp, new_file, new_folder, whole_folder
 
 FOLDER = "serving"
 """In the folder of a run."""
 _FACTS = "facts.json"
 _LAYOUT = "fdml published model 1"
+_TRIES = 10
+"""To read a model while it is replaced, which takes longer than reading it."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,18 @@ class Publication:
 
     @classmethod
     def load(cls, folder: Path) -> Publication:
-        """Map a published model."""
-        return cls(read_facts(folder), Column.load(whole_folder(folder)))
+        """Map a published model; one that is replaced meanwhile is read again, so that its files are of one time."""
+        for _ in range(_TRIES):
+            stamp = folder_stamp(folder)
+            try:
+                found = cls(read_facts(folder), Column.load(whole_folder(folder)))
+            except (DataError, StateCorrupt):
+                if folder_stamp(folder) == stamp:
+                    raise
+            else:
+                if folder_stamp(folder) == stamp:
+                    return found
+        raise StateCorrupt(f"the published model in {str(folder)!r} is replaced faster than it can be read; try again")
 
     def updated(self, column: Column, data: str) -> Publication:
         """With a column that was computed anew from changed files; what has not changed keeps its bits.

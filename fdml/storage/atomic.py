@@ -85,6 +85,18 @@ def whole_folder(folder: Path) -> Path:
     return old if old.is_dir() and not folder.exists() else folder
 
 
+def folder_stamp(folder: Path) -> tuple[int, int]:
+    """Another one whenever `new_folder` has replaced a folder; zeros where there is none.
+
+    The folder's number alone would not do: a file system may give it out again at once.
+    """
+    try:
+        found = whole_folder(folder).stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_ino, found.st_mtime_ns)
+
+
 @contextmanager
 def new_file(path: Path, *, mode: int = OWNER_ONLY) -> Iterator[BinaryIO]:
     """A new file inside a `new_folder`, for content that is written piece by piece."""

@@ -48,6 +48,20 @@ def test_a_model_that_was_written_anew_is_mapped_anew(home):
     assert (models.find("first").column.codes != before).all()
 
 
+def test_a_model_whose_folder_has_the_number_of_an_older_one_is_mapped_anew(home):
+    """File systems give numbers out again: after two changes the folder may have the first one's."""
+    values = values_of()["bob"]
+    models = PublishedModels(home, lambda _: True)
+    save(home, values)
+    before, place = models.find("first").column.codes.copy(), home / "runs" / "first" / "serving"
+    publication_of("bob", IDS, values + 1.0).save(home / "other")
+    for path in place.iterdir():
+        path.unlink()
+    for path in (home / "other").iterdir():
+        path.rename(place / path.name)
+    assert (models.find("first").column.codes != before).all()
+
+
 def test_a_model_that_some_party_has_not_finished_does_not_count(home):
     finished = threading.Event()
     models = PublishedModels(home, lambda _: finished.is_set())

@@ -8,6 +8,8 @@ import pytest
 
 from fdml.errors import DataError, StateCorrupt
 from fdml.privacy.ledger import GradientMechanism, Mechanism
+from fdml.serving import column as column_module
+from fdml.serving import publication as publication_module
 from fdml.serving.column import Column
 from fdml.serving.publication import Publication, is_published, read_facts
 from fdml.settings_serving import ServingSettings
@@ -146,3 +148,38 @@ def test_whoever_has_mapped_the_old_column_goes_on_with_it(tmp_path, published):
     published.updated(column_with(published, values_of(seed=9)["ann"]), "new").save(tmp_path / "serving")
     assert (old.column.codes == before).all()
     assert (Publication.load(tmp_path / "serving").column.codes != before).any()
+
+
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_a_model_that_is_replaced_while_it_is_read_is_one_or_the_other_never_a_mix(
+    tmp_path, published, monkeypatch, moment
+):
+    """Facts of one generation with rows of the next would be released and not counted."""
+    other = replace(published.updated(column_with(published, values_of(seed=9)["ann"][1:], IDS[1:]), "new"))
+    published.save(tmp_path / "serving")
+    reads = []
+
+    def replaced_at(read):
+        def reading(*given, **options):
+            reads.append(read)
+            if len(reads) == moment:
+                other.save(tmp_path / "serving")
+            return read(*given, **options)
+
+        return reading
+
+    monkeypatch.setattr(column_module.np, "load", replaced_at(np.load))
+    monkeypatch.setattr(publication_module, "read_facts", replaced_at(read_facts))
+    found = Publication.load(tmp_path / "serving")
+    whole = published if found.facts == published.facts else other
+    assert found.facts == whole.facts
+    assert (found.column.codes == whole.column.codes).all()
+    assert (found.column.high == whole.column.high).all()
+    assert len(reads) > moment
+
+
+def test_a_column_that_is_gone_is_an_error_and_not_waited_for(tmp_path, published):
+    published.save(tmp_path / "serving")
+    (tmp_path / "serving" / "codes.npy").unlink()
+    with pytest.raises(StateCorrupt, match="damaged"):
+        Publication.load(tmp_path / "serving")

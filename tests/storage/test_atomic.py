@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fdml.storage import atomic
 from fdml.storage.atomic import (
     PUBLIC,
+    folder_stamp,
     make_private_folder,
     new_file,
     new_folder,
@@ -54,6 +55,25 @@ def test_a_file_holds_what_was_written_and_nothing_else_is_left(tmp_path, conten
 def test_a_file_is_synced_before_it_gets_its_name_and_its_folder_after(tmp_path, calls):
     write_file(tmp_path / "state", b"new")
     assert calls.of("write", "fsync", "replace") == ["write", "fsync", "replace", "fsync"]
+
+
+def test_a_folder_that_was_replaced_has_another_stamp_each_time(tmp_path):
+    """A file system gives the number of a removed folder to the next: two replacements may bring the first back."""
+    stamps = [folder_stamp(tmp_path / "model")]
+    for content in (b"1", b"2", b"3", b"4"):
+        with new_folder(tmp_path / "model") as beside:
+            (beside / "facts").write_bytes(content)
+        stamps.append(folder_stamp(tmp_path / "model"))
+        assert folder_stamp(tmp_path / "model") == stamps[-1]
+    assert len(set(stamps)) == len(stamps)
+
+
+def test_a_folder_in_mid_swap_has_its_old_stamp(tmp_path):
+    with new_folder(tmp_path / "model") as beside:
+        (beside / "facts").write_bytes(b"1")
+    before = folder_stamp(tmp_path / "model")
+    (tmp_path / "model").rename(tmp_path / ".model.old")
+    assert folder_stamp(tmp_path / "model") == before
 
 
 def test_a_folder_is_synced_by_its_own_handle(tmp_path, monkeypatch):
