@@ -1,11 +1,13 @@
 """Publishing at the end of a run, and again when files change; the models of a folder."""
 
+import contextlib
 import json
 import shutil
 
 import pytest
 
 from fdml.errors import DataError, SettingsError
+from fdml.federation import publish as publishing
 from fdml.federation.asked_files import asked_file, own_rows
 from fdml.federation.models import chosen_model, forget_model, models_of
 from fdml.federation.party_folder import PartyFolder
@@ -14,6 +16,7 @@ from fdml.federation.publish import publish, refreshed
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
 from fdml.serving.publication import Publication
+from fdml.storage.lock import is_locked
 from tests.serving.published import texts
 from tests.serving.trained import trained, write_federation
 
@@ -79,6 +82,54 @@ def test_changed_and_new_rows_are_computed_again_and_the_others_stay(home):
     assert value_of(after, "fresh") is not None
     assert (after.facts.generation, after.facts.computed) == (2, 2)
     assert Publication.load(home / "bob" / "runs" / "first" / "serving").facts == after.facts
+
+
+def test_one_process_at_a_time_computes_a_column(home, monkeypatch):
+    """Two would draw the same noise, for values that may differ; whoever waited takes what the other has made."""
+    change(home, "r1", "r1,5.0,5.0")
+    compute, made = publishing._computed, []
+
+    def computed(*given):
+        assert is_locked(home / "bob" / "runs" / "first" / ".serving.turn")
+        made.append(given)
+        return compute(*given)
+
+    monkeypatch.setattr(publishing, "_computed", computed)
+    turns = publishing.shared_turns
+
+    @contextlib.contextmanager
+    def turn_after_another(folder):
+        monkeypatch.setattr(publishing, "shared_turns", turns)
+        refreshed(*bob(home), "first")
+        with turns(folder):
+            yield
+
+    monkeypatch.setattr(publishing, "shared_turns", turn_after_another)
+    assert refreshed(*bob(home), "first").facts.computed == 2
+    assert len(made) == 1
+
+
+def test_a_model_is_published_by_one_process_at_a_time(home, monkeypatch):
+    shutil.rmtree(home / "bob" / "runs" / "first" / "serving")
+    compute, held = publishing._computed, []
+
+    def computed(*given):
+        held.append(is_locked(home / "bob" / "runs" / "first" / ".serving.turn"))
+        return compute(*given)
+
+    monkeypatch.setattr(publishing, "_computed", computed)
+    publish(PartyFolder(home / "bob" / "party.toml"))
+    publish(PartyFolder(home / "bob" / "party.toml"))
+    assert held == [True]
+
+
+def test_a_row_that_leaves_the_file_and_comes_back_is_one_more_release(home):
+    path = home / "bob" / "data.csv"
+    whole = path.read_text()
+    path.write_text("".join(line for line in whole.splitlines(keepends=True) if not line.startswith("r1,")))
+    assert refreshed(*bob(home), "first").facts.generation == 1
+    path.write_text(whole)
+    assert refreshed(*bob(home), "first").facts.generation == 2
 
 
 def test_a_new_row_alone_is_no_new_generation(home):
