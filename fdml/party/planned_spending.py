@@ -33,9 +33,9 @@ def spending_of(
         after = _with(after, each)
     alone = planned.record_level if record_level else planned.direct
     return Spending(
-        releases=_releases(planned),
+        releases=planned.releases,
         epsilon=alone.epsilon(guard.delta),
-        total_releases=sum(_releases(each) for each in after.runs.values()),
+        total_releases=sum(each.releases for each in after.runs.values()),
         total_epsilon=after.spent(guard.delta, record_level=record_level),
     )
 
@@ -64,7 +64,3 @@ def _with(book: LedgerAccounts, planned: RunAccount) -> LedgerAccounts:
         return replace(book, runs={**book.runs, f"planned: {planned.run}": planned})
     raised = {name: replace(each, counts=each.counts.at_least(planned.counts)) for name, each in begun.items()}
     return replace(book, runs={**book.runs, **raised})
-
-
-def _releases(account: RunAccount) -> int:
-    return max(account.counts.releases, account.counts.held_out)

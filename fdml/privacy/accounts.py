@@ -90,6 +90,11 @@ class RunAccount:
     counts: Counts = field(default_factory=Counts)
 
     @property
+    def releases(self) -> int:
+        """Of a row, of training or held out, whichever has more."""
+        return max(self.counts.releases, self.counts.held_out)
+
+    @property
     def direct(self) -> Cost:
         """By a row's own releases, of training or held-out rows, whichever is more."""
         return self._released(self.counts.releases).at_least(self._held_out())
@@ -194,12 +199,23 @@ class AccountFile:
 class BudgetedAccount:
     """One run's account in a ledger; refuses what would bring all runs together over the total."""
 
-    def __init__(self, file: AccountFile, name: str, account: RunAccount, *, total: float | None, delta: float) -> None:
+    def __init__(
+        self,
+        file: AccountFile,
+        name: str,
+        account: RunAccount,
+        *,
+        total: float | None,
+        delta: float,
+        total_releases: int | None = None,
+    ) -> None:
+        """The totals are those of all accounts of the ledger: of epsilon, and of releases of a row."""
         self._file = file
         self._name = name
         self._account = account
         self._total = total
         self._delta = delta
+        self._total_releases = total_releases
         self._known = Counts()
         """What is on disk at least."""
         self._planned = Counts()
@@ -245,9 +261,19 @@ class BudgetedAccount:
                     f"guard.total_epsilon {self._total:g} at delta {self._delta:g}; stop here, or raise the total: "
                     f"`fdml budget show` has the accounts"
                 )
+            if not has_left:
+                self._check_releases(after)
             return after
 
         self._known = self._file.change(raised).runs[self._name].counts
+
+    def _check_releases(self, after: LedgerAccounts) -> None:
+        released = sum(each.releases for each in after.runs.values())
+        if self._total_releases is not None and released > self._total_releases:
+            raise PrivacyBudgetSpent(
+                f"answering would bring the releases of a row in all runs to {released}, over policy.total_releases "
+                f"{self._total_releases}; raise it in party.toml to answer"
+            )
 
     def _with(self, book: LedgerAccounts, counts: Counts) -> LedgerAccounts:
         before = book.runs.get(self._name, self._account)
