@@ -102,7 +102,7 @@ class OpenEndpoint:
         ids=IDS,
         token=None,
         releases=None,
-        askers=None,
+        rules=None,
         seconds=5.0,
         tls=None,
         columns=None,
@@ -116,7 +116,9 @@ class OpenEndpoint:
         }
         self.publications = found
         asker = self.run.label_party
-        answerers = {name: answerer_of(each, releases, askers) for name, each in found.items() if name != asker}
+        answerers = {
+            name: answerer_of(each, releases, **(rules or {})) for name, each in found.items() if name != asker
+        }
         self.line = DisturbedLine(LocalLine(asker, answerers, self.run.parties))
         self.asker = Asker(found[asker], self.line, seconds=seconds)
         self.errors = []

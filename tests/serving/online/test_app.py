@@ -242,8 +242,16 @@ def test_a_spent_budget_is_429_and_says_whose():
         assert content["error"].startswith("bob: its privacy budget is spent; its operator")
 
 
+def test_more_rows_than_a_party_tells_in_an_hour_are_429_and_the_rule_is_named():
+    with OpenEndpoint(rules={"rows_per_hour": 2}) as served:
+        assert served.infer(asked("r1", "r2"))[0] == 200
+        status, content = served.infer(asked("r3"))
+        assert status == 429
+        assert "bob: its policy answers one asker for at most 2 rows an hour" in content["error"]
+
+
 def test_an_asker_that_a_party_does_not_let_ask_is_403():
-    with OpenEndpoint(askers=("eve",)) as served:
+    with OpenEndpoint(rules={"askers": ("eve",)}) as served:
         status, content = served.infer(asked("r1"))
         assert (status, "bob: its policy does not answer ann" in content["error"]) == (403, True)
 
