@@ -19,7 +19,7 @@ from fdml.serving.answer_rules import AnsweredRows
 from fdml.serving.answering import Answerer
 from fdml.serving.publication import FOLDER, Publication, is_published
 from fdml.serving.releases import LedgerReleases
-from fdml.storage.atomic import folder_stamp
+from fdml.storage.atomic import folder_identity
 from fdml.transport.grpc_relay import answer_questions
 
 _LOOK_SECONDS = 2.0
@@ -40,7 +40,7 @@ class PublishedModels:
         place = self._home / RUNS / run / FOLDER
         if run not in run_names(self._home) or not self._is_finished(run) or not is_published(place):
             return None
-        written = folder_stamp(place)
+        written = folder_identity(place)
         known = self._known.get(run)
         if known is None or known[0] != written:
             known = self._known[run] = (written, Publication.load(place))

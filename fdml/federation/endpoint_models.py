@@ -19,7 +19,7 @@ from fdml.protocol.quoting import quoted
 from fdml.serving.asking import QuestionLine
 from fdml.serving.online.model import ServedModel
 from fdml.serving.publication import FOLDER, Publication
-from fdml.storage.atomic import folder_stamp
+from fdml.storage.atomic import folder_identity
 from fdml.storage.lock import is_locked
 
 _LOOK_SECONDS = 2.0
@@ -32,7 +32,7 @@ _SHORTEST_VERSION = 4
 class _Served:
     model: ServedModel
     written: tuple[int, int]
-    """The stamp of the folder it was read from."""
+    """The identity of the folder it was read from."""
     files: object
     """The party's files as they were then."""
     watch: asyncio.Task[None] | None = None
@@ -129,17 +129,17 @@ class EndpointModels:
         place = self._home.folder / RUNS / run / FOLDER
         known = self._served.get(run)
         if known is not None and known.model.version == version:
-            written = folder_stamp(place)
+            written = folder_identity(place)
             is_ours = not is_locked(self._home.folder / STANDING)  # else `fdml up` computes predictions anew
             if written != known.written:
                 known.model.renew(Publication.load(place))
                 known.written = written
             elif files != known.files and is_ours:
                 known.model.renew(published_asker(self._home, run, self._line).own)
-                known.written = folder_stamp(place)
+                known.written = folder_identity(place)
             known.files = files
         elif self._counts(run):
-            written = folder_stamp(place)  # before it is read: what comes after is seen at the next look
+            written = folder_identity(place)  # before it is read: what comes after is seen at the next look
             asker = published_asker(self._home, run, self._line, self._seconds)
             model = ServedModel(asker, AskedColumns(settings, asker.own.run), self._threads, self._unforeseen)
             if known is not None and known.watch is not None:

@@ -21,7 +21,7 @@ from fdml.privacy.noise import NoiseKey
 from fdml.serving.column import Column
 from fdml.serving.keys import ServingKeys
 from fdml.settings import RunSettings
-from fdml.storage.atomic import folder_stamp, new_file, new_folder, whole_folder
+from fdml.storage.atomic import folder_identity, new_file, new_folder, whole_folder
 
 FOLDER = "serving"
 """In the folder of a run."""
@@ -103,14 +103,14 @@ class Publication:
     def load(cls, folder: Path) -> Publication:
         """Map a published model; one that is replaced meanwhile is read again, so that its files are of one time."""
         for _ in range(_TRIES):
-            stamp = folder_stamp(folder)
+            identity = folder_identity(folder)
             try:
                 found = cls(read_facts(folder), Column.load(whole_folder(folder)))
             except (DataError, StateCorrupt):
-                if folder_stamp(folder) == stamp:
+                if folder_identity(folder) == identity:
                     raise
             else:
-                if folder_stamp(folder) == stamp:
+                if folder_identity(folder) == identity:
                     return found
         raise StateCorrupt(f"the published model in {str(folder)!r} is replaced faster than it can be read; try again")
 

@@ -85,7 +85,7 @@ def whole_folder(folder: Path) -> Path:
     return old if old.is_dir() and not folder.exists() else folder
 
 
-def folder_stamp(folder: Path) -> tuple[int, int]:
+def folder_identity(folder: Path) -> tuple[int, int]:
     """Another one whenever `new_folder` has replaced a folder; zeros where there is none.
 
     The folder's number alone would not do: a file system may give it out again at once.

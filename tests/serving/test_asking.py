@@ -232,7 +232,7 @@ def test_parties_that_go_by_the_same_ids_are_not_asked_for_different_rows(unmatc
 def test_a_party_with_keys_of_its_own_is_asked_by_them():
     run = run_of(keys={"cid": ("shop",)})
     values = values_of()
-    found, asker = federation(values, run=run)
+    _, asker = federation(values, run=run)
     answers = ask(asker, IDS[:2], cid=["r7", "r7"])
     assert answers.score.tolist() == (values["ann"][:2] + values["bob"][:2] + values["cid"][[7, 7]]).tolist()
 

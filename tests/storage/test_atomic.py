@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fdml.storage import atomic
 from fdml.storage.atomic import (
     PUBLIC,
-    folder_stamp,
+    folder_identity,
     make_private_folder,
     new_file,
     new_folder,
@@ -57,23 +57,23 @@ def test_a_file_is_synced_before_it_gets_its_name_and_its_folder_after(tmp_path,
     assert calls.of("write", "fsync", "replace") == ["write", "fsync", "replace", "fsync"]
 
 
-def test_a_folder_that_was_replaced_has_another_stamp_each_time(tmp_path):
+def test_a_folder_that_was_replaced_has_another_identity_each_time(tmp_path):
     """A file system gives the number of a removed folder to the next: two replacements may bring the first back."""
-    stamps = [folder_stamp(tmp_path / "model")]
+    identities = [folder_identity(tmp_path / "model")]
     for content in (b"1", b"2", b"3", b"4"):
         with new_folder(tmp_path / "model") as beside:
             (beside / "facts").write_bytes(content)
-        stamps.append(folder_stamp(tmp_path / "model"))
-        assert folder_stamp(tmp_path / "model") == stamps[-1]
-    assert len(set(stamps)) == len(stamps)
+        identities.append(folder_identity(tmp_path / "model"))
+        assert folder_identity(tmp_path / "model") == identities[-1]
+    assert len(set(identities)) == len(identities)
 
 
-def test_a_folder_in_mid_swap_has_its_old_stamp(tmp_path):
+def test_a_folder_in_mid_swap_has_its_old_identity(tmp_path):
     with new_folder(tmp_path / "model") as beside:
         (beside / "facts").write_bytes(b"1")
-    before = folder_stamp(tmp_path / "model")
+    before = folder_identity(tmp_path / "model")
     (tmp_path / "model").rename(tmp_path / ".model.old")
-    assert folder_stamp(tmp_path / "model") == before
+    assert folder_identity(tmp_path / "model") == before
 
 
 def test_a_folder_is_synced_by_its_own_handle(tmp_path, monkeypatch):
