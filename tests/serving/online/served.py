@@ -8,9 +8,9 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
-import uvicorn
 
 from fdml.data.ids import key_texts
 from fdml.errors import DataError, RequestRefused
@@ -18,7 +18,9 @@ from fdml.protocol.prediction_messages import Reply
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.client import EndpointClient
 from fdml.serving.local_line import LocalLine
+from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
+from fdml.serving.online.connections import http_server
 from fdml.serving.online.model import ServedModel
 from fdml.settings_data import IdSettings
 from tests.serving.published import IDS, answerer_of, publication_of, run_of, values_of
@@ -124,15 +126,13 @@ class OpenEndpoint:
         self.errors = []
         self._threads = ThreadPoolExecutor(8)
         self.model = ServedModel(self.asker, columns or Columns(), self._threads, self.errors.append)
-        app = Endpoint(FixedModels(first=self.model), token, self.errors.append).app()
+        access = Access(token_file=token and Path("token"))
+        app = Endpoint(FixedModels(first=self.model), token, self.errors.append, access.names_host).app()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.token, self.tls = token, tls
-        config = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
-        config.load()
-        config.ssl = tls
-        self._server = uvicorn.Server(config)
+        self._server = http_server(app, tls)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     def __enter__(self):
