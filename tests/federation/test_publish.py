@@ -172,6 +172,9 @@ def test_a_file_is_read_in_blocks(once, tmp_path):
     assert table.count == 7
     assert [len(rows) for _, rows in table.blocks(3)] == [3, 3, 1]
     assert table.digest == asked_file(tmp_path / "ids.csv", party, run).table.digest
+    assert not table.has_changed()
+    (tmp_path / "ids.csv").write_text("id,more\nr1,x\n")
+    assert table.has_changed()
 
 
 def test_own_rows_have_labels(once):
