@@ -15,7 +15,14 @@ import numpy as np
 
 from fdml.errors import MessageRefused, PrivacyBudgetSpent, StateCorrupt
 from fdml.protocol.fixed_point import Codes
-from fdml.protocol.prediction_messages import LONGEST_ABSENT, Answered, Asked, Question, Reply
+from fdml.protocol.prediction_messages import (
+    LONGEST_ABSENT,
+    Answered,
+    Asked,
+    Question,
+    Reply,
+    answer_rows,
+)
 from fdml.protocol.prediction_wire import decode_asked, encode_answered
 from fdml.protocol.quoting import shown
 from fdml.serving.answer_rules import AnsweredRows, AnswerRules
@@ -108,6 +115,9 @@ class Answerer:
             return f"{OTHER_VERSION} {facts.version[:12]} of run {facts.run.name!r}, not {asked.version[:12]}"
         if own not in asked.parties or asker in asked.parties or not set(asked.parties) <= set(facts.run.parties):
             return f"a question to {', '.join(asked.parties)} is not one to {own}"
+        most = answer_rows(publication.column.width)
+        if len(asked.tokens) > most:  # its answer would be longer than a message may be
+            return f"a question for {len(asked.tokens)} rows; of this model {most} is the most"
         if asked.digests[asked.parties.index(own)] != tokens_digest(asked.tokens):
             return "the question's digest is not that of its rows"
         by_id = {

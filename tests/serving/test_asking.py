@@ -107,6 +107,35 @@ def test_a_party_with_another_version_is_absent_never_mixed_in():
     assert "another run or version" in strangers.absent["cid"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"offset": (0.0, 1.0, 2.0)},
+        {"offset": ()},
+        {"scale": float("nan")},
+        {"scale": float("inf")},
+        {"task": "multiclass", "offset": (0.0,)},
+    ],
+)
+def test_a_label_party_whose_reading_does_not_fit_is_absent(wrong):
+    """Else rows would have no score with nobody missing, or the asker would end with an error."""
+    run = run_of(serving=ServingSettings(may_ask=("ann", "bob")))
+    found, _ = federation(values_of(), run=run)
+    ann = found["ann"]
+    found["ann"] = replace(ann, facts=replace(ann.facts, reading=reading_of(**wrong).to_json().decode()))
+    answers = ask(asker_of(found, "bob"), IDS[:2])
+    assert not answers.has_score.any()
+    assert "label party" in answers.absent["ann"]
+
+
+def test_more_rows_than_an_answer_can_carry_are_refused():
+    values, run = values_of(width=3), run_of(task="multiclass")
+    found, asker = federation(values, run=run)
+    wide = replace(found["bob"].column, codes=np.zeros((40, 2000), np.int64), exact=np.zeros((40, 2000), np.int64))
+    found["bob"] = replace(found["bob"], column=wide)
+    assert "rows; of this model" in ask(asker_of(found, "ann"), list(IDS) * 60).absent["bob"]
+
+
 class Tapped:
     """A line that keeps what it carries."""
 
