@@ -39,6 +39,7 @@ class PublishedModels:
         """The model of a run as it is on disk now."""
         place = self._home / RUNS / run / FOLDER
         if run not in run_names(self._home) or not self._is_finished(run) or not is_published(place):
+            self._known.pop(run, None)  # one that was forgotten stays on disk for as long as it is mapped
             return None
         written = folder_identity(place)
         known = self._known.get(run)

@@ -36,7 +36,7 @@ from fdml.storage.lock import shared_turns
 def publish(folder: PartyFolder) -> Publication | None:
     """Publish the model of a finished run, unless that was done; None where rows have no ids to ask by."""
     place = folder.run_folder.path / FOLDER
-    with _turn(place):  # the run's own process and the standing one may both see that it is to be done
+    with publishing_turn(place):  # the run's own process and the standing one may both see that it is to be done
         return Publication.load(place) if is_published(place) else _published(folder, place)
 
 
@@ -76,7 +76,7 @@ def refreshed(party: PartySettings, home: Path, run: str) -> Publication:
     data = data_fingerprint(origins, data_settings(party, facts.run), encoding_of(party.model))
     if data == facts.data:
         return Publication.load(place)
-    with _turn(place):  # else two processes would draw the same noise for different values
+    with publishing_turn(place):  # else two processes would draw the same noise for different values
         before = Publication.load(place)
         if data == before.facts.data:
             return before
@@ -87,7 +87,7 @@ def refreshed(party: PartySettings, home: Path, run: str) -> Publication:
     return found
 
 
-def _turn(place: Path) -> AbstractContextManager[None]:
+def publishing_turn(place: Path) -> AbstractContextManager[None]:
     """One process at a time makes the published model in a folder."""
     return shared_turns(place.with_name(f".{place.name}.turn"))
 

@@ -15,7 +15,7 @@ from fdml.federation.predicting import answerer_of, asking_locally, releases_of
 from fdml.federation.publish import publish, refreshed
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
-from fdml.serving.publication import Publication
+from fdml.serving.publication import Publication, is_published
 from fdml.storage.lock import is_locked
 from tests.serving.published import texts
 from tests.serving.trained import trained, write_federation
@@ -209,6 +209,19 @@ def test_models_are_found_by_run_or_version_and_forgotten_for_good(home):
         chosen_model(home / "bob", "first")
     with pytest.raises(SettingsError, match="no run 'second'"):
         forget_model(home / "bob", "second")
+
+
+@pytest.mark.parametrize("left", [".serving.old", ".serving.partial"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_forgotten_model_does_not_come_back_from_what_a_crash_has_left(home, left, is_whole):
+    """A crash in the middle of a refresh leaves the old folder beside, or in the place of, the new one."""
+    folder = home / "bob" / "runs" / "first"
+    shutil.copytree(folder / "serving", folder / left)
+    if not is_whole:
+        shutil.rmtree(folder / "serving")
+    assert "serving" in forget_model(home / "bob", "first")
+    assert not is_published(folder / "serving")
+    assert [path.name for path in folder.glob("*serving*")] == [".serving.turn"], "a lock"
 
 
 def test_asking_without_a_published_model_says_which_there_are(home):

@@ -130,7 +130,7 @@ def test_a_label_party_whose_reading_does_not_fit_is_absent(wrong):
 
 def test_more_rows_than_an_answer_can_carry_are_refused():
     values, run = values_of(width=3), run_of(task="multiclass")
-    found, asker = federation(values, run=run)
+    found, _ = federation(values, run=run)
     wide = replace(found["bob"].column, codes=np.zeros((40, 2000), np.int64), exact=np.zeros((40, 2000), np.int64))
     found["bob"] = replace(found["bob"], column=wide)
     assert "rows; of this model" in ask(asker_of(found, "ann"), list(IDS) * 60).absent["bob"]

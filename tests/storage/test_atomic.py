@@ -14,6 +14,7 @@ from fdml.storage.atomic import (
     make_private_folder,
     new_file,
     new_folder,
+    remove_folder,
     sync,
     sync_data,
     whole_folder,
@@ -66,6 +67,17 @@ def test_a_folder_that_was_replaced_has_another_identity_each_time(tmp_path):
         identities.append(folder_identity(tmp_path / "model"))
         assert folder_identity(tmp_path / "model") == identities[-1]
     assert len(set(identities)) == len(identities)
+
+
+@pytest.mark.parametrize("there", [("model",), (".model.old",), (".model.partial",), ("model", ".model.old"), ()])
+def test_a_folder_is_removed_with_all_that_a_crash_has_left_of_it(tmp_path, there):
+    for name in there:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "facts").write_bytes(b"1")
+    (tmp_path / ".other.old").mkdir()
+    assert remove_folder(tmp_path / "model") == bool(there)
+    assert names(tmp_path) == [".other.old"]
+    assert not whole_folder(tmp_path / "model").exists()
 
 
 def test_a_folder_in_mid_swap_has_its_old_identity(tmp_path):
