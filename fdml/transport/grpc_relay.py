@@ -210,6 +210,8 @@ class GrpcQuestions:
         except MessageRefused as refused:
             trouble = refused
         with self._changed:
+            if isinstance(trouble, ServerUnreachable):
+                self._server.forget()  # it may come back with a renewed certificate
             if self._stream is stream:
                 self._stream, self._trouble = None, trouble
                 self._changed.notify_all()
