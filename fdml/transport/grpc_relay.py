@@ -173,6 +173,7 @@ class GrpcQuestions:
             self._trouble = None
             try:
                 stream = self._open_stream()
+                self._server.look()
                 for question in questions:
                     stream.send(question)
                 while self._replies[number].keys() < parties:

@@ -269,6 +269,20 @@ def test_an_open_stream_is_left_when_the_servers_certificate_is_revoked(channel,
             bob.wait(lambda: False, "for {}")
 
 
+def test_nothing_more_is_asked_over_a_server_whose_certificate_is_revoked(monkeypatch):
+    monkeypatch.setattr(grpc_known_server, "_LOOK_SECONDS", 0.0)
+    revoked = List()
+    with served() as server:
+        credentials = replace(KNOWN["bob"], revoked=revoked)
+        endpoint = Endpoint(f"127.0.0.1:{server.port}", "shop", "bob", credentials, MEMBERS["server"])
+        with GrpcQuestions(endpoint) as line:
+            found = line.exchange([Question(b"1" * 16, "first", "ann", b"sealed")], SECONDS)
+            assert "not standing by" in found["ann"].absent
+            revoked.serials = frozenset({serial(KNOWN["server"])})
+            with pytest.raises(ServerUnreachable, match="is revoked; nothing more is sent to it"):
+                line.exchange([Question(b"2" * 16, "first", "ann", b"sealed")], SECONDS)
+
+
 def test_a_party_that_was_revoked_is_told_so(channel):
     revoked = List()
     revoked.serials = frozenset({serial(KNOWN["bob"])})
