@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -94,6 +95,44 @@ class FixedModels:
             await model.watch()
 
 
+class Listening:
+    """An application on a port of this machine, in a thread."""
+
+    def __init__(self, app, tls=None):
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self._server = http_server(app, tls)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+
+    def start(self):
+        self._thread.start()
+        until(lambda: self._server.started, "the endpoint")
+
+    def stop(self):
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def over_http(asker, column="id"):
+    """A client of an endpoint around an asker, whose model is called "first"."""
+    errors = []
+    with ThreadPoolExecutor(4) as threads:
+        model = ServedModel(asker, Columns(column), threads, errors.append)
+        app = Endpoint(FixedModels(first=model), None, errors.append, Access().names_host).app()
+        listening = Listening(app)
+        listening.start()
+        try:
+            with EndpointClient(f"http://127.0.0.1:{listening.port}") as client:
+                yield client
+        finally:
+            listening.stop()
+    assert errors == []
+
+
 class OpenEndpoint:
     """Use it as a context. `line` can be disturbed, and `values` are what each party has."""
 
@@ -128,24 +167,17 @@ class OpenEndpoint:
         self.model = ServedModel(self.asker, columns or Columns(), self._threads, self.errors.append)
         access = Access(token_file=token and Path("token"))
         app = Endpoint(FixedModels(first=self.model), token, self.errors.append, access.names_host).app()
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
+        self._server = Listening(app, tls)
+        self.port = self._server.port
         self.token, self.tls = token, tls
-        self._server = http_server(app, tls)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     def __enter__(self):
-        self._thread.start()
-        until(lambda: self._server.started, "the endpoint")
+        self._server.start()
         until(lambda: self.model.missing() != dict.fromkeys(self.model.others, "it was not asked yet"), "a first probe")
         return self
 
     def __exit__(self, *_):
-        self._server.should_exit = True
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-        self._socket.close()
+        self._server.stop()
         self._threads.shutdown()
 
     @property
