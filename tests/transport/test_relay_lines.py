@@ -50,7 +50,7 @@ class Caller:
         await self.task
 
 
-async def settled():
+async def all_done():
     for _ in range(200):
         await asyncio.sleep(0)
 
@@ -69,19 +69,19 @@ def test_questions_that_a_party_does_not_take_are_refused_and_not_kept(small):
         lines = RelayLines(Relay(("ann", "bob")), AllKnown())
         bob, ann = Caller(lines, "bob", answers=True), Caller(lines, "ann", answers=False)
         ann.takes.set()
-        await settled()
+        await all_done()
         for number in range(20):
             ann.send(question(number))
-        await settled()
+        await all_done()
         assert lines._streams[bob.line].waiting <= 3500
         refused = [each for each in ann.taken if "more questions than it takes" in each.absent]
         assert len(refused) == 17
         bob.takes.set()
-        await settled()
+        await all_done()
         assert [each.number[0] for each in bob.taken] == [0, 1, 2]
         assert lines._streams[bob.line].waiting == 0
         ann.send(question(99))
-        await settled()
+        await all_done()
         assert bob.taken[-1].number[0] == 99, "a stream that takes again is asked again"
         await ann.end()
         await bob.end()
@@ -94,16 +94,16 @@ def test_answers_that_an_asker_does_not_take_are_not_kept(small):
         lines = RelayLines(Relay(("ann", "bob")), AllKnown())
         bob, ann = Caller(lines, "bob", answers=True), Caller(lines, "ann", answers=False)
         bob.takes.set()
-        await settled()
+        await all_done()
         for number in range(20):
             ann.send(question(number, 10))
-        await settled()
+        await all_done()
         for each in list(bob.taken):
             bob.send(Reply(each.number, "first", "ann", b"a" * 1000))
-        await settled()
+        await all_done()
         assert lines._streams[ann.line].waiting <= 3500
         ann.takes.set()
-        await settled()
+        await all_done()
         assert [each.number[0] for each in ann.taken] == [0, 1, 2]
         await ann.end()
         await bob.end()
