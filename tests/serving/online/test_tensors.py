@@ -1,6 +1,7 @@
 """Tensors of the protocol as JSON and binary: what is read, and what is refused without showing a value."""
 
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -27,6 +28,13 @@ def test_an_input_has_one_column(shape):
 @pytest.mark.parametrize("shape", [None, 3, [], [3, 2], [3, 1, 1], ["3"], [-1], [True], [3.0], [[3]]])
 def test_another_shape_is_refused(shape):
     refused(400, r"'user' has a shape that is neither \[rows\] nor \[rows, 1\]", read_shape, "user", shape, 10)
+
+
+def test_a_shape_of_huge_numbers_takes_no_time():
+    """Their product took minutes, and the endpoint answered nobody meanwhile."""
+    began = time.process_time()
+    refused(400, "neither", read_shape, "user", [3, *[10**4000] * 400], 10)
+    assert time.process_time() - began < 2.0
 
 
 def test_too_many_rows_and_none_are_refused():
