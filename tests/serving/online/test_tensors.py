@@ -37,6 +37,16 @@ def test_a_shape_of_huge_numbers_takes_no_time():
     assert time.process_time() - began < 2.0
 
 
+@pytest.mark.parametrize("form", ["json", "raw"])
+def test_a_text_longer_than_any_id_is_refused_with_its_row(form):
+    """A normal form of 8 MB of accents takes hours to find, and the endpoint would answer nobody meanwhile."""
+    texts = ["a" * 1024, "a" + "\u0301\u0323" * 300, "b"]
+    raw = framed(*(each.encode() for each in texts))
+    read, given = (read_json, texts) if form == "json" else (read_raw, memoryview(raw))
+    refused(400, "row 2 of input 'user' has over 1024 bytes", read, "user", "BYTES", 3, given)
+    assert len(read_json("user", "BYTES", 1, texts[:1])) == 1
+
+
 def test_too_many_rows_and_none_are_refused():
     refused(413, "has 11 rows; 10 is the most", read_shape, "user", [11], 10)
     refused(413, "10 is the most", read_shape, "user", [10**30], 10)
