@@ -10,8 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import uvicorn
-
 from fdml.errors import SettingsError
 from fdml.events import Listener
 from fdml.federation.endpoint_models import EndpointModels
@@ -19,18 +17,14 @@ from fdml.federation.party_home import PartyHome
 from fdml.monitor.listeners import remarks_of
 from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
+from fdml.serving.online.connections import http_server
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_relay import GrpcQuestions
 
 _THREADS = 8
 """That ask questions, probe parties and look at files."""
-_MOST_CONNECTIONS = 1000
-"""Open ones; further callers are told to come back later."""
 _WAITING = 512
 """Callers that the system lets wait for a connection."""
-_MOST_HEAD = 16 * 1024
-"""Bytes of a request before its body."""
-_GOODBYE_SECONDS = 5
 
 
 @explained_failures()
@@ -61,21 +55,7 @@ def serve_endpoint(
             home, line, threads, seconds=seconds, report=reports.report, unforeseen=reports.unforeseen
         )
         models.look()
-        config = uvicorn.Config(
-            Endpoint(models, token, reports.unforeseen).app(),
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            limit_concurrency=_MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=_MOST_HEAD,
-            timeout_graceful_shutdown=_GOODBYE_SECONDS,
-        )
-        config.load()
-        config.ssl = tls  # its own options cannot say which TLS is the oldest
-        http = uvicorn.Server(config)
+        http = http_server(Endpoint(models, token, reports.unforeseen, access.names_host).app(), tls)
         scheme, found = "http" if tls is None else "https", listening.getsockname()[1]
         reports.report("address", f"party {home.name!r} answers callers at {scheme}://{access.host}:{found}")
         on_start(found, lambda: setattr(http, "should_exit", True))

@@ -64,6 +64,10 @@ class PolicySettings(Settings):
     """Whether a run may promote its version by a rule of its own."""
     askers: tuple[str, ...] | None = None
     """The parties that are answered when they ask for predictions; None answers all that run.toml lets ask."""
+    answers_per_hour: PositiveInt | None = None
+    """The most rows of which one asker is told within an hour."""
+    answer_until: datetime.date | None = None
+    """The last day on which questions for predictions are answered, in this machine's time."""
 
     @field_validator("hours")
     @classmethod

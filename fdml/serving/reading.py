@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,11 +50,28 @@ class ScoreReading:
             head = None if facts.get("head") is None else np.asarray(facts["head"], np.float64)
             if head is not None and (head.ndim != 1 or not np.isfinite(head).all()):
                 raise ValueError("its head is no list of numbers")
-            return cls(Calibration(float(facts["scale"]), offset), LabelEncoding.from_json(facts["labels"]), head)
+            scale = float(facts["scale"])
+            if not math.isfinite(scale):
+                raise ValueError("its scale is no number")
+            return cls(Calibration(scale, offset), LabelEncoding.from_json(facts["labels"]), head)
         except (ValueError, TypeError, KeyError, DataError, LabelError) as error:
             raise MessageRefused(
                 f"what the label party says of its scores cannot be read: {error}", Refusal.INVALID
             ) from None
+
+
+def check_reading(run: RunSettings, width: int, bits: int, reading: ScoreReading) -> None:
+    """Raise `MessageRefused` where a reading does not fit scores of this run: it is another party's word."""
+    try:
+        plain = score_of(run, np.zeros((1, width), np.int64), bits, reading).astype(np.float64)
+        fits = reading.calibration.apply(plain).shape == plain.shape
+        predictions_of(run, plain, reading.labels)
+    except (ValueError, IndexError) as error:
+        raise MessageRefused(f"how the label party reads scores does not fit: {error}", Refusal.INVALID) from None
+    if not fits or reading.labels.task != run.task:
+        raise MessageRefused(
+            "how the label party reads scores is for another task or number of scores", Refusal.INVALID
+        )
 
 
 def score_of(run: RunSettings, total: Codes, bits: int, reading: ScoreReading) -> Floats:

@@ -19,6 +19,7 @@ from fdml.models.registry import kinds
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
 from fdml.serving.batch import predict_batch
+from tests.serving.online.served import over_http
 from tests.serving.trained import trained
 
 TORCH = 'kind = "torch"\nmodule = "tests.golden.modules.golden_net:net"'
@@ -77,12 +78,16 @@ def test_an_asked_score_is_the_one_that_training_evaluated(tmp_path, name):
         assert single == answers.score[:5].tolist(), "asked alone, a row has the same bits"
 
         (tmp_path / "ids.csv").write_text("\n".join(["id", *ids]) + "\n")
+        if name in KINDS:  # one run of each kind is enough
+            with over_http(asker) as client:
+                online = client.predict("first", ids).score.reshape(answers.score.shape)
+            assert online.tolist() == answers.score.tolist()
         predict_batch(asker, asked_file(tmp_path / "ids.csv", party, run).table, tmp_path / "out.parquet")
     table = fdml.predict(home / "federation.toml", ids)
     columns = [each for each in table.column_names if each.startswith("score")]
     for stored in (table, pa.parquet.read_table(tmp_path / "out.parquet")):
         assert np.column_stack([stored.column(each).to_numpy() for each in columns]).tolist() == answers.score.tolist()
-    if name in KINDS:  # one run of each kind is enough
+    if name in KINDS:
         assert in_another_process(home, ids[:9]) == answers.score[:9].tolist()
 
 

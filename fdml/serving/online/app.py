@@ -61,11 +61,18 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Endpoint:
     """All paths of the endpoint."""
 
-    def __init__(self, models: Models, token: bytes | None, report: Callable[[BaseException], None]) -> None:
-        """`report` hears of errors that nobody foresaw."""
+    def __init__(
+        self,
+        models: Models,
+        token: bytes | None,
+        report: Callable[[BaseException], None],
+        names_host: Callable[[str], bool],
+    ) -> None:
+        """`report` hears of errors that nobody foresaw; `names_host` says whether a Host header is this endpoint."""
         self._models = models
         self._token = token
         self._report = report
+        self._names_host = names_host
 
     def app(self) -> Starlette:
         """The application, for an ASGI server."""
@@ -104,6 +111,7 @@ class Endpoint:
         async def guarded(request: Request) -> Response:
             try:
                 if path not in _OPEN:
+                    self._check_page(request)
                     check_token(self._token, request.headers.get("authorization"))
                 return await handler(request)
             except RequestRefused as refused:
@@ -112,6 +120,16 @@ class Endpoint:
                 return _error(refused.status, str(refused))
 
         return guarded
+
+    def _check_page(self, request: Request) -> None:
+        """A page that somebody on this machine looks at could ask in their name."""
+        if "origin" in request.headers:
+            raise RequestRefused(403, "the request comes from a web page, and those may not ask")
+        host = request.headers.get("host", "")
+        if not self._names_host(host):
+            raise RequestRefused(
+                403, f"the request is for host {quoted(host)}; without a token ask at 127.0.0.1 or localhost"
+            )
 
     # Paths
 
@@ -176,8 +194,6 @@ class Endpoint:
 
 
 def _check_headers(request: Request) -> None:
-    if "origin" in request.headers:  # a page that somebody on this machine looks at could ask in their name
-        raise RequestRefused(403, "the request comes from a web page, and those may not ask")
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise RequestRefused(415, f"the body has the encoding {quoted(encoding)}; send it as it is")

@@ -106,15 +106,19 @@ class ServedModel:
         inputs = [{"name": name, "datatype": BYTES, "shape": [-1]} for name in self._columns.needed]
         return {"platform": "fdml", "inputs": inputs, "outputs": outputs}
 
-    def renew(self, own: Publication) -> None:
-        """Go on with the asker's own predictions computed anew; the version stays."""
+    def renew(self, own: Publication, columns: IdColumns) -> None:
+        """Go on with the asker's own rows as they are now: predictions computed anew, and keys; the version stays."""
         self._asker.own = own
+        self._columns = columns
 
     # Answers
 
     async def answers(self, request: InferenceRequest) -> Answers:
         """The answers to a request, or `RequestRefused`: where no row has a score as somebody has not answered."""
-        rows = self._rows(request.inputs)
+        if self._columns.optional:  # keys may have to be looked up in files: meanwhile others are answered
+            rows = await asyncio.get_running_loop().run_in_executor(self._threads, self._rows, request.inputs)
+        else:
+            rows = self._rows(request.inputs)
         seconds = self._asker.seconds if request.seconds is None else min(request.seconds, self._asker.seconds)
         try:
             found = await self._batcher.answers(rows, seconds)
@@ -127,7 +131,8 @@ class ServedModel:
         return found
 
     def _rows(self, inputs: Mapping[str, Any]) -> AskedRows:
-        needed, optional = self._columns.needed, self._columns.optional
+        columns = self._columns
+        needed, optional = columns.needed, columns.optional
         if len(needed) == 1 and set(inputs) == {"id"}:
             inputs = {needed[0]: inputs["id"]}
         lacking = [name for name in needed if name not in inputs]
@@ -137,7 +142,7 @@ class ServedModel:
         if unknown:
             raise RequestRefused(400, f"input {quoted(unknown[0])} is none of {', '.join((*needed, *optional))}")
         try:
-            return self._columns.rows(inputs)
+            return columns.rows(inputs)
         except DataError as error:
             raise RequestRefused(400, str(error)) from None
 

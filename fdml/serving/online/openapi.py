@@ -18,7 +18,7 @@ _ERRORS = {
     409: "A party has another version of this model.",
     413: "The body is too long, or there are too many rows.",
     415: "The body is compressed, or of another type.",
-    429: "A party's privacy budget is spent, or too many requests wait.",
+    429: "A party's privacy budget or its rows of this hour are spent, or too many requests wait.",
     503: "A party is away, and without it no row has a score.",
     504: "A party has not answered within the deadline.",
 }
