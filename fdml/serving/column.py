@@ -69,9 +69,9 @@ class Column:
             places[wrong] += 1  # tokens are hashes, so two that begin alike never come; but it must not rely on that
 
     def after(self, before: Column) -> tuple[Column, bool]:
-        """This column with the codes of an earlier one where a row has not changed, and whether any row has.
+        """This column with the codes of an earlier one where a row has not changed, and whether any has, or has gone.
 
-        So a value that leaves again is the same, noise included.
+        So a value that leaves again is the same, noise included. A row that has gone has other noise when it is back.
         """
         places = before._find(self.high, self.low)
         known = places >= 0
@@ -79,7 +79,8 @@ class Column:
         same[known] = (before.exact[places[known]] == self.exact[known]).all(axis=1)
         codes = self.codes.copy()
         codes[same] = before.codes[places[same]]
-        return Column(self.high, self.low, codes, self.exact), bool((known & ~same).any())
+        gone = int(known.sum()) < len(before)
+        return Column(self.high, self.low, codes, self.exact), gone or bool((known & ~same).any())
 
     def save(self, folder: Path) -> None:
         """Write the arrays into a folder that is being made."""
