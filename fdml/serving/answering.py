@@ -61,7 +61,7 @@ class Answerer:
         return Reply(question.number, question.run, asker, sealed)
 
     def _answered(self, publication: Publication, question: Question, asked: Asked) -> Answered:
-        why = self._why_not(publication, question.party, asked)
+        why = self._why_not(publication, question, asked)
         if why:
             return Answered(publication.facts.version, refusal=why)
         rows = publication.column.find(asked.tokens)
@@ -84,8 +84,8 @@ class Answerer:
             reading=publication.facts.reading.encode(),
         )
 
-    def _why_not(self, publication: Publication, asker: str, asked: Asked) -> str:
-        facts, own = publication.facts, publication.party
+    def _why_not(self, publication: Publication, question: Question, asked: Asked) -> str:
+        facts, own, asker = publication.facts, publication.party, question.party
         policy = self.askers()
         if asker not in facts.askers:
             return f"{asker} {MAY_NOT_ASK}: run.toml has serving.may_ask = {', '.join(facts.askers)}"
@@ -95,7 +95,7 @@ class Answerer:
             return f"{OTHER_VERSION} {facts.version[:12]} of run {facts.run.name!r}, not {asked.version[:12]}"
         if own not in asked.parties or asker in asked.parties or not set(asked.parties) <= set(facts.run.parties):
             return f"a question to {', '.join(asked.parties)} is not one to {own}"
-        if asked.digests[asked.parties.index(own)] != tokens_digest(asked.tokens):
+        if asked.digests[asked.parties.index(own)] != facts.keys.digest(asker, question.number, asked.tokens):
             return "the question's digest is not that of its rows"
         everyone = len(asked.parties) == len(publication.others)
         if facts.run.serving.absent == "fail" and not everyone:
@@ -120,7 +120,8 @@ class Answerer:
             codes[~known] = drawn.reshape(lost, -1)
         order = [name for name in run.parties if name in asked.parties]
         digest = question_digest(question.party, question.number, asked.parties, asked.digests)
-        return publication.facts.keys.mask(order, digest, codes)
+        alike = () if publication.party in run.keys else tuple(name for name in order if name not in run.keys)
+        return publication.facts.keys.mask(order, digest, codes, alike=alike, rows=tokens_digest(asked.tokens))
 
 
 def _absent(question: Question, why: str) -> Reply:
