@@ -29,7 +29,7 @@ from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
 from fdml.models.registry import ready_kinds
-from fdml.monitor.history import METRIC_OF, LearningCurve
+from fdml.monitor.history import LearningCurve, metric_of
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.report import Report, render
 from fdml.monitor.terminal import epoch_progress, print_line
@@ -60,6 +60,13 @@ _TaskOption = Annotated[
     str | None,
     typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
 ]
+_LossOption = Annotated[
+    str | None,
+    typer.Option(
+        help="hinge for two classes; poisson (counts and rates) or quantile, 'quantile(0.9)' of a level, for numbers.",
+        rich_help_panel=_DATA_FILE,
+    ),
+]
 _ModelsOption = Annotated[str, typer.Option(help=f"Any of {', '.join(ready_kinds())}.", rich_help_panel=_DATA_FILE)]
 _EpochsOption = Annotated[str, typer.Option(help="Passes over all rows, or auto.", rich_help_panel=_DATA_FILE)]
 _BatchSizeOption = Annotated[str, typer.Option(help="Rows per update, or auto.", rich_help_panel=_DATA_FILE)]
@@ -84,6 +91,7 @@ def compare(
     test: _TestOption = None,
     holdout: _HoldoutOption = 0.2,
     task: _TaskOption = None,
+    loss: _LossOption = None,
     models: _ModelsOption = "linear,mlp",
     epochs: _EpochsOption = "auto",
     batch_size: _BatchSizeOption = "auto",
@@ -114,7 +122,7 @@ def compare(
             print_line(stderr, "`from` and evaluation.against are left out: every scheme trains anew")
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_split_list(ignore))
-        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark)
+        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark, loss)
         training = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
         chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed
@@ -127,7 +135,7 @@ def compare(
     facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
     spent = list(_epsilon_lines(ledgers if any(each.guards for each in chosen) else ()))
     _print_figures(problem, curves, facts, spent)
-    metric = METRIC_OF[problem.encoding.task]
+    metric = metric_of(problem.encoding.task, problem.loss)
     write_json(json, comparison_json(curves, metric, facts))
     if plot is not None:
         draw_comparison(curves, metric, plot)
@@ -190,8 +198,8 @@ def _print_figures(
         f"{facts['data']}: {facts['task']}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
     )
-    stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
-    for line in (*gain_lines(curves, METRIC_OF[problem.encoding.task]), *convergence_lines(curves)):
+    stdout.print(comparison_table(curves, metric_of(problem.encoding.task, problem.loss)))
+    for line in (*gain_lines(curves, metric_of(problem.encoding.task, problem.loss)), *convergence_lines(curves)):
         echo(line)
     for line in spent:
         echo(line)

@@ -25,6 +25,7 @@ from fdml.federation.leading_keys import data_settings
 from fdml.federation.machine_limits import memory_size
 from fdml.federation.tracking import check_trackers
 from fdml.federation.versions import why_not_here, with_versions
+from fdml.models.losses import loss_named
 from fdml.party.ledger import PartyLedger, planned_account
 from fdml.party.record_level import check_encoder, check_record_level, check_repeats
 from fdml.party.settings import PartySettings, check_label_owner, read_party
@@ -177,7 +178,7 @@ class _Check:
             self._report.faults.append(f"label party {party.party!r} has no labels; set data.label to its label column")
         if is_label_party and data.labels is not None:
             labels = data.labels
-            encoding = self._tried(lambda: fit_labels(run.task, labels))
+            encoding = self._tried(lambda: fit_labels(run.task, labels, link=loss_named(run.chosen_loss).link))
             if encoding is not None and encoding.classes is not None:
                 counts = np.unique(labels, return_counts=True)[1]
                 self._report.classes = Classes(len(counts), float(counts.min() / counts.sum()))

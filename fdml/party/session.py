@@ -61,7 +61,7 @@ from fdml.protocol.messages import (
     Stopped,
     Total,
 )
-from fdml.settings import loss_for, run_hash
+from fdml.settings import run_hash
 from fdml.storage.arrays import hash_arrays
 
 Phase = Literal["starting", "aligning", "labelling", "training", "evaluating", "finished"]
@@ -266,7 +266,7 @@ class PartySession:
             reason = worker.spent or self._messages.why_stopped or NO_GAIN
             yield Emit(events.Stopped(worker.party, worker.step, reason))
         if self._member.is_label_party and not self._member.has_private_labels:
-            loss = loss_for(self._run.task, self._run.loss)
+            loss = self._run.chosen_loss
             evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
         if evaluation.at_end:
             yield from held_out.predict(worker.last_epoch, self._seconds)
