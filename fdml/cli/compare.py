@@ -114,7 +114,7 @@ def compare(
     check_writable(json, report)
     check_plot(plot)
     if source.suffix == ".toml":
-        _refuse_data_file_options(context)
+        _refuse_file_options(context)
         problem, chosen, first = from_run_file(source)
         if read_run(source).evaluation.stop_after is not None:
             print_line(stderr, "evaluation.stop_after is left out: every scheme trains to its last epoch")
@@ -177,7 +177,7 @@ def _remark(text: str) -> None:
     print_line(stderr, text)
 
 
-def _refuse_data_file_options(context: typer.Context | None) -> None:
+def _refuse_file_options(context: typer.Context | None) -> None:
     """Raise where an option is given that only a data file takes: a run has its own settings."""
     for parameter in () if context is None else context.command.params:
         source = context.get_parameter_source(str(parameter.name)) if context else None

@@ -14,9 +14,9 @@ PARAMETERS = """
         of column numbers (from 0) or lists of column names. The first party holds the labels. None cuts the columns
         in two.
     model : str, dict, function or list of these, default "linear"
-        A kind of model ("linear", "fm", "mlp", or one that was registered); a mapping with its settings, {"kind":
-        "mlp", "hidden": [32]}; a function of (inputs, width) that returns a torch.nn.Module; or a list with one of
-        these per party.
+        A kind of model ("linear", "fm", "mlp", "trees", or one that was registered); a mapping with its settings,
+        {"kind": "mlp", "hidden": [32]}; a function of (inputs, width) that returns a torch.nn.Module; or a list with
+        one of these per party.
     loss : str, default None
         "logistic" or "hinge" for two classes, "softmax" for more; "squared", "poisson" (counts and rates) or "quantile"
         for a regression; or one that was registered. None takes the first that fits.

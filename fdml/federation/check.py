@@ -219,8 +219,9 @@ class _Check:
             few_bits=few_bits_of(run),
         )
         planned = planned_account(run, party.guard, schedule)
-        if party.guard.total_epsilon is not None and party.ledger.is_dir():
-            ledger = PartyLedger(AccountFile(FolderDisk(party.ledger)), "", "")
+        if party.ledger.is_dir():
+            accounts = AccountFile(FolderDisk(party.ledger))
+            ledger = PartyLedger(accounts, "", "", total_releases=party.policy.total_releases)
             ledger.open_run(run, party.guard, schedule, seeded_key(0, party.party))
         counted = Ledger(guard.ledger.mechanism, guard.ledger.gradients, guard.ledger.delta, None)
         counted.count_release("block 0", planned.counts.releases)
