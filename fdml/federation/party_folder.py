@@ -21,7 +21,14 @@ from fdml.federation.alignment_folders import alignment_folder
 from fdml.federation.key_files import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.federation.run_folder import MODEL, RUNS, RunFolder
-from fdml.federation.versions import Promotions, check_warm_start, earlier_run, promotion_text, with_versions
+from fdml.federation.versions import (
+    Promotions,
+    check_compared,
+    check_warm_start,
+    earlier_run,
+    promotion_text,
+    with_versions,
+)
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.models.bundle_model import bundle_model, check_same_joint, joint_in
@@ -176,6 +183,7 @@ class PartyFolder(DiskStore):
         if name is None:
             return without_part(version)
         bundle = Bundle.load(self.path / RUNS / name / MODEL)
+        check_compared(self.settings, bundle.card)
         check_same_joint(bundle, self.run.training)
 
         def predict(shared: SharedRows, floats: int) -> Floats:

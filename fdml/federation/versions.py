@@ -18,6 +18,7 @@ from fdml.federation.run_folder import MODEL, RUNS, run_names, settings_in
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.party.settings import PartySettings
+from fdml.privacy.ledger import RECORD_LEVEL
 from fdml.settings import RunSettings
 from fdml.settings_names import is_version
 from fdml.settings_versions import check_same_parties
@@ -158,6 +159,19 @@ def check_warm_start(party: PartySettings, run: RunSettings) -> None:
         )
 
 
+def check_compared(party: PartySettings, card: BundleCard) -> None:
+    """Raise where a party has noise in training and would be compared with a model of its own that had none.
+
+    That model's predictions of held-out rows tell of the rows that it has learned, and no noise has covered these.
+    """
+    covered = card.privacy is not None and all(each.scope == RECORD_LEVEL for each in card.privacy)
+    if party.guard.training is not None and not covered:
+        raise SettingsError(
+            f"[guard.training] must cover all that is shown of a row, and version {card.version} was trained without "
+            f"it; compare with one that had it, or leave evaluation.against out"
+        )
+
+
 def earlier_run(home: Path, party: str, run: RunSettings, version: str) -> str | None:
     """The run here whose bundle has a version that `run` begins or is compared with; None where the party is new to it.
 
@@ -178,7 +192,9 @@ def why_not_here(home: Path, party: PartySettings, run: RunSettings) -> str:
     try:
         check_warm_start(party, run)
         for version in {run.from_version, run.compared_version} - {None}:
-            earlier_run(home, party.party, run, str(version))
+            name = earlier_run(home, party.party, run, str(version))
+            if name is not None:
+                check_compared(party, Bundle.check(home / RUNS / name / MODEL))
     except (SettingsError, DataError) as error:
         return str(error)
     return ""

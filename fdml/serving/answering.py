@@ -74,7 +74,7 @@ class Answerer:
 
     def _answered(self, publication: Publication, question: Question, asked: Asked) -> Answered:
         rules, asker = self.rules(), question.party
-        why = self._why_not(publication, asker, asked, rules)
+        why = self._why_not(publication, question, asked, rules)
         if why:
             return Answered(publication.facts.version, refusal=why)
         rows = publication.column.find(asked.tokens)
@@ -103,14 +103,14 @@ class Answerer:
             return f"{SPENT}; its operator sees the accounts with `fdml budget show`"
         return ""
 
-    def _why_not(self, publication: Publication, asker: str, asked: Asked, rules: AnswerRules) -> str:
-        facts = publication.facts
+    def _why_not(self, publication: Publication, question: Question, asked: Asked, rules: AnswerRules) -> str:
+        facts, asker = publication.facts, question.party
         if asker not in facts.askers:
             return f"{asker} {MAY_NOT_ASK}: run.toml has serving.may_ask = {', '.join(facts.askers)}"
-        return rules.why_not(asker, self.today()) or self._why_no_question(publication, asker, asked)
+        return rules.why_not(asker, self.today()) or self._why_no_question(publication, question, asked)
 
-    def _why_no_question(self, publication: Publication, asker: str, asked: Asked) -> str:
-        facts, own = publication.facts, publication.party
+    def _why_no_question(self, publication: Publication, question: Question, asked: Asked) -> str:
+        facts, own, asker = publication.facts, publication.party, question.party
         if asked.version != facts.version:
             return f"{OTHER_VERSION} {facts.version[:12]} of run {facts.run.name!r}, not {asked.version[:12]}"
         if own not in asked.parties or asker in asked.parties or not set(asked.parties) <= set(facts.run.parties):
@@ -118,13 +118,8 @@ class Answerer:
         most = answer_rows(publication.column.width)
         if len(asked.tokens) > most:  # its answer would be longer than a message may be
             return f"a question for {len(asked.tokens)} rows; of this model {most} is the most"
-        if asked.digests[asked.parties.index(own)] != tokens_digest(asked.tokens):
+        if asked.digests[asked.parties.index(own)] != facts.keys.digest(asker, question.number, asked.tokens):
             return "the question's digest is not that of its rows"
-        by_id = {
-            digest for name, digest in zip(asked.parties, asked.digests, strict=True) if name not in facts.run.keys
-        }
-        if len(by_id) > 1:  # sums of different rows would tell a party's part up to a constant
-            return "it answers only where all parties that go by the same ids are asked for the same rows"
         everyone = len(asked.parties) == len(publication.others)
         if facts.run.serving.absent == "fail" and not everyone:
             return 'it answers only where all parties are asked (serving.absent = "fail")'
@@ -148,7 +143,8 @@ class Answerer:
             codes[~known] = drawn.reshape(lost, -1)
         order = [name for name in run.parties if name in asked.parties]
         digest = question_digest(question.party, question.number, asked.parties, asked.digests)
-        return publication.facts.keys.mask(order, digest, codes)
+        alike = () if publication.party in run.keys else tuple(name for name in order if name not in run.keys)
+        return publication.facts.keys.mask(order, digest, codes, alike=alike, rows=tokens_digest(asked.tokens))
 
 
 def _absent(question: Question, why: str) -> Reply:

@@ -27,7 +27,6 @@ from fdml.protocol.prediction_wire import decode_answered, encode_asked
 from fdml.serving.answering import ANSWER, QUESTION
 from fdml.serving.answers import Answers, row_patterns
 from fdml.serving.column import Column
-from fdml.serving.keys import tokens_digest
 from fdml.serving.publication import Publication
 from fdml.serving.reading import ScoreReading, check_reading, score_of
 from fdml.serving.reasons import ANSWERED_VERSION, LATE, not_asked
@@ -192,7 +191,7 @@ class Asker:
         """Ask these parties once: the answers, and why the others have given none."""
         facts, number = self.own.facts, secrets.token_bytes(NUMBER_BYTES)
         tokens = self._tokens(rows, parties)
-        digests = tuple(tokens_digest(tokens[name]) for name in parties)
+        digests = tuple(facts.keys.digest(name, number, tokens[name]) for name in parties)
         questions = [
             Question(
                 number,

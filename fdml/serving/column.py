@@ -82,7 +82,7 @@ class Column:
     def after(self, before: Column) -> tuple[Column, Difference]:
         """This column with the codes of an earlier one where a row has not changed, and what is other than there.
 
-        So a value that leaves again is the same, noise included.
+        So a value that leaves again is the same, noise included. A row that has gone has other noise when it is back.
         """
         places = before._find(self.high, self.low)
         known = places >= 0

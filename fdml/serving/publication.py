@@ -51,7 +51,8 @@ class Published:
     file: str = ""
     """The name of the training file, for people."""
     generation: int = 1
-    """Raised whenever a value that may have left has changed: so often a row may have been released."""
+    """Raised whenever a value that may have left has changed, or its row has gone: so often a row may have been
+    released."""
     computed: int = 1
     """How often the column was computed; each time has noise of its own."""
     rows_left: bool = False

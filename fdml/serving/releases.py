@@ -1,7 +1,8 @@
 """What a party's answers cost, in the ledger that outlives runs.
 
 An answer repeats stored bits, so a row costs one release per version, and one more for every generation of the column
-in which values changed: never too little, and too much for a row that did not change or was never asked for.
+in which values changed or rows had gone: never too little, and too much for a row that did not change or was never
+asked for.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.models.registry import model_settings
 from fdml.party.settings import PartySettings
+from fdml.privacy.ledger import DIRECT, RECORD_LEVEL
+from fdml.privacy.statement import Spent
 from fdml.settings import GradientGuardSettings, GuardSettings, RunSettings
 from fdml.settings_data import DataSettings
 from tests.cli.commands import fail, succeed
@@ -35,12 +37,15 @@ def run_settings(name="first", **changes):
     return RunSettings(name=name, parties=("ann", "bob"), label_party="ann", **changes)
 
 
-def finish(home, name, **changes):
-    """Leave the bundle of a finished run in a party's folder; gives its version."""
+def finish(home, name, *, scope=None, **changes):
+    """Leave the bundle of a finished run in a party's folder; gives its version. Its epsilon has this scope."""
+    spent = None if scope is None else [Spent("training rows", 1, 1.0, 1e-5, scope)]
     run = run_settings(name, **changes)
     folder = RunFolder(home, run)
     folder.begin()
-    card = BundleCard.of(run=run, party="ann", model=model_settings(), data=DataSettings(id="id"), alignment_hash=b"")
+    card = BundleCard.of(
+        run=run, party="ann", model=model_settings(), data=DataSettings(id="id"), alignment_hash=b"", privacy=spent
+    )
     encoder = Encoder((Number("age", None, 40.0, 12.5),))
     Bundle(card=card, parameters={"theta": np.zeros(1)}, encoder=encoder).save(folder.path / "model")
     return card.version
@@ -133,7 +138,19 @@ def test_why_a_party_cannot_take_part(home):
     assert A in why_not_here(home, own(), run_settings("next", from_version=first, evaluation={"against": A}))
     noisy = own(training=GradientGuardSettings(clip=1.0, sigma=1.0))
     assert "[guard.training]" in why_not_here(home, noisy, run_settings("next", from_version=first))
-    assert why_not_here(home, noisy, run_settings("next", evaluation={"against": first})) == ""
+    assert why_not_here(home, own(), run_settings("next", evaluation={"against": first})) == ""
+
+
+def test_noise_in_training_is_compared_only_with_versions_that_had_it(home):
+    """Else predictions of the held-out rows would tell of rows that the earlier version has learned without noise."""
+    noisy = own(training=GradientGuardSettings(clip=1.0, sigma=1.0))
+    for number, scope in enumerate((None, DIRECT)):
+        bare = finish(home, f"bare{number}", scope=scope)
+        why = why_not_here(home, noisy, run_settings("next", evaluation={"against": bare}))
+        assert "was trained without it" in why
+        assert "leave evaluation.against out" in why
+    covered = finish(home, "covered", scope=RECORD_LEVEL)
+    assert why_not_here(home, noisy, run_settings("next", evaluation={"against": covered})) == ""
 
 
 def test_the_rule_is_told_in_words():

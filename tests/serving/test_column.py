@@ -90,6 +90,14 @@ def test_a_row_that_did_not_change_keeps_its_bits_and_its_noise():
     ]
 
 
+def test_a_row_that_has_gone_is_noted_as_it_has_new_noise_when_it_comes_back():
+    before = column_of({"a": 1, "b": 2}, noise=1000)
+    without, gone = column_of({"b": 2}, noise=7).after(before)
+    again, changed = column_of({"a": 1, "b": 2}, noise=70).after(without)
+    assert (gone.left, changed.changed) == (True, False)
+    assert found(again, ["a", "b"]) == [codes_of([1])[0, 0] + 70, codes_of([2])[0, 0] + 1000]
+
+
 def test_a_row_that_changed_has_new_bits_and_is_noted():
     before = column_of({"a": 1, "b": 2}, noise=1000)
     after, difference = column_of({"a": 1, "b": 5}, noise=7).after(before)

@@ -183,3 +183,20 @@ def test_a_column_that_is_gone_is_an_error_and_not_waited_for(tmp_path, publishe
     (tmp_path / "serving" / "codes.npy").unlink()
     with pytest.raises(StateCorrupt, match="damaged"):
         Publication.load(tmp_path / "serving")
+
+
+def test_a_row_that_goes_and_comes_back_is_counted_once_for_each_noise_that_it_had(published):
+    """Else a file that lacks a row every other day would give its noise anew each time, and the ledger would not know."""
+    values, seen = values_of()["ann"], published
+    tokens = published.facts.keys.tokens_of(texts(IDS))
+    left = set()
+    for day in range(1, 7):
+        rows = slice(1, None) if day % 2 else slice(None)  # the first row is there every other day
+        exact = codes_of(values[rows])
+        column = Column.of(tokens[rows], exact + day, exact)
+        seen = seen.updated(column, f"day {day}")
+        place = seen.column.find(tokens[:1])[0]
+        left |= {int(seen.column.codes[place, 0])} if place >= 0 else set()
+    first = int(published.column.codes[published.column.find(tokens[:1])[0], 0])
+    assert len(left | {first}) == 4, "four different values of one row may have left"
+    assert seen.facts.generation >= 4
