@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from fdml.cli.options import JsonOption, PlotOption, SeedsOption
+from fdml.cli.options import JsonOption, PlotOption, QuietOption, SeedsOption, VerboseOption
 from fdml.cli.output import (
     check_plot,
     check_writable,
@@ -22,6 +22,7 @@ from fdml.cli.output import (
     stdout,
     write_json,
 )
+from fdml.cli.run_output import Said, comparison_output
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import Contender, workload
@@ -32,7 +33,7 @@ from fdml.models.registry import ready_kinds
 from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.report import Report, render
-from fdml.monitor.terminal import epoch_progress, print_line
+from fdml.monitor.terminal import print_line
 from fdml.privacy.ledger import Ledger
 from fdml.settings import TrainingSettings
 from fdml.settings_choices import Task
@@ -96,6 +97,8 @@ def compare(
     json: JsonOption = None,
     plot: PlotOption = None,
     report: _ReportOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
     context: typer.Context = _NO_CONTEXT,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
@@ -105,6 +108,7 @@ def compare(
     """
     check_writable(json, report)
     check_plot(plot)
+    said = Said(quiet=quiet, verbose=verbose)
     if source.suffix == ".toml":
         _refuse_data_file_options(context)
         problem, chosen, first = from_run_file(source)
@@ -120,7 +124,7 @@ def compare(
         first = seed
     all_seeds = range(first, first + seeds)
     ledgers: list[Mapping[str, Ledger]] = []
-    with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
+    with comparison_output(said, workload(problem, chosen, all_seeds)) as listener:
         curves = schemes.compare(
             problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers), gains=True
         )

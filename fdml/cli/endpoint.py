@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from fdml.cli.options import DeadlineOption, LogOption, PlainOption, ServerOption
-from fdml.cli.output import check_writable, logged, resumable, stderr
+from fdml.cli.output import check_writable, resumable
+from fdml.cli.run_output import Said, run_output
 from fdml.extras import need
-from fdml.monitor.terminal import RunTerminal
 
 
 def endpoint(
@@ -43,5 +43,5 @@ def endpoint(
     from fdml.serving.online.access import Access  # noqa: PLC0415
 
     access = Access(host, token_file, certificate, key, clients)
-    with resumable(f"fdml endpoint {party}"), logged(RunTerminal(stderr), log) as listener:
+    with resumable(f"fdml endpoint {party}"), run_output(Said(), live=False, log=log) as listener:
         serve_endpoint(party, access, port=port, plain=plain, server=server, seconds=deadline, on_event=listener)

@@ -7,10 +7,18 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import LogFormatOption, LogLevelOption, LogOption, PlainOption, ServerOption
-from fdml.cli.output import check_writable, logged, resumable, said, stderr
+from fdml.cli.options import (
+    LogFormatOption,
+    LogLevelOption,
+    LogOption,
+    PlainOption,
+    QuietOption,
+    ServerOption,
+    VerboseOption,
+)
+from fdml.cli.output import check_writable, resumable
+from fdml.cli.run_output import Said, run_output
 from fdml.federation import up as parties
-from fdml.monitor.terminal import RunTerminal
 
 
 def up(
@@ -20,6 +28,8 @@ def up(
     log: LogOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Stand by as a party: take part in the runs that [policy] of party.toml allows, and keep others waiting.
 
@@ -29,6 +39,6 @@ def up(
     After Ctrl-C, a crash or `kill -9` the same command goes on with all runs.
     """
     check_writable(log)
-    terminal = said(RunTerminal(stderr), "", log_format, log_level)
-    with resumable(f"fdml up {party}"), logged(terminal, log) as listener:
+    said = Said(log_format, log_level, quiet, verbose)
+    with resumable(f"fdml up {party}"), run_output(said, live=False, log=log) as listener:
         parties.up(party, plain=plain, server=server, on_event=listener)
