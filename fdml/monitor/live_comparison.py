@@ -53,14 +53,16 @@ class LiveComparison:
         figures = Table.grid(padding=(0, 2))
         for each in done:
             name = f"{each.model} {each.scheme}, seed {each.seed}"
-            figures.add_row(name, f"test loss {each.test_loss:.4f}", f"metric {each.test_metric:.4f}", style="dim")
+            figures.add_row(
+                Text(name), f"test loss {each.test_loss:.4f}", f"metric {each.test_metric:.4f}", style="dim"
+            )
         bar = Table.grid(padding=(0, 2))
         what = "" if now is None else f"{now.model} {now.scheme}, seed {now.seed}"
         bar.add_row(
             Text(self._title, style="bold"),
             ProgressBar(total=max(self._epochs, 1), completed=count, width=_BAR),
             f"{count}/{self._epochs} epochs",
-            what,
+            Text(what),
             self._left(count),
         )
         return Group(figures, bar) if done else bar

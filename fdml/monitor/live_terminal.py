@@ -38,6 +38,8 @@ from fdml.protocol.quoting import shown
 DRAWN_EACH_SECOND = 4
 _RATE_SECONDS = 20.0
 """The time that is left goes by the speed of so many last seconds."""
+_LEAST_SECONDS = 2.0
+"""A shorter time says nothing of the speed."""
 _NOTED_SECONDS = 1.0
 """A shorter wait is not shown: every step has some."""
 _LATE_SECONDS = 30.0
@@ -96,12 +98,14 @@ class _Run:
 
     def seconds_left(self, now: float) -> float | None:
         """By the speed of the last seconds; None where that says nothing."""
+        if not self.slowest:  # what comes before the first step says nothing of the speed
+            return None
         self.samples.append((now, self.slowest))
         while len(self.samples) > 2 and now - self.samples[0][0] > _RATE_SECONDS:
             self.samples.popleft()
         began, before = self.samples[0]
         done = self.slowest - before
-        if done <= 0 or now <= began:
+        if done <= 0 or now - began < _LEAST_SECONDS:
             return None
         return max(0, self.steps - self.slowest) * (now - began) / done
 
@@ -136,12 +140,15 @@ class LiveTerminal:
                 place = known.party(party)
                 place.step, place.state = step, state
                 self._waits(place, names)
+                self._forget_if_over(run)
             case Waiting(party, names) if party != SERVER:  # who is missing at a server is said in lines
                 self._waits(self._run(run).party(party), names)
             case Evaluated():
                 self._run(run).evaluated = event
             case Finished(party):
-                self._finished(run, party)
+                place = self._run(run).party(party)
+                place.state, place.waits_for = "finished", ()
+                self._forget_if_over(run)
             case _:
                 pass
 
@@ -158,11 +165,10 @@ class LiveTerminal:
             party.since = self._clock()
         party.waits_for = names
 
-    def _finished(self, run: str, party: str) -> None:
-        found = self._run(run).party(party)
-        found.state, found.waits_for = "finished", ()
+    def _forget_if_over(self, run: str) -> None:
+        """A server that stays up shows what is not over."""
         if run and all(each.state == "finished" for each in self._run(run).parties.values()):
-            del self._runs[run]  # a server that stays up shows what is not over
+            del self._runs[run]
 
     def __rich__(self) -> RenderableType:
         """The view of now."""
@@ -183,7 +189,7 @@ class LiveTerminal:
         table.add_column(overflow="ellipsis", no_wrap=True)
         for party, place in list(run.parties.items())[:_MOST_PARTIES]:
             bar = ProgressBar(total=max(run.steps, 1), completed=place.step, width=_BAR)
-            table.add_row(shown(party, _LONGEST_NAME), bar, _epoch(run, place), self._doing(place))
+            table.add_row(Text(shown(party, _LONGEST_NAME)), bar, _epoch(run, place), self._doing(place))
         yield table
         if len(run.parties) > _MOST_PARTIES:
             yield Text(f"and {len(run.parties) - _MOST_PARTIES} more parties", style="dim")

@@ -39,6 +39,7 @@ from fdml.events import (
     Waiting,
 )
 from fdml.monitor.figures import CHOSEN, figures_text
+from fdml.monitor.live_terminal import can_be_redrawn
 from fdml.monitor.notebook import NotebookProgress
 from fdml.protocol.quoting import shown
 
@@ -131,7 +132,7 @@ def progress_display(console: Console, total: int, title: str, unit: str = "epoc
         with closing(NotebookProgress(total, title, unit)) as bar:
             yield bar
         return
-    if not console.is_terminal:
+    if not can_be_redrawn(console):
         yield PlainProgress(console, total, title, unit)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

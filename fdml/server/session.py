@@ -208,7 +208,7 @@ class ServerSession:
         return self._answers([]) if self._unacknowledged else []
 
     def tick(self) -> list[Effect]:
-        """Tell waiting parties who is missing, and listeners who is where; raise `PeerTimeout` if a run is silent."""
+        """Tell waiting parties and listeners here who is missing; raise `PeerTimeout` if a run under way is silent."""
         silence = 0.0 if self.state.coordinator is None or self.state.finished else self._clock() - self._heard_at
         if silence > 10 * self._settings.training.peer_timeout_seconds:
             missing = [name for name in self._settings.parties if not self.state.has_finished(name)]
@@ -220,12 +220,15 @@ class ServerSession:
         self.status.note_waits(self._streams)
         wait = None if self.state.finished else self._missing.due(self.state.has_finished)
         effects: list[Effect] = [] if wait is None else [Emit(wait)]
-        effects += map(Emit, self.status.progress(self._streams))
         for party, stream in self._streams.items():
             if self.status.is_waiting(party, self._streams):
                 waited_for = self.alignment.presence.waited_for(self.status.waits_for(party))
                 effects.append(Answer(stream, Waiting(waited_for)))
         return effects
+
+    def progress(self) -> list[Effect]:
+        """Tell listeners here what has changed of who is where and who waits for whom; of the waits as last noted."""
+        return [Emit(event) for event in self.status.progress(self._streams)]
 
     @property
     def joined(self) -> frozenset[str]:

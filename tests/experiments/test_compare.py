@@ -9,7 +9,7 @@ from fdml.cli.compare import compare as compare_command
 from fdml.data.rows import as_rows
 from fdml.data.table import PartyData, Table
 from fdml.errors import SettingsError
-from fdml.events import EpochDone
+from fdml.events import EpochDone, SchemeBegun, SchemeDone
 from fdml.experiments.compare import Contender, compare, mean_gains, workload
 from fdml.experiments.dataset import build_dataset
 from fdml.models.registry import model_settings
@@ -53,6 +53,10 @@ def test_joint_comes_near_pooled_and_beats_alone(task):
     assert max(last["joint"].test_loss, last["late fusion"].test_loss) < last["alone"].test_loss
     assert all(len(curve.records) == 30 for curve in curves)
     assert len([e for e in events if isinstance(e, EpochDone)]) == workload(problem, [contender()], [1, 2])
+    begun = [each.scheme for each in events if isinstance(each, SchemeBegun) and each.seed == 1]
+    assert begun == ["alone", "pooled", "joint"]
+    done = {each.scheme for each in events if isinstance(each, SchemeDone) and each.seed == 2}
+    assert done == {curve.scheme for curve in curves}
 
 
 @pytest.mark.parametrize("task", TASKS)
