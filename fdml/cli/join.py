@@ -22,10 +22,13 @@ from fdml.cli.options import (
     ServerOption,
     VerboseOption,
     WaitOption,
+    WebListenOption,
+    WebOption,
     YesOption,
 )
 from fdml.cli.output import check_writable, command, echo, person, resumable, run_name, write_json
 from fdml.cli.run_output import Said, run_output
+from fdml.cli.web import web_address, web_page
 from fdml.federation import join as parties
 from fdml.federation.machine_limits import tune_party_process
 from fdml.federation.run_report import REPORT
@@ -47,6 +50,8 @@ def join(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     report_to: ReportToOption = None,
+    web: WebOption = False,
+    web_listen: WebListenOption = None,
     json: JsonOption = None,
 ) -> None:
     """Train one party's model together with the others, and save it in runs/NAME of the party's folder.
@@ -57,16 +62,20 @@ def join(
     a server that stands by takes such a run from the parties, and all of them need the same --name and --from.
     """
     check_writable(log, json)
-    said = Said(log_format, log_level, quiet, verbose)
+    said, page_at = Said(log_format, log_level, quiet, verbose), web_address(web, web_listen)
     tune_party_process()
     settings = read_party(party)
-    called = (name or run_name(run, settings.federation)) if log_format == "json" else ""
+    called = name or run_name(run, settings.federation)
     options = {"--name": name, "--from": begin_with}
+    line_options = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
     typed = "".join(f" {option} {value}" for option, value in options.items() if value is not None)
     with (
         resumable(command("join", party, run) + typed),
         run_output(said, party=settings.party, run=called, log=log, report_to=report_to) as listener,
+        web_page(page_at, party, settings.party, listener, run=called, options=line_options) as page,
     ):
+        if page is not None:
+            page.start()
         result = parties.join(
             party,
             run,

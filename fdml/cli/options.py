@@ -48,6 +48,17 @@ QuietOption = Annotated[
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Say more: every epoch and every wait in a line of its own.")
 ]
+PAGE = "127.0.0.1:7480"
+"""Where the live page is, if nothing else is said."""
+WebOption = Annotated[
+    bool, typer.Option("--web", help=f"Show the live page and /metrics beside it, at http://{PAGE}/; see `fdml watch`.")
+]
+WebListenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--web-listen", help="The same at this address of loopback; port 0 takes a free one.", metavar="HOST:PORT"
+    ),
+]
 ReportToOption = Annotated[Path | None, typer.Option("--report-to", hidden=True)]
 """Where the process that has started this one reads how far it is."""
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]

@@ -15,12 +15,17 @@ from fdml.cli.options import (
     QuietOption,
     ReportToOption,
     VerboseOption,
+    WebListenOption,
+    WebOption,
 )
 from fdml.cli.output import check_writable, command, echo, resumable, run_name, stderr, write_json
 from fdml.cli.run_output import Said, run_output
+from fdml.cli.web import web_address, web_page
 from fdml.federation import serve as runs
 from fdml.federation.machine_limits import tune_server_process
+from fdml.federation.page_process import reached_here
 from fdml.monitor.terminal import print_line
+from fdml.protocol.certificates import SERVER
 
 
 def serve(
@@ -38,6 +43,8 @@ def serve(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     report_to: ReportToOption = None,
+    web: WebOption = False,
+    web_listen: WebListenOption = None,
     json: Annotated[
         Path | None, typer.Option(help="With --run: write the alignment and the evaluated epochs to this file.")
     ] = None,
@@ -48,17 +55,27 @@ def serve(
     after the other or at once. After a crash the same command goes on where the server stopped.
     """
     check_writable(port_file, log, json)
-    said = Said(log_format, log_level, quiet, verbose)
+    said, page_at = Said(log_format, log_level, quiet, verbose), web_address(web, web_listen)
     tune_server_process()
-    name = "" if run is None or log_format == "text" else run_name(run, federation)
+    name = "" if run is None else run_name(run, federation)
     with (
         resumable(command("serve", federation, run)),
         run_output(said, run=name, log=log, report_to=report_to) as listener,
+        web_page(page_at, federation, SERVER, listener, run=name, options=["--plain"] if plain else []) as page,
     ):
+
+        def open_page(address: str) -> None:
+            if page is not None:
+                page.start("--server", reached_here(address))
+
         if run is None:
-            runs.serve_federation(federation, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+            runs.serve_federation(
+                federation, plain=plain, listen=listen, port_file=port_file, on_event=listener, on_listen=open_page
+            )
             return
-        result = runs.serve(federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+        result = runs.serve(
+            federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener, on_listen=open_page
+        )
     state, rows = result.state, result.alignment
     if state.history:
         echo(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fdml.errors import FdmlError, ServerUnreachable
+from fdml.errors import FdmlError, ServerUnreachable, SettingsError
 from fdml.events import Evaluated
 from fdml.federation.run_folder import RUNS, SETTINGS, run_names
 from fdml.federation.run_report import RunRecord, flat, newest_run, read_record
@@ -242,6 +242,16 @@ def running_privacy(guard: GuardSettings, releases: Mapping[str, int]) -> list[s
     return [first, *counts, "the statement with what was spent is written at the end"]
 
 
+def _page_server(watched: Watch, host: str, port: int, token: str | None) -> PageServer:
+    try:
+        return PageServer(host, port, watched.published, watched.metrics, token)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen at {host}:{port} ({error.strerror}): choose another place with --listen HOST:PORT; port 0 "
+            f"takes a free one"
+        ) from None
+
+
 def watch(
     watched: Watch,
     host: str,
@@ -253,7 +263,7 @@ def watch(
 ) -> None:
     """Serve the page until `stop` is set; `on_start` is called once it can be opened."""
     ended = stop or threading.Event()
-    with PageServer(host, port, watched.published, watched.metrics, token) as server:
+    with _page_server(watched, host, port, token) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="page", daemon=True)
         watched.published.publish(watched.state())
         thread.start()
