@@ -14,11 +14,14 @@ import uvicorn
 
 from fdml.errors import SettingsError
 from fdml.events import Listener
+from fdml.federation.endpoint_counts import kept_counts
 from fdml.federation.endpoint_models import EndpointModels
 from fdml.federation.party_home import PartyHome
 from fdml.monitor.listeners import remarks_of
 from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
+from fdml.serving.online.request_counts import RequestCounts
+from fdml.serving.online.spans import Spans, no_spans
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_relay import GrpcQuestions
 
@@ -42,27 +45,30 @@ def serve_endpoint(
     plain: bool = False,
     server: str | None = None,
     seconds: float | None = None,
+    spans: Spans = no_spans,
     on_event: Listener = lambda _: None,
     on_start: Callable[[int, Callable[[], None]], None] = lambda *_: None,
 ) -> None:
     """Serve the published models of this party.toml's party until it is interrupted.
 
-    `on_start` gets the port and a function that ends it.
+    How it is used is counted for /metrics and, for the live page, in `endpoint.json` of the party's folder. `on_start`
+    gets the port and a function that ends it.
     """
     token, tls = access.token(), access.tls()
     home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
-    reports = _Reports(remarks_of(home.name, on_event))
+    reports, counts = _Reports(remarks_of(home.name, on_event)), RequestCounts()
     with (
         _listening(access.host, port) as listening,
         GrpcQuestions(home.endpoint, on_event) as line,
         ThreadPoolExecutor(_THREADS, "endpoint") as threads,
+        kept_counts(home.folder, counts),
     ):
         models = EndpointModels(
             home, line, threads, seconds=seconds, report=reports.report, unforeseen=reports.unforeseen
         )
         models.look()
         config = uvicorn.Config(
-            Endpoint(models, token, reports.unforeseen).app(),
+            Endpoint(models, token, reports.unforeseen, counts=counts, spans=spans).app(),
             log_config=None,
             log_level="critical",
             access_log=False,

@@ -20,6 +20,7 @@ from fdml.serving.client import EndpointClient
 from fdml.serving.local_line import LocalLine
 from fdml.serving.online.app import Endpoint
 from fdml.serving.online.model import ServedModel
+from fdml.serving.online.spans import no_spans
 from fdml.settings_data import IdSettings
 from tests.serving.published import IDS, answerer_of, publication_of, run_of, values_of
 from tests.transport.served import until
@@ -106,6 +107,8 @@ class OpenEndpoint:
         seconds=5.0,
         tls=None,
         columns=None,
+        counts=None,
+        spans=no_spans,
         **options,
     ):
         self.run = run or run_of()
@@ -122,7 +125,8 @@ class OpenEndpoint:
         self.errors = []
         self._threads = ThreadPoolExecutor(8)
         self.model = ServedModel(self.asker, columns or Columns(), self._threads, self.errors.append)
-        app = Endpoint(FixedModels(first=self.model), token, self.errors.append).app()
+        models = FixedModels(first=self.model)
+        app = Endpoint(models, token, self.errors.append, counts=counts, spans=spans).app()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
