@@ -22,6 +22,8 @@ class Aligned:
     shared: int
     train: int
     held_out: int
+    lost: dict[str, int] = field(default_factory=dict)
+    """By reason, how many rows of its training file the run does not use."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from fdml.experiments.compare import Contender, workload
 from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
+from fdml.federation.findings import keep_comparison
 from fdml.models.registry import ready_kinds
 from fdml.monitor.history import METRIC_OF, LearningCurve
 from fdml.monitor.plots import draw_comparison
@@ -133,6 +134,9 @@ def compare(
     _print_figures(problem, curves, facts, spent)
     metric = METRIC_OF[problem.encoding.task]
     write_json(json, comparison_json(curves, metric, facts))
+    if source.suffix == ".toml":
+        agreed = read_run(source)
+        keep_comparison(source.parent / agreed.label_party, agreed, metric, len(problem.test), seeds, curves)
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")
