@@ -157,6 +157,8 @@ class LiveRun:
         end = f" The others give up after {duration(self.facts.peer_timeout)}, and go on once started again."
         if gone:
             absent = _listed([each.name for each in gone])
+            if not any(each.incarnation for each in gone) and not is_under_way:
+                return f"Start `fdml join` at {absent}: the run begins once all parties are there."
             return f"Start `fdml join` again at {absent}: it goes on where it stopped.{end if is_under_way else ''}"
         ask = f"Ask {_listed(names)} whether its process runs, has processor time and a line to the server."
         return f"{ask}{end if is_under_way else ''}"
