@@ -23,7 +23,7 @@ from fdml.monitor.charts import BarChart, LineChart, Series
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.figures import CHOSEN, TITLES
 from fdml.monitor.history import METRIC_OF, Gain, read_history
-from fdml.monitor.measures import MEASURES, Measures, read_measures
+from fdml.monitor.measures import MEASURES, Measures, lag_bars, read_measures
 from fdml.monitor.report import Block, Charts, Report, Section, Table, Text, Tone, figure, render
 from fdml.monitor.report_parts import (
     answer,
@@ -245,8 +245,8 @@ def _line(measures: Measures) -> Section:
     if measures.stopped:
         blocks.insert(0, Text(f"Training ended before its last step: {measures.stopped}.", "warning"))
     if any(measures.lag):
-        bars = tuple((str(lag), float(measures.lag[lag])) for lag in sorted(measures.lag))
-        blocks.append(Charts((BarChart("Steps by the lag of their total", "lag in steps", bars),)))
+        chart = BarChart("Steps by the lag of their total", "lag in steps", lag_bars(measures.lag))
+        blocks.append(Charts((chart,)))
     return Section(title, tuple(blocks))
 
 

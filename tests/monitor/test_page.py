@@ -104,7 +104,9 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
     assert window.texts("#lag tbody tr:first-child td") == ["0", "30", "75.0 %"]
     assert window.run("return document.querySelectorAll('#lag-bars .bar').length") == 2
     cells = window.texts("#parties tbody tr:first-child td")
-    assert cells[6] == "computing 70 %, waiting 25 %, line 5 %"
+    assert cells[6] == "25 % waiting, 5 % line"
+    spoken = "return document.querySelector('#parties .share').getAttribute('aria-label')"
+    assert window.run(spoken) == "Share of time: computing 70 %, waiting 25 %, line 5 %"
     assert cells[10] == "now"
     assert window.text("#ledger") == window.text("#serving") == ""
     assert window.texts("#settings tbody tr td") == ["run hash", "ab12", "training.seed", "7"]

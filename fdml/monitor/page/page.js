@@ -82,7 +82,7 @@
     drawing.setAttribute("viewBox", "0 0 100 6");
     drawing.setAttribute("preserveAspectRatio", "none");
     drawing.setAttribute("class", "share");
-    drawing.setAttribute("aria-hidden", "true");
+    drawing.setAttribute("role", "img");
     let at = 0;
     for (const [name, share] of Object.entries(found)) {
       const piece = document.createElementNS(SVG, "rect");
@@ -94,7 +94,11 @@
       at += 100 * share;
     }
     const words = Object.entries(found).map(([name, share]) => `${WORDS[name]} ${percent(share)}`);
-    box.append(drawing, make("span", words.join(", ")));
+    drawing.setAttribute("aria-label", `Share of time: ${words.join(", ")}`);
+    box.title = words.join(", ");
+    const line = "line" in found ? `, ${percent(found.line)} line` : "";
+    const said = `${percent(found.waiting)} waiting${line}`;
+    box.append(drawing, make("span", said));
     return box;
   };
   const seen = (seconds) => {
@@ -248,6 +252,7 @@
     const names = Object.keys(state.curves);
     show(at("no-curves"), names.length === 0);
     show(at("across"), names.length > 0);
+    show(at("charts"), names.length > 0);
     for (const name of names) showChart(name, state.curves[name]);
   };
 
@@ -262,7 +267,8 @@
     const sum = found.is_record_level ? found.spent.record_level : found.spent.direct;
     const left = found.total === null ? "No total is set (guard.total_epsilon)."
       : `${epsilon(found.left)} is left of guard.total_epsilon ${found.total}.`;
-    write(at("spent"), `A row that was in all of these runs: epsilon ${epsilon(sum)} at delta ${found.delta}. ${left}`);
+    const spent = sum === null ? "no bound on epsilon" : `epsilon ${epsilon(sum)} at delta ${found.delta.toExponential()}`;
+    write(at("spent"), `A row that was in all of these runs: ${spent}. ${left}`);
   };
 
   const milliseconds = (seconds) => (seconds === null ? "-" : `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`);
