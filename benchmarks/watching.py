@@ -1,8 +1,9 @@
 """What does watching cost a run, and how soon does the page of a long run open?
 
 One run of a server and two parties as processes. Beside it `fdml watch` of a party, with a viewer, is stopped and goes
-on by turns; the steps that the run does in each stretch are counted. Then the party's history is replaced by one of ten
-hours (36 million steps, 36,000 epochs), and its page is opened.
+on by turns; the steps that the run does in each stretch are counted, and the processor time of all: on a machine that
+does other things, too, only that says something. Then the party's history is replaced by one of ten hours (36 million
+steps, 36,000 epochs), and its page is opened.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import threading
 import time
 import urllib.request
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster import Cluster, run_folder, write_run
+from benchmarks.cluster import Cluster, cpu_of, run_folder, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.ports import reserved_port
@@ -58,15 +59,22 @@ def run(progress: Progress, rounds: int = 15) -> Report:
         watched, alone = alternate(home, port, rounds, progress)
         progress("a history of ten hours")
         write_long_history(run_folder(home, "p0"))
-        seconds, size = open_page(home / "p0" / "party.toml")
-    slower = [quiet / seen for quiet, seen in zip(alone, watched, strict=True)]
+        seconds, cpu, size = open_page(home / "p0" / "party.toml")
+    pairs = list(zip(watched, alone, strict=True))
     rows = [
-        row("watched", watched, "steps/s"),
-        row("not watched", alone, "steps/s"),
+        row("watched", [each.speed for each in watched], "steps/s"),
+        row("not watched", [each.speed for each in alone], "steps/s"),
+        row("processor time of server and parties, watched", [each.run_cpu for each in watched], "ms/step"),
+        row("processor time of server and parties, not watched", [each.run_cpu for each in alone], "ms/step"),
+        row("processor time of the page", [each.page_cpu for each in watched], "ms/s"),
         row(f"page of {LONG_STEPS:,} steps: first state", [seconds], "s"),
+        row(f"page of {LONG_STEPS:,} steps: its processor time", [cpu], "s"),
         row(f"page of {LONG_STEPS:,} steps: all that a browser loads", [size / 1e6], "MB"),
     ]
-    ratios = {"not watched / watched": spread(slower)}
+    ratios = {
+        "steps a second, not watched / watched": spread([quiet.speed / seen.speed for seen, quiet in pairs]),
+        "processor time a step, watched / not watched": spread([seen.run_cpu / quiet.run_cpu for seen, quiet in pairs]),
+    }
     question = "What does watching cost a run, and how soon does the page of a ten-hour run open?"
     return Report("watching", question, rows, ratios, machine(), commit())
 
@@ -96,11 +104,23 @@ def counted_side(home: Path, name: str, address: str) -> None:
         join(home / name / "party.toml", server=address, on_event=count)
 
 
-def alternate(home: Path, port: int, rounds: int, progress: Progress) -> tuple[list[float], list[float]]:
-    """Steps a second of each stretch with a page and a viewer, and of each without; first one, then the other first."""
+@dataclass(frozen=True)
+class Stretch:
+    """What a run did in a few seconds."""
+
+    speed: float
+    """Steps a second."""
+    run_cpu: float
+    """Processor time of server and parties, in milliseconds a step."""
+    page_cpu: float
+    """Processor time of `fdml watch`, in milliseconds a second."""
+
+
+def alternate(home: Path, port: int, rounds: int, progress: Progress) -> tuple[list[Stretch], list[Stretch]]:
+    """Every stretch with a page and a viewer, and every one without; first one, then the other first."""
     cluster = Cluster(home, port, 3600.0, counted_side)
     watch: subprocess.Popen[str] | None = None
-    found: tuple[list[float], list[float]] = ([], [])
+    found: tuple[list[Stretch], list[Stretch]] = ([], [])
     try:
         for name in ("server", "p0", "p1"):
             cluster.start(name)
@@ -112,8 +132,9 @@ def alternate(home: Path, port: int, rounds: int, progress: Progress) -> tuple[l
             for is_watched in (True, False) if turn % 2 else (False, True):
                 watch.send_signal(signal.SIGCONT if is_watched else signal.SIGSTOP)
                 time.sleep(_SETTLE_SECONDS)
-                found[0 if is_watched else 1].append(_speed(home, _STRETCH_SECONDS))
-            progress(f"round {turn + 1} of {rounds}: {found[0][-1]:.0f} watched, {found[1][-1]:.0f} not, steps/s")
+                found[0 if is_watched else 1].append(_stretch(home, cluster, watch.pid))
+            speeds = found[0][-1].speed, found[1][-1].speed
+            progress(f"round {turn + 1} of {rounds}: {speeds[0]:.0f} watched, {speeds[1]:.0f} not, steps/s")
     finally:
         if watch is not None:
             watch.kill()
@@ -129,10 +150,14 @@ def _steps(home: Path) -> int:
     return 0
 
 
-def _speed(home: Path, seconds: float) -> float:
-    before, began = _steps(home), time.perf_counter()
-    time.sleep(seconds)
-    return (_steps(home) - before) / (time.perf_counter() - began)
+def _stretch(home: Path, cluster: Cluster, page: int) -> Stretch:
+    def cpu() -> float:
+        return sum(cluster.cpu(name) or 0.0 for name in ("server", "p0", "p1"))
+
+    began, steps, run_cpu, page_cpu = time.perf_counter(), _steps(home), cpu(), cpu_of(page)
+    time.sleep(_STRETCH_SECONDS)
+    done, seconds = max(1, _steps(home) - steps), time.perf_counter() - began
+    return Stretch(done / seconds, 1000 * (cpu() - run_cpu) / done, 1000 * (cpu_of(page) - page_cpu) / seconds)
 
 
 def _await_steps(home: Path, cluster: Cluster) -> None:
@@ -179,11 +204,11 @@ def write_long_history(folder: Path, epochs: int = LONG_EPOCHS, steps: int = LON
     (folder / MEASURES).write_text(json.dumps(asdict(measures)))
 
 
-def open_page(path: Path) -> tuple[float, int]:
-    """Seconds until the first state of a page is there, from nothing; and the bytes of all that a browser loads."""
-    began = time.perf_counter()
+def open_page(path: Path) -> tuple[float, float, int]:
+    """Seconds until the first state of a page, how many of them were processor time, and bytes that a browser loads."""
+    began, cpu = time.perf_counter(), time.process_time()
     page = Watch(path, "first", server=_NOBODY, seconds=0.05)
     page.look()
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     files = sum(len(resources.files("fdml.monitor").joinpath("page", name).read_bytes()) for name, _ in FILES.values())
-    return seconds, len(page.published.text.encode()) + files
+    return seconds, cpu, len(page.published.text.encode()) + files

@@ -63,6 +63,8 @@ class Watch:
         self._settings = read_party(own) if own.is_file() and self.side != SERVER else None
         self._guard = GuardSettings() if self._settings is None else self._settings.guard
         self._accounts: dict[str, Any] | None = None
+        self._drawn: tuple[object, dict[str, Any]] | None = None
+        """The curves, and what they are made of."""
         self.published = Published()
 
     @property
@@ -152,6 +154,13 @@ class Watch:
         return (facts.blocks or 0) * (facts.epochs or 0)
 
     def _curves(self) -> dict[str, Any]:
+        """Made anew only where there is something new: a long history takes a while."""
+        source: object = self._metrics if self._record is None or not self._record.epochs else self._record
+        if self._drawn is None or self._drawn[0] is not source:
+            self._drawn = source, self._new_curves()
+        return self._drawn[1]
+
+    def _new_curves(self) -> dict[str, Any]:
         record = self._record
         epochs: Sequence[Evaluated | Metrics] = ()
         if record is not None and record.epochs:

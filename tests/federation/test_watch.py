@@ -106,6 +106,21 @@ def test_a_port_that_is_taken_is_named(finished):
         watch(found, "127.0.0.1", taken.port, on_start=print)
 
 
+def test_curves_are_made_anew_only_where_there_is_something_new(finished, monkeypatch):
+    clock = Clock()
+    found = Watch(finished / "ann" / "party.toml", plain=True, server=NOBODY, seconds=0.1, clock=clock)
+    found.look()
+    curves = found.state()["curves"]
+    clock.now += 10.0
+    found.look()
+    assert found.state()["curves"] is curves
+    (finished / "ann" / RUN / "measures.json").touch()
+    clock.now += 10.0
+    found.look()
+    assert found.state()["curves"] is not curves
+    assert found.state()["curves"] == curves
+
+
 # A run that goes on.
 
 
