@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.end_to_end.cluster import running, until
+from tests.end_to_end.cluster import Terminal, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +31,9 @@ def families(address):
 
 def test_a_server_and_a_party_have_their_pages_and_metrics_and_end_with_them(tmp_path):
     with running(tmp_path / "run", epochs=20000) as cluster:
-        cluster.serve("--web-listen", "127.0.0.1:0")
+        cluster.serve("--web-listen", "127.0.0.1:0", kind=Terminal)
         server_page = page_of(cluster["server"])
-        cluster.join("ann", "--web-listen", server_page[len("http://") : -1])
+        cluster.join("ann", "--web-listen", server_page[len("http://") : -1], kind=Terminal)
         until(lambda: "no page: cannot listen" in cluster["ann"].text, "word of the port that is taken", 120.0)
         cluster.join("bob")
         until(lambda: "fdml_party_steps" in families(server_page), "metrics of the parties", 120.0)
