@@ -59,8 +59,10 @@ WebListenOption = Annotated[
         "--web-listen", help="The same at this address of loopback; port 0 takes a free one.", metavar="HOST:PORT"
     ),
 ]
-ReportToOption = Annotated[Path | None, typer.Option("--report-to", hidden=True)]
-"""Where the process that has started this one reads how far it is."""
+ReportToOption = Annotated[
+    Path | None,
+    typer.Option("--report-to", hidden=True, help="Where the process that has started this one reads how far it is."),
+]
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]
 SeedsOption = Annotated[int, typer.Option(min=1, help="Number of seeds to take the mean of.")]
 PartyOption = Annotated[Path, typer.Option(help="This party's party.toml.")]

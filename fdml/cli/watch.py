@@ -33,7 +33,7 @@ def watch(
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="The run has no TLS.")] = False,
     server: ServerOption = None,
-    with_parent: Annotated[bool, typer.Option(WITH_PARENT, hidden=True)] = False,
+    with_parent: Annotated[bool, typer.Option(WITH_PARENT, hidden=True, help="End when standard input does.")] = False,
 ) -> None:
     """Show a run on a page while it goes on, and after it: who is where, who waits for whom, curves, privacy.
 

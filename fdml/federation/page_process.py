@@ -29,10 +29,10 @@ def reached_here(address: str) -> str:
 class PageProcess:
     """`fdml watch` as a child; nothing happens until `start`. Leaving the block ends it."""
 
-    def __init__(self, path: Path, listen: str, options: Sequence[str], say: Callable[[str], None]) -> None:
-        """`path` is a party.toml or federation.toml, `listen` where the page is; `say` takes a line for a person."""
+    def __init__(self, path: Path, listen: str, options: Sequence[str], remark: Callable[[str], None]) -> None:
+        """`path` is a party.toml or federation.toml, `listen` where the page is; `remark` takes a line for a person."""
         self._words = ["watch", str(path), "--listen", listen, WITH_PARENT, *options]
-        self._say = say
+        self._remark = remark
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._ended = False
@@ -51,7 +51,7 @@ class PageProcess:
                 process_group=0,
             )
         except OSError as error:
-            self._say(f"no page: {error}; the run goes on without it")
+            self._remark(f"no page: {error}; the run goes on without it")
             return
         self._reader = threading.Thread(target=self._read, args=(self._process,), name="page process", daemon=True)
         self._reader.start()
@@ -61,11 +61,11 @@ class PageProcess:
         for line in process.stdout or ():
             text = line.strip()
             if text.startswith("page: "):
-                self._say(text)
+                self._remark(text)
             elif text and not (self._ended or has_failed):  # the rest must be read, and says no more
                 has_failed = True
                 why = text.removeprefix("fdml: ").replace(" --listen ", " --web-listen ")
-                self._say(f"no page: {why}; the run goes on without it")
+                self._remark(f"no page: {why}; the run goes on without it")
 
     def __enter__(self) -> PageProcess:
         return self

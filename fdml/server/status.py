@@ -61,7 +61,7 @@ class StatusTracker:
         self.sizes = PartSizes(settings.parties)
         self.refused: Counter[str] = Counter()
         """Number of refused messages by reason."""
-        self._told: dict[str, PartyProgress] = {}
+        self._reported: dict[str, PartyProgress] = {}
 
     @property
     def traffic(self) -> dict[str, tuple[int, int]]:
@@ -122,8 +122,8 @@ class StatusTracker:
             )
             for each in found.parties
         }
-        changed: list[Event] = [each for name, each in now.items() if self._told.get(name) != each]
-        self._told = now
+        changed: list[Event] = [each for name, each in now.items() if self._reported.get(name) != each]
+        self._reported = now
         return changed
 
     def report(self, connected: Container[str]) -> RunStatus:

@@ -40,7 +40,7 @@ def test_what_it_says_are_remarks_of_this_side(monkeypatch):
     made, heard = [], []
     monkeypatch.setattr(web, "PageProcess", lambda *arguments: made.append(arguments))
     web_page(PAGE, Path("party.toml"), "ann", heard.append, run="first", options=["--plain"])
-    ((path, at, options, say),) = made
+    ((path, at, options, remark),) = made
     assert (path, at, options) == (Path("party.toml"), PAGE, ["--run", "first", "--plain"])
-    say("page: x")
+    remark("page: x")
     assert heard == [Remark("ann", "page: x")]

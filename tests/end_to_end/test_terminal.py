@@ -13,7 +13,7 @@ from tests.end_to_end.cluster import FDML, write_run
 
 pytestmark = pytest.mark.slow
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"
+HIDE, BRING_BACK = "\x1b[?25l", "\x1b[?25h"
 """What hides the cursor, and what brings it back."""
 
 
@@ -56,7 +56,7 @@ def test_a_run_has_a_live_view_at_a_terminal_that_leaves_no_trace(home):
     assert re.search(r"ann +[━╸╺ ]+ +epoch \d+/40  (training|waiting|finished)", plain), plain
     assert re.search(r"epoch \d+: test loss 0\.\d{4}, test AUC 0\.\d{4}", plain)
     assert "[ann] joined" in plain, "the lines of before are above it"
-    assert text.count(HIDDEN) == text.count(SHOWN) > 0
+    assert text.count(HIDE) == text.count(BRING_BACK) > 0
     assert "epoch  seconds  train loss" in plain.rpartition("finished")[2], "the figures are below it"
 
 

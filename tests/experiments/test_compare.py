@@ -222,3 +222,22 @@ def test_the_command_keeps_to_few_exchanges_and_their_budget(tmp_path, capsys):
     assert said_of_epsilon(capsys) == [
         f"{party} spends epsilon 2.50 at delta 1e-05 in a run; it covers {DIRECT}" for party in ("shop", "bank")
     ]
+
+
+def test_a_comparison_tells_what_it_trains_and_what_came_of_it():
+    problem, events = dataset_of("binary"), []
+    curves = {each.scheme: each for each in compare(problem, [contender()], [1], events.append)}
+    told = [each for each in events if isinstance(each, SchemeBegun | SchemeDone)]
+    assert [(type(each).__name__, each.scheme) for each in told] == [
+        ("SchemeBegun", "alone"),
+        ("SchemeDone", "alone"),
+        ("SchemeDone", "late fusion"),
+        ("SchemeBegun", "pooled"),
+        ("SchemeDone", "pooled"),
+        ("SchemeBegun", "joint"),
+        ("SchemeDone", "joint"),
+    ]
+    for each in told:
+        assert (each.model, each.seed) == (contender().name, 1)
+        if isinstance(each, SchemeDone):
+            assert each.test_metric == curves[each.scheme].last.test_metric

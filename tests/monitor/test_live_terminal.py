@@ -20,9 +20,9 @@ class Viewed:
         self.clock = Clock()
         self.view = LiveTerminal(self.clock)
         self._width = width
-        self.hear(*events)
+        self.take(*events)
 
-    def hear(self, *events):
+    def take(self, *events):
         for event in events:
             self.view(event)
 
@@ -51,14 +51,14 @@ def test_who_waits_for_whom_and_since_when():
     assert seen.lines[0].endswith("training"), "every step has a short wait"
     seen.clock.now += 3.2
     assert seen.lines[0].endswith("waits for bob, cyd, 3.2 s")
-    seen.hear(StepDone("ann", 0, 0))
+    seen.take(StepDone("ann", 0, 0))
     assert seen.lines[0].endswith("training")
 
 
 def test_a_wait_that_is_told_again_goes_on():
     seen = Viewed(PLAN, Waiting("ann", ("bob",)))
     seen.clock.now += 10
-    seen.hear(Waiting("ann", ("bob",), "bob is gone", 10.0))
+    seen.take(Waiting("ann", ("bob",), "bob is gone", 10.0))
     seen.clock.now += 2
     assert seen.lines[0].endswith("waits for bob, 12 s")
 
@@ -79,10 +79,10 @@ def test_a_long_wait_is_red():
 def test_the_newest_figures_and_the_time_left_are_in_the_last_line():
     seen = Viewed(PLAN, Joined("ann", 0), Evaluated("ann", 1, 1.0, 0.6, 0.5, 0.9, {"auc": 0.9}))
     assert seen.lines[-1] == "epoch 1: test loss 0.5000, test AUC 0.9000"
-    seen.hear(StepDone("ann", 7, 0))
+    seen.take(StepDone("ann", 7, 0))
     assert len(seen.lines) == 2
     seen.clock.now += 4
-    seen.hear(StepDone("ann", 23, 0))
+    seen.take(StepDone("ann", 23, 0))
     assert seen.lines[-1].endswith("; about 4.0 s left"), "16 steps took 4 s, 16 are left"
 
 
@@ -90,10 +90,10 @@ def test_time_before_the_first_step_says_nothing_of_the_speed():
     seen = Viewed(PLAN, Joined("ann", 0))
     assert len(seen.lines) == 1
     seen.clock.now += 1000
-    seen.hear(StepDone("ann", 0, 0))
+    seen.take(StepDone("ann", 0, 0))
     assert len(seen.lines) == 1
     seen.clock.now += 3
-    seen.hear(StepDone("ann", 3, 0))
+    seen.take(StepDone("ann", 3, 0))
     assert seen.lines[-1] == "about 36 s left"
 
 
@@ -115,8 +115,8 @@ def test_a_standing_server_names_runs_and_drops_those_that_are_over():
         *(PartyProgress(name, 8, 40, 10, "training", run=run) for run in ("one", "two") for name in ("ann", "bob"))
     )
     assert [line for line in seen.lines if line.startswith("run")] == ["run one", "run two"]
-    seen.hear(Finished("ann", run="one"), Finished("bob", run="one"))
-    seen.hear(PartyProgress("ann", 40, 40, 10, "finished", run="one"))
+    seen.take(Finished("ann", run="one"), Finished("bob", run="one"))
+    seen.take(PartyProgress("ann", 40, 40, 10, "finished", run="one"))
     assert [line for line in seen.lines if line.startswith("run")] == ["run two"]
 
 

@@ -31,7 +31,7 @@ class RequestCounts:
         self._without: Counter[tuple[str, str]] = Counter()
         self._times: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
-        self._recent: deque[tuple[float, float]] = deque(maxlen=_MOST_RECENT)
+        self._last_requests: deque[tuple[float, float]] = deque(maxlen=_MOST_RECENT)
         """When each of the last requests was answered, and how long that took."""
 
     def note(self, model: str, status: int, seconds: float, *, rows: int = 0, without: Iterable[str] = ()) -> None:
@@ -42,17 +42,17 @@ class RequestCounts:
             self._without.update((model, party) for party in without)
             self._times.setdefault(model, [0] * (len(BOUNDS) + 1))[bisect_left(BOUNDS, seconds)] += 1
             self._seconds[model] = self._seconds.get(model, 0.0) + seconds
-            self._recent.append((self._clock(), seconds))
+            self._last_requests.append((self._clock(), seconds))
 
     def summary(self) -> dict[str, Any]:
         """For a person: requests a second and their times over the last minute, and all that was answered."""
         with self._lock:
             now = self._clock()
-            while self._recent and now - self._recent[0][0] > _RECENT_SECONDS:
-                self._recent.popleft()
-            times = sorted(seconds for _, seconds in self._recent)
-            full = len(self._recent) == _MOST_RECENT
-            since = self._recent[0][0] if full else max(self._began, now - _RECENT_SECONDS)
+            while self._last_requests and now - self._last_requests[0][0] > _RECENT_SECONDS:
+                self._last_requests.popleft()
+            times = sorted(seconds for _, seconds in self._last_requests)
+            full = len(self._last_requests) == _MOST_RECENT
+            since = self._last_requests[0][0] if full else max(self._began, now - _RECENT_SECONDS)
             statuses: Counter[int] = Counter()
             for (_, status), count in self._requests.items():
                 statuses[status] += count

@@ -77,7 +77,7 @@ def test_what_is_kept_does_not_grow_with_the_requests(monkeypatch):
     for _ in range(30_000):
         clock.now += 0.001
         counts.note("first", 200, 0.001)
-    assert len(counts._recent) == 10_000
+    assert len(counts._last_requests) == 10_000
     assert counts.summary()["requests_per_second"] == pytest.approx(1000, rel=0.01), "by those that are kept"
 
 
