@@ -131,7 +131,7 @@ def _figures(name: str, load: Load, seeds: int, progress: Progress) -> dict[str,
     for seed in range(seeds):
         problem = load(seed).shuffled(seed)
         for who, scheme in SCHEMES.items():
-            figure = metric(problem.encoding.task, scheme.score(problem, seed), problem.test)
+            figure = metric(problem.encoding.task, scheme.score(problem, seed), problem.test, problem.loss)
             found[who].append(float("nan") if figure is None else float(figure))
             progress(f"{name}, seed {seed}, {who}: {found[who][-1]:.4f}")
     return found

@@ -27,9 +27,10 @@ _WIDE = 120
 
 
 def _console(name: Output) -> Console:
+    """No markup: a word in square brackets is a word, also in what another party has written."""
     file = cast(IO[str], LossyOutput(name))
-    console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=_WIDE)
+    console = Console(file=file, markup=False, emoji=False)
+    return console if console.is_terminal else Console(file=file, width=_WIDE, markup=False, emoji=False)
 
 
 stdout = _console("stdout")

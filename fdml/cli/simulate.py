@@ -13,7 +13,7 @@ from fdml.cli.output import check_writable, echo, resumable, stderr, write_json
 from fdml.cli.run_output import Said
 from fdml.federation.processes import run_processes
 from fdml.monitor.figures import CHOSEN, TITLES, figures_line
-from fdml.monitor.history import METRIC_OF
+from fdml.monitor.history import metric_of
 from fdml.monitor.run_displays import processes_terminal
 from fdml.settings_federation import read_run
 
@@ -34,7 +34,8 @@ def simulate(
     with resumable(f"fdml simulate {run}"), processes_terminal(stderr, quiet=said.quiet) as (listener, is_live):
         found = run_processes(run, plain=plain, on_event=listener, tells=is_live, options=_options(said))
     rows = found["history"]
-    metric = METRIC_OF[read_run(run).task]
+    settings = read_run(run)
+    metric = metric_of(settings.task, settings.loss)
     echo(f"epoch  seconds  train loss  test loss  test {TITLES[metric]}")
     for row in rows:
         echo(_row_text(row))

@@ -86,7 +86,7 @@ def joint_gains(problem: JointDataset, results: Mapping[Scheme, SchemeResult], s
     """What joint training brings over what takes no joint training, on the same resamples of the test rows."""
     task, joint = problem.encoding.task, results["joint"].score
     return {
-        scheme: paired_difference(task, joint, results[scheme].score, problem.test, seed=seed)
+        scheme: paired_difference(task, joint, results[scheme].score, problem.test, seed=seed, loss=problem.loss)
         for scheme in _WITHOUT_JOINT
         if scheme in results
     }
@@ -217,7 +217,7 @@ def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> Scheme
                 mean_loss(problem.loss, calibration.apply(trained), problem.train)
                 + sum(model.penalty() for model in models.values()),
                 mean_loss(problem.loss, tested, problem.test),
-                metric(problem.encoding.task, tested, problem.test),
+                metric(problem.encoding.task, tested, problem.test, problem.loss),
             )
         )
     return SchemeResult(records, tested)

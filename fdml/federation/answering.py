@@ -124,12 +124,12 @@ class Answering:
                 fingerprint = files_fingerprint(settings.data.path, settings.data.test_path)
                 for run in run_names(self._home.folder):
                     if self._fingerprints.get(run) != fingerprint and self._is_finished(run):
-                        self._bring_up_to_date(settings, run, is_new=run not in self._fingerprints)
+                        self._renew_column(settings, run, is_new=run not in self._fingerprints)
                         self._fingerprints[run] = fingerprint
             except (FdmlError, OSError) as error:
                 self._report("rows", f"predictions stay as they were: {error}")
 
-    def _bring_up_to_date(self, settings: PartySettings, run: str, *, is_new: bool) -> None:
+    def _renew_column(self, settings: PartySettings, run: str, *, is_new: bool) -> None:
         """Of a run that has a model: one that ended in a crash may not be published yet."""
         home = self._home.folder
         if is_published(home / RUNS / run / FOLDER):

@@ -37,6 +37,7 @@ from fdml.party.kept_store import KeptStore
 from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.member import AlignmentKeys, Member
+from fdml.party.policy import PolicySettings
 from fdml.party.record_level import check_record_level
 from fdml.party.settings import PartySettings, read_party, with_model
 from fdml.privacy.accounts import AccountFile
@@ -84,6 +85,8 @@ class PartyFolder(DiskStore):
             )
         self.run_folder = RunFolder(self.path, self.run)
         self.settings = with_model(self.settings, self.run_folder.own_model())
+        self.accepted_by: PolicySettings | None = None
+        """The policy that has accepted the run; None where a person has."""
         self._origins = origins
         self._begins_with = self._earlier_bundle(self.run.from_version)
         self.files = PartyFiles(
@@ -210,8 +213,14 @@ class PartyFolder(DiskStore):
         """What all runs have released."""
         folder = self.settings.ledger
         accounts = AccountFile(FolderDisk(folder), lambda: shared_turns(folder))
-        data = self.settings.data
-        return PartyLedger(accounts, self.files.fingerprint, self.files.name, data.label or "")
+        return PartyLedger(
+            accounts,
+            self.files.fingerprint,
+            self.files.name,
+            self.settings.data.label or "",
+            total_releases=self.settings.policy.total_releases,
+            policy=self.accepted_by,
+        )
 
     def lock(self) -> AbstractContextManager[None]:
         """One process at a time may be this party in this run."""

@@ -22,7 +22,7 @@ from fdml.models.bundle_card import BundleCard
 from fdml.monitor.charts import BarChart, LineChart, Series
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.figures import CHOSEN, TITLES
-from fdml.monitor.history import METRIC_OF, Gain, read_history
+from fdml.monitor.history import Gain, metric_of, read_history
 from fdml.monitor.measures import MEASURES, Measures, lag_bars, read_measures
 from fdml.monitor.report import Block, Charts, Report, Section, Table, Text, Tone, figure, render
 from fdml.monitor.report_parts import (
@@ -148,7 +148,7 @@ def _answer(record: RunRecord) -> tuple[str, Tone]:
         return f"What joint training brought is for {label_party}, which has the labels: see the report there.", ""
     if kept is None:
         return "No epoch was evaluated, so there is nothing to say about what joint training brought.", "fair"
-    name = METRIC_OF[record.settings.task]
+    name = metric_of(record.settings.task, record.settings.loss)
     return (
         f"Held-out {TITLES[name]} {figure(kept.test_metric)}; this run was not compared with training alone.",
         "fair" if record.card is None else "",
@@ -197,7 +197,7 @@ def _curves(record: RunRecord) -> Section:
     title, epochs, kept = "Training, epoch by epoch", record.epochs, record.kept
     if kept is None:
         return Section(title, (Text("The curves are with the party that has the labels.", "note"),))
-    metric = TITLES[METRIC_OF[record.settings.task]]
+    metric = TITLES[metric_of(record.settings.task, record.settings.loss)]
     compared, losses = kept.compared, kept.figures.get("log_loss")
     is_log_loss = losses is not None and losses == kept.test_loss
     alone = {} if compared is None else {f"{compared.party} alone": compared.alone}

@@ -23,11 +23,14 @@ from fdml.settings_names import is_version
 from fdml.settings_versions import check_same_parties
 from fdml.storage.atomic import write_file
 from fdml.storage.facts import damaged
+from fdml.storage.lock import shared_turns
 
 PROMOTED = "promoted"
 """In the place of a version: the one that is promoted."""
 _FILE = "promoted.json"
 _LAYOUT = "fdml promotions 1"
+_TURN = "decisions/promoting"
+"""Where the lock is of the process that promotes."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,22 @@ class Promotions:
         return next(reversed(self.all()), None)
 
     def promote(self, version: str, run: str, by: Literal["rule", "person"], reason: str = "") -> Promotion:
-        """Let a version be the promoted one; durable on return. One that is already is left as it is."""
-        known = self.all()
-        if known and known[-1].version == version:
-            return known[-1]
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        added = Promotion(version, run, by, reason, now)
-        content = {"layout": _LAYOUT, "promotions": [asdict(each) for each in (*known, added)]}
-        write_file(self._path, (json.dumps(content, indent=1) + "\n").encode())
-        return added
+        """Let a version be the promoted one; durable on return. One that is already is left as it is.
+
+        A rule promotes a run once: a process that is started again does not take back what came since.
+        """
+        with shared_turns(self._path.parent / _TURN):
+            known = self.all()
+            if known and known[-1].version == version:
+                return known[-1]
+            before = [each for each in known if (each.version, each.run, each.by) == (version, run, "rule")]
+            if by == "rule" and before:
+                return before[-1]
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            added = Promotion(version, run, by, reason, now)
+            content = {"layout": _LAYOUT, "promotions": [asdict(each) for each in (*known, added)]}
+            write_file(self._path, (json.dumps(content, indent=1) + "\n").encode())
+            return added
 
 
 def held_versions(home: Path) -> dict[str, BundleCard]:

@@ -19,7 +19,7 @@ from fdml.federation.run_report import RunRecord, newest_run, read_record
 from fdml.federation.status import AskedRun, ReadStatus
 from fdml.federation.watch_sections import NOTHING_OWN, account_rows, own_sections, with_own_shares
 from fdml.monitor.figures import TITLES
-from fdml.monitor.history import METRIC_OF
+from fdml.monitor.history import metric_of
 from fdml.monitor.live import LiveFacts, LiveRun
 from fdml.monitor.page_server import PageServer, Published
 from fdml.monitor.prometheus import metrics_text
@@ -167,7 +167,7 @@ class Watch:
             epochs = record.epochs
         elif self._metrics:
             epochs = self._metrics
-        metric = "metric" if record is None else TITLES[METRIC_OF[record.settings.task]]
+        metric = "metric" if record is None else TITLES[metric_of(record.settings.task, record.settings.loss)]
         names = {"train_loss": "Training loss", "test_loss": "Held-out loss", "test_metric": f"Held-out {metric}"}
         found = {name: self._series(epochs, name, title) for name, title in names.items()}
         kept = None if record is None else record.kept

@@ -135,7 +135,7 @@ def progress_display(console: Console, total: int, title: str, unit: str = "epoc
     if not can_be_redrawn(console):
         yield PlainProgress(console, total, title, unit)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[note]}", markup=False), console=console, transient=True) as bars:
         yield BarProgress(bars, total, title)
 

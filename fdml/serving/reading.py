@@ -13,10 +13,10 @@ from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import DataError, LabelError, MessageRefused, Refusal
 from fdml.models.calibration import Calibration
 from fdml.models.head.head import Head
-from fdml.models.losses import LOSSES, Floats, Logistic, Softmax
+from fdml.models.losses import Floats, Logistic, Softmax, loss_named
 from fdml.models.objective import objective_for
 from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
-from fdml.settings import RunSettings, loss_for
+from fdml.settings import RunSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class ScoreReading:
 def score_of(run: RunSettings, total: Codes, bits: int, reading: ScoreReading) -> Floats:
     """The scores of totals in fixed point, before calibration: the same bits as in training's evaluation."""
     grid = FIXED_POINTS[bits]
-    objective = objective_for(loss_for(run.task, run.loss), reading.labels.class_count, run.training)
+    objective = objective_for(run.chosen_loss, reading.labels.class_count, run.training)
     if isinstance(objective.joint, Head):
         if reading.head is None:
             raise MessageRefused("the label party has not said what the run's head is", Refusal.INVALID)
@@ -69,7 +69,7 @@ def score_of(run: RunSettings, total: Codes, bits: int, reading: ScoreReading) -
 
 def probabilities_of(run: RunSettings, score: Floats) -> NDArray[np.float64] | None:
     """Of class 1, or of each class; None where the loss gives none."""
-    loss = LOSSES[loss_for(run.task, run.loss)]
+    loss = loss_named(run.chosen_loss)
     if isinstance(loss, Logistic):
         return loss.probability(score)[:, 1]
     return loss.probability(score) if isinstance(loss, Softmax) else None

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import typer
+from rich.table import Table
 
 from fdml import extras
 from fdml.cli.output import (
@@ -15,6 +16,7 @@ from fdml.cli.output import (
     joint_over_pooled,
     resumable,
     run_name,
+    stdout,
     write_json,
 )
 from fdml.errors import MissingExtra, SettingsError
@@ -36,6 +38,13 @@ def test_the_table_has_the_last_epoch_of_every_curve():
         ["LR", "LR"], ["alone", "joint"], ["0.7000", "0.5000"], ["0.6000", "0.4000"], ["0.8000", "0.9000"],
         ["0.50", "1.00"],
     ]  # fmt: skip
+
+
+def test_words_in_square_brackets_are_printed_as_they_are(capsys):
+    table = Table("run", "more")
+    table.add_row("first", "not before Monday [/bold] [see mail] :boom:")
+    stdout.print(table)
+    assert "not before Monday [/bold] [see mail] :boom:" in capsys.readouterr().out
 
 
 def test_the_paper_s_figures_are_beside_ours_where_it_has_some():

@@ -1,6 +1,8 @@
 """Versions that a party holds, and which one is promoted."""
 
+import contextlib
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -154,3 +156,33 @@ def test_promoting_by_hand_and_listing(home):
     assert [each["version"] for each in found["promotions"]] == [first, second]
     assert {each["run"] for each in found["versions"]} == {"first", "second"}
     assert "no run that has finished here" in fail(SettingsError, "runs", "promote", "third", "--party", party)
+
+
+def test_a_rule_promotes_a_run_once_though_its_process_is_started_again(home):
+    """Else a process that was killed after it had promoted would take back what came since."""
+    promotions = Promotions(home)
+    first = promotions.promote(A, "first", "rule")
+    promotions.promote(B, "second", "rule")
+    assert promotions.promote(A, "first", "rule") == first
+    assert promotions.current.version == B
+    assert len(promotions.all()) == 2
+
+
+def test_promotions_that_are_made_at_once_are_all_kept(home, monkeypatch):
+    """Each has read the list before the other has written it, unless they take turns."""
+    both, read = threading.Barrier(2), Promotions.all
+
+    def slow(self):
+        found = read(self)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return found
+
+    monkeypatch.setattr(Promotions, "all", slow)
+    made = ((A, "first", "rule"), (B, "second", "rule"))
+    threads = [threading.Thread(target=Promotions(home).promote, args=each) for each in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each.run for each in read(Promotions(home))) == ["first", "second"]

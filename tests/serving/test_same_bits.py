@@ -19,7 +19,6 @@ from fdml.models.registry import kinds
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
 from fdml.serving.batch import predict_batch
-from fdml.settings import loss_for
 from tests.serving.trained import trained
 
 TORCH = 'kind = "torch"\nmodule = "tests.golden.modules.golden_net:net"'
@@ -41,6 +40,9 @@ RUNS = {
     "64 bits": {"kinds": {}, "training": "value_bits = 64"},
     "classes": {"kinds": {"bob": "mlp"}, "task": "multiclass"},
     "regression": {"kinds": {"cid": "fm"}, "task": "regression"},
+    "counts": {"kinds": {"cid": "mlp"}, "task": "counts"},
+    "counts, a head": {"kinds": {}, "task": "counts", "training": 'joint = "head"\njoint_width = 2'},
+    "a quantile": {"kinds": {"bob": "trees"}, "task": "regression", "loss": 'loss = "quantile"\nquantile = 0.9\n'},
     "few exchanges": {"kinds": {}, "training": "exchanges = 1", "epochs": False},
     "two parties, blind": {"parties": ("ann", "bob"), "run": '[privacy]\nserver = "blind"\n'},
     "clipped": {"kinds": {}, "party": {"bob": "[guard]\nclip = 0.2\n"}},
@@ -66,7 +68,7 @@ def test_an_asked_score_is_the_one_that_training_evaluated(tmp_path, name):
         own = own_rows(party, run)
         answers = asker.ask(AskedRows(own.rows.ids.take(pa.array(rows))))
         sample = labelled(own, asker).labels.take(rows)
-        found = mean_loss(loss_for(run.task, run.loss), answers.score, sample)
+        found = mean_loss(run.chosen_loss, answers.score, sample)
         assert answers.has_score.all()
         assert found == Bundle.load(home / "ann" / "runs" / "first" / "model").card.metrics.test_loss
 
