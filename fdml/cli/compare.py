@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from fdml.cli.options import JsonOption, PlotOption, SeedsOption
+from fdml.cli.options import JsonOption, PlotOption, QuietOption, SeedsOption, VerboseOption
 from fdml.cli.output import (
     check_plot,
     check_writable,
@@ -22,17 +22,19 @@ from fdml.cli.output import (
     stdout,
     write_json,
 )
+from fdml.cli.run_output import Said, comparison_output
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import Contender, workload
 from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
+from fdml.federation.findings import keep_comparison
 from fdml.models.registry import ready_kinds
 from fdml.monitor.history import LearningCurve, metric_of
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.report import Report, render
-from fdml.monitor.terminal import epoch_progress, print_line
+from fdml.monitor.terminal import print_line
 from fdml.privacy.ledger import Ledger
 from fdml.settings import TrainingSettings
 from fdml.settings_choices import Task
@@ -104,6 +106,8 @@ def compare(
     json: JsonOption = None,
     plot: PlotOption = None,
     report: _ReportOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
     context: typer.Context = _NO_CONTEXT,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
@@ -113,6 +117,7 @@ def compare(
     """
     check_writable(json, report)
     check_plot(plot)
+    said = Said(quiet=quiet, verbose=verbose)
     if source.suffix == ".toml":
         _refuse_file_options(context)
         problem, chosen, first = from_run_file(source)
@@ -128,7 +133,7 @@ def compare(
         first = seed
     all_seeds = range(first, first + seeds)
     ledgers: list[Mapping[str, Ledger]] = []
-    with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
+    with comparison_output(said, workload(problem, chosen, all_seeds)) as listener:
         curves = schemes.compare(
             problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers), gains=True
         )
@@ -137,6 +142,9 @@ def compare(
     _print_figures(problem, curves, facts, spent)
     metric = metric_of(problem.encoding.task, problem.loss)
     write_json(json, comparison_json(curves, metric, facts))
+    if source.suffix == ".toml":
+        agreed = read_run(source)
+        keep_comparison(source.parent / agreed.label_party, agreed, metric, len(problem.test), seeds, curves)
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")

@@ -12,8 +12,10 @@ import typer
 from fdml.cli.options import DeadlineOption, JsonOption, ModelRunOption, PlainOption, ServerOption, VersionOption
 from fdml.cli.output import check_plot, check_writable, echo, stderr, write_json
 from fdml.errors import SettingsError
+from fdml.federation.findings import keep_shares
 from fdml.federation.own_columns import OwnColumns, own_columns, write_reasons
 from fdml.federation.predicting import asking, rows_to_evaluate
+from fdml.federation.run_folder import RUNS
 from fdml.monitor.figures import TITLES
 from fdml.monitor.history import Gain, metric_of
 from fdml.monitor.share_plots import draw_columns, draw_shares
@@ -63,6 +65,7 @@ def explain(
         facts = asker.own.facts
         found = explain_rows(asker, rows_to_evaluate(party, asker, rows), most)
     metric = metric_of(facts.run.task, facts.run.loss)
+    keep_shares(party.parent / RUNS / facts.run.name, facts.version, metric, found.rows, found.found)
     for line in share_lines(found, TITLES.get(metric, metric), facts.run.name, facts.version):
         echo(line)
     if plot is not None:

@@ -12,12 +12,15 @@ from pathlib import Path
 
 from fdml.errors import SettingsError
 from fdml.events import Listener
+from fdml.federation.endpoint_counts import kept_counts
 from fdml.federation.endpoint_models import EndpointModels
 from fdml.federation.party_home import PartyHome
 from fdml.monitor.listeners import remarks_of
 from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
 from fdml.serving.online.connections import http_server
+from fdml.serving.online.request_counts import RequestCounts
+from fdml.serving.online.spans import Spans, no_spans
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_relay import GrpcQuestions
 
@@ -36,26 +39,30 @@ def serve_endpoint(
     plain: bool = False,
     server: str | None = None,
     seconds: float | None = None,
+    spans: Spans = no_spans,
     on_event: Listener = lambda _: None,
     on_start: Callable[[int, Callable[[], None]], None] = lambda *_: None,
 ) -> None:
     """Serve the published models of this party.toml's party until it is interrupted.
 
-    `on_start` gets the port and a function that ends it.
+    How it is used is counted for /metrics and, for the live page, in `endpoint.json` of the party's folder. `on_start`
+    gets the port and a function that ends it.
     """
     token, tls = access.token(), access.tls()
     home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
-    reports = _Reports(remarks_of(home.name, on_event))
+    reports, counts = _Reports(remarks_of(home.name, on_event)), RequestCounts()
     with (
         _listening(access.host, port) as listening,
         GrpcQuestions(home.endpoint, on_event) as line,
         ThreadPoolExecutor(_THREADS, "endpoint") as threads,
+        kept_counts(home.folder, counts),
     ):
         models = EndpointModels(
             home, line, threads, seconds=seconds, report=reports.report, unforeseen=reports.unforeseen
         )
         models.look()
-        http = http_server(Endpoint(models, token, reports.unforeseen, access.names_host).app(), tls)
+        endpoint = Endpoint(models, token, reports.unforeseen, access.names_host, counts=counts, spans=spans)
+        http = http_server(endpoint.app(), tls)
         scheme, found = "http" if tls is None else "https", listening.getsockname()[1]
         reports.report("address", f"party {home.name!r} answers callers at {scheme}://{access.host}:{found}")
         on_start(found, lambda: setattr(http, "should_exit", True))

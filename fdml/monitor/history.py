@@ -161,6 +161,8 @@ def read_history(path: Path, remark: Callable[[str], None] = lambda _: None) -> 
 def _evaluated_of(row: dict[str, Any]) -> Evaluated:
     found = Evaluated(**row)
     alone, earlier, reliability = (row.get(name) for name in ("compared", "earlier", "reliability"))
+    if alone is None and earlier is None and reliability is None:  # as all epochs but the last
+        return found
     return replace(
         found,
         compared=None if alone is None else Compared(**alone),

@@ -239,6 +239,7 @@ class RunLines:
             await asyncio.sleep(_TICK_SECONDS)
             self._look_at_certificates()
             self.carry_out(self.session.tick())
+            self.carry_out(self.session.progress())
 
     async def _until_idle(self) -> None:
         while self._calls or time.monotonic() - self._used_at < _IDLE_SECONDS:

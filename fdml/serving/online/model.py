@@ -19,6 +19,7 @@ from fdml.serving.online.batching import MOST_JOINED, Batcher
 from fdml.serving.online.breakers import Breakers
 from fdml.serving.online.inference import InferenceRequest
 from fdml.serving.online.refusals import refused_by
+from fdml.serving.online.spans import Spans, no_spans
 from fdml.serving.online.tensors import BOOL, BYTES, FP64, Output
 from fdml.serving.publication import Publication
 
@@ -113,15 +114,19 @@ class ServedModel:
 
     # Answers
 
-    async def answers(self, request: InferenceRequest) -> Answers:
+    async def answers(self, request: InferenceRequest, spans: Spans = no_spans) -> Answers:
         """The answers to a request, or `RequestRefused`: where no row has a score as somebody has not answered."""
-        if self._columns.optional:  # keys may have to be looked up in files: meanwhile others are answered
-            rows = await asyncio.get_running_loop().run_in_executor(self._threads, self._rows, request.inputs)
-        else:
-            rows = self._rows(request.inputs)
+        with spans("look-up") as span:
+            if self._columns.optional:  # keys may have to be looked up in files: meanwhile others are answered
+                rows = await asyncio.get_running_loop().run_in_executor(self._threads, self._rows, request.inputs)
+            else:
+                rows = self._rows(request.inputs)
+            span.set_attributes({"fdml.rows": len(rows)})
         seconds = self._asker.seconds if request.seconds is None else min(request.seconds, self._asker.seconds)
         try:
-            found = await self._batcher.answers(rows, seconds)
+            with spans("exchange") as span:
+                found = await self._batcher.answers(rows, seconds)
+                span.set_attributes({"fdml.parties_missing": ",".join(found.absent)})
         except RequestRefused:
             raise
         except FdmlError as error:

@@ -113,6 +113,12 @@ def _model_paths(place: str, parameters: list[dict[str, Any]]) -> dict[str, Any]
     }
 
 
+def _metrics() -> dict[str, Any]:
+    found = _operation("Requests and their times, in the text format of Prometheus.", "Server", 401, 403)
+    found["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    return found
+
+
 @cache
 def description() -> dict[str, Any]:
     """As JSON."""
@@ -143,6 +149,7 @@ def description() -> dict[str, Any]:
             "/v2": {"get": _operation("The endpoint's name and extensions.", "Server", 401, 403)},
             "/v2/health/live": {"get": _operation("Whether the endpoint runs.", "Live", is_open=True)},
             "/v2/health/ready": {"get": ready},
+            "/metrics": {"get": _metrics()},
             **_model_paths("/v2/models/{name}", [name]),
             **_model_paths("/v2/models/{name}/versions/{version}", [name, version]),
         },

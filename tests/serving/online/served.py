@@ -23,6 +23,7 @@ from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
 from fdml.serving.online.connections import http_server
 from fdml.serving.online.model import ServedModel
+from fdml.serving.online.spans import no_spans
 from fdml.settings_data import IdSettings
 from tests.serving.published import IDS, answerer_of, publication_of, run_of, values_of
 from tests.transport.served import until
@@ -147,6 +148,8 @@ class OpenEndpoint:
         seconds=5.0,
         tls=None,
         columns=None,
+        counts=None,
+        spans=no_spans,
         **options,
     ):
         self.run = run or run_of()
@@ -166,7 +169,8 @@ class OpenEndpoint:
         self._threads = ThreadPoolExecutor(8)
         self.model = ServedModel(self.asker, columns or Columns(), self._threads, self.errors.append)
         access = Access(token_file=token and Path("token"))
-        app = Endpoint(FixedModels(first=self.model), token, self.errors.append, access.names_host).app()
+        models, report = FixedModels(first=self.model), self.errors.append
+        app = Endpoint(models, token, report, access.names_host, counts=counts, spans=spans).app()
         self._server = Listening(app, tls)
         self.port = self._server.port
         self.token, self.tls = token, tls
