@@ -47,12 +47,14 @@ def result_of(recording, runs=50):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_prepared_by_settings_passes(tmp_path):
     result = result_of(recorded(tmp_path, former=False))
     assert (result.test, result.outcome) == ("A15", "PASS")
     assert result.score <= result.details["claimed"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_run_of_the_former_kind_fails(tmp_path):
     """Finding 3: its scaling tells of one row through all others."""
     result = result_of(recorded(tmp_path, former=True))

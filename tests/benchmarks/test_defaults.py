@@ -32,6 +32,7 @@ def test_one_set_is_trained_where_only_its_name_is_given():
     assert gaps["at_least"] == -0.003
 
 
+@pytest.mark.slow
 def test_every_set_of_the_issue_is_there():
     names = list(all_sets(1000))
     for wanted in ("breast cancer", "digits", "wine", "diabetes", "a9a", "raw Adult", "app store's twin, 1,000 rows"):

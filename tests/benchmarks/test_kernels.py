@@ -32,6 +32,7 @@ def test_rows_have_distinct_features_in_range():
     assert 0.3 < labels.mean() < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_fdml_and_torch_do_the_same_work(kind):
     rows, labels = sparse_dataset(TINY)

@@ -42,6 +42,7 @@ def test_a_scheme_has_settings_of_its_own(problem, joint):
     assert not np.allclose(Scheme("mlp", training={**FEW, "joint": joint}).score(problem, 0), plain)
 
 
+@pytest.mark.slow
 def test_goals_and_timed_schemes_are_those_of_the_table():
     assert set(TIMED) <= set(SCHEMES)
     for name, goals in GOALS.items():

@@ -122,6 +122,7 @@ def test_a_level_at_which_joint_training_loses_is_named():
     assert "no better than alone for LR at noise 9" in lost
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_row_per_model_and_epsilon_above(tmp_path):
     band = Band(0.9, 0.89, 0.91)
     levels = [Level(0.0, None, band, band, band), Level(3.0, 121.0, band, band, band)]

@@ -11,6 +11,7 @@ def found():
     return unsure.banded(all_sets(0)["breast cancer"](0).shuffled(0), 0)
 
 
+@pytest.mark.slow
 def test_a_wider_band_asks_for_more_rows(found):
     asked = [found[f"{low:g} to {high:g}"]["asked"] for low, high in unsure.BANDS]
     assert asked == sorted(asked, reverse=True)
@@ -23,6 +24,7 @@ def test_every_band_has_its_figures(found):
     assert all(0.8 < figures["AUC"] <= 1.0 for figures in found.values())
 
 
+@pytest.mark.slow
 def test_the_default_band_is_held_to_its_bars(monkeypatch):
     small = {
         f"{low:g} to {high:g}": {"asked": 0.5, "accuracy": 0.9, "AUC": 0.9, "loss": 0.3} for low, high in unsure.BANDS

@@ -103,6 +103,7 @@ def test_the_kernels_gradient_is_the_same_close_to_the_margin(name, label):
     np.testing.assert_allclose(out, loss_named(name).gradient(scores, labels), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float32, 3e-7), (np.float64, 1e-14)])
 @pytest.mark.parametrize("label", [0.0, 1.0])
 @pytest.mark.parametrize("name", [name for name in NAMES if WIDTH_OF[name] == 1])

@@ -90,6 +90,7 @@ def test_predicting_changes_nothing(kind, rows):
     assert_same_state(model.state(), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", RULES)
 def test_learning_lowers_the_loss_of_a_separable_problem(kind, optimizer):
     random = np.random.default_rng(3)

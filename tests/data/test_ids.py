@@ -163,6 +163,7 @@ print(anonymous() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="reads its own memory from /proc")
 def test_memory_that_normalising_took_is_given_back():
     """A million ids and their rows are 25 MiB; on the way it takes over 100."""

@@ -65,6 +65,7 @@ def measure(model, X, y):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits, load_diabetes])
 def test_joint_is_as_good_as_pooled_on_scikit_learns_data(load, model):

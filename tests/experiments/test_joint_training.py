@@ -24,6 +24,7 @@ def weights_of(outcome, problem):
     return np.concatenate([*parts, [bias]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [2, 3, 5])
 def test_joint_lr_batch_by_batch_equals_pooled_sgd(a9a_of, parties):
     problem = a9a_of(parties)

@@ -273,6 +273,7 @@ def known(state):
     return positions, at and (at.last_gradient, at.stopped), tuple(state.history.items()), finished
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shared labels", "private labels"])
 def test_after_any_messages_the_log_is_read_again(kind):
     """Finding 14: a gradient that was taken after a checkpoint made the log unreadable for good."""

@@ -55,6 +55,7 @@ NAMES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_chaos_7_and_finding_24_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(
     tmp_path, monkeypatch, name

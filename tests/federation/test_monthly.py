@@ -154,6 +154,7 @@ def test_a_run_that_is_compared_releases_held_out_rows_once_more_and_trains_the_
     assert spent["held-out rows"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at_least", "promoted"), [(-1.0, True), (0.9, False)])
 def test_the_rule_promotes_at_every_party_or_at_none(october, at_least, promoted):
     write_parties(october, 10, test=11)

@@ -82,6 +82,7 @@ def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path):
         run_processes(tmp_path / "run" / "run.toml", on_event=ignore_events)
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_path):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {})
     (tmp_path / "run" / "server" / "keys" / "key.pem").unlink()
@@ -113,6 +114,7 @@ def test_what_a_child_prints_is_forwarded_once_and_whole(tmp_path):
     assert [event.text.split()[0] for event in events] == ["fdml"]
 
 
+@pytest.mark.slow
 def test_a_child_that_fails_is_an_error_with_its_own_words(tmp_path):
     with Children(tmp_path, ignore_events) as children:
         children.start("ann", "status", str(tmp_path / "no-such-run.toml"))

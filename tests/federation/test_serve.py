@@ -42,6 +42,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [0, 16])
 def test_a_start_on_a_full_disk_is_one_line_with_the_way_out(home, room):
     """Finding 24: restart with the disk still full."""
@@ -58,6 +59,7 @@ def test_a_start_on_a_full_disk_is_one_line_with_the_way_out(home, room):
     assert line.endswith("then run the same command again")
 
 
+@pytest.mark.slow
 def test_calls_that_grpc_itself_refuses_do_not_fill_the_log(home, tmp_path):
     """Finding 11: gRPC writes a line of its own for every compressed call."""
     words = [

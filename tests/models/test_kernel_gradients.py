@@ -43,6 +43,7 @@ def test_probabilities_grow_with_the_score():
     assert (np.diff(x.astype(np.float64)) >= -1e-7).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", CLASSES_OF)
 def test_a_rows_gradient_is_its_share_of_the_batchs_mean_at_the_moved_score(loss):
     random, width, rows = np.random.default_rng(1), WIDTH_OF[loss], 9

@@ -43,6 +43,7 @@ def rows_of(x, form):
     return kernel_view(drop_unit_values(stored(x, "sparse")) if form == "ones" else stored(x, form))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=20, deadline=None)
 @given(

@@ -31,6 +31,7 @@ def parameters(rule, state):
     return theta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", RULES)
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), l2=st.sampled_from([0.0, 0.01, 0.8]), momentum=st.sampled_from([0.0, 0.5, 0.9]))

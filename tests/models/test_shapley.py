@@ -98,6 +98,7 @@ def test_a_regression_and_several_classes_begin_at_the_best_constant():
     assert several.shares["strong"].low > 0.0
 
 
+@pytest.mark.slow
 def test_many_rows_are_resampled_in_parts():
     parts, sample = problem(rows=12_000)
     found = found_of({**parts, "little": 0.02 * parts["noise"]}, sample)

@@ -16,12 +16,14 @@ def size(path):
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["auc", "accuracy", "r2"])
 def test_every_metric_can_be_drawn(tmp_path, metric):
     draw_comparison(curves(), metric, tmp_path / "plot.png")
     assert size(tmp_path / "plot.png") == (1870, 429)
 
 
+@pytest.mark.slow
 def test_every_model_has_a_row_of_its_own(tmp_path):
     draw_comparison(curves(("LR", "NN")), "auc", tmp_path / "two.png")
     draw_comparison(curves(("LR",)), "auc", tmp_path / "one.png")

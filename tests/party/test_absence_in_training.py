@@ -68,6 +68,7 @@ def test_noisy_gradients_of_a_step_without_the_party_are_not_taken():
     assert sum(result.ledgers["p1"].state()["uses"].values()) == sum(party != "p1" for party in drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [64, 32, 16, 8, 4, 2])
 @pytest.mark.parametrize("options", [{}, {"passes": 2, "lookahead": 0}, {"classes": 3}, {"lookahead": 3}])
 def test_a_blind_server_changes_no_bit(bits, options):
@@ -156,6 +157,7 @@ def test_parties_whose_features_interact_can_be_left_out_too(joint):
     assert auc(rows.labels, found, rows.weights) > 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through", [False, True])
 def test_a_party_of_trees_can_be_left_out(through):
     """It learns once it has the totals of all rows; those of a block without it are not among them."""

@@ -123,6 +123,7 @@ def test_a_start_from_any_checkpoint_finds_the_same(held):
         assert start.store.bundles[0].evaluated == side.store.bundles[0].evaluated
 
 
+@pytest.mark.slow
 def test_a_start_from_any_checkpoint_finds_the_same_where_held_out_rows_choose_the_epoch():
     run = with_training(replace(RUN, stop_after=1), epochs=8, learning_rate=5.0)
     side = hold(run)[STORE]

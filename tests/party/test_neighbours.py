@@ -125,6 +125,7 @@ def largest_move(kind, training, value):
     return max(float(np.linalg.norm(one - two)) for one, two in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.0, 30.0, 1e6])
 @pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("kind", KINDS)

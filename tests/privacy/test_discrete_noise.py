@@ -113,6 +113,7 @@ def test_no_code_is_impossible_at_a_sigma_of_150_000(sigmas, sign):
             assert found[:filled].tolist() == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.4, 1.0, 5.7, 300.0, 2.0**32 * 0.01, 2.0**52])
 @pytest.mark.parametrize("law", LAWS)
 def test_the_compiled_loop_keeps_what_exact_arithmetic_keeps(law, scale):

@@ -534,6 +534,7 @@ OF_THE_SERVER = {
 """The server keeps what came, and makes it again from what it kept."""
 
 
+@pytest.mark.slow
 def test_only_a_guard_makes_a_release_of_something_new():
     """A party's checkpoint only brings back what had left."""
     assert makers_of("Release") == {

@@ -235,6 +235,7 @@ def test_the_state_goes_on_from_a_real_folder(tmp_path):
     assert new_state(FolderDisk(tmp_path)).fingerprint() == whole.fingerprint()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rotate_bytes", [0, 300, 1000, 3000])
 @pytest.mark.parametrize("staleness", STALENESS)
 def test_snapshots_change_nothing(rotate_bytes, staleness):
@@ -379,6 +380,7 @@ def test_the_log_of_another_run_is_not_gone_on_with():
 # Parties that start again.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("staleness", STALENESS)
 @pytest.mark.parametrize("reopened", [False, True])
 @pytest.mark.parametrize("rotate_bytes", [500, 10**9])

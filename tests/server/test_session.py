@@ -413,6 +413,7 @@ def test_rows_that_were_aligned_elsewhere_are_refused():
     assert DIGEST.hex() not in str(refused)
 
 
+@pytest.mark.slow
 def test_the_same_refusal_is_an_event_once_and_counted_every_time():
     server = Server()
     server.training()

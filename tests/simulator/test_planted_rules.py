@@ -61,6 +61,7 @@ def test_answers_that_a_failed_write_has_taken_along_are_found(monkeypatch):
     assert "nothing moves any more" in found([85, *range(600)])
 
 
+@pytest.mark.slow
 def test_releases_drawn_again_after_a_restart_are_found(monkeypatch):
     restore = Worker.restore
 

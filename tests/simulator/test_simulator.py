@@ -31,6 +31,7 @@ def test_a_thousand_seeds_break_no_promise(first):
     assert report.results[0]["median"] == 125
 
 
+@pytest.mark.slow
 def test_rows_that_point_to_others_are_aligned_and_trained_on_through_crashes():
     """Seed 141 found that a party with its pointers was refused while the label party still told the others theirs."""
     keyed = (seed for seed in count(141) if Scenario.draw(EventQueue(seed).random).settings.keys)
@@ -46,6 +47,7 @@ def test_a_party_that_died_after_it_had_stopped_the_run_says_so_again():
     assert run_seed(1085).counts["party crashes"] > 0
 
 
+@pytest.mark.slow
 def test_under_pairwise_masks_every_total_is_exact_through_crashes():
     """The checker opens every total that is served and compares it with the sum of what was pushed."""
     blind = (seed for seed in count() if Scenario.draw(EventQueue(seed).random).settings.has_pairwise_masks)

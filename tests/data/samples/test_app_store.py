@@ -69,6 +69,7 @@ def test_another_seed_gives_other_rows():
     assert not np.array_equal(ours.labels, theirs.labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("party", PARTIES)
 @pytest.mark.parametrize("fewer", [1000, 1001, 2345])
 def test_fewer_rows_are_the_first_of_more(party, fewer):
