@@ -41,9 +41,20 @@ class PointedRows(NamedTuple):
 
 
 Rows = PlainRows | PointedRows
-RowEncoding = Literal["numeric", "native"]
+RowEncoding = Literal["numeric", "native", "both"]
 """What a kind of model may want of a party's encoder: numbers alone, with categories as features of their own; or one
-feature for each column, categories by their numbers, and nothing (NaN) where a value is missing."""
+feature for each column, categories by their numbers, and nothing (NaN) where a value is missing; or the first, and
+then the second beside it in the same rows."""
+
+
+class NativeFeatures(NamedTuple):
+    """Which features of rows are as trees want them."""
+
+    first: int = 0
+    """The number of the first of them; those before it are the numeric ones of "both"."""
+    categories: tuple[int, ...] = ()
+    """The numbers of those that are numbers of categories, counted from the row's first feature."""
+
 
 _PIECE = 2**16
 """Rows, or values, per piece where rows on disk are read piece by piece."""

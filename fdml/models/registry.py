@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from fdml.data.rows import RowEncoding
+from fdml.data.rows import NativeFeatures, RowEncoding
 from fdml.errors import SettingsError
 from fdml.models.fm.kind import FM
 from fdml.models.joint_model import JointModel
@@ -85,11 +85,11 @@ def encoding_of(settings: ModelSettings) -> RowEncoding:
     return kind_named(settings.kind).encoding
 
 
-def with_categories(settings: ModelSettings, found: tuple[int, ...]) -> ModelSettings:
-    """The settings with the places of features that the encoder has found to be categories, where the kind has them."""
-    if not found or kind_named(settings.kind).encoding != "native":
-        return settings
-    return settings.model_copy(update={"categories": found})
+def with_native(settings: ModelSettings, found: NativeFeatures) -> ModelSettings:
+    """The settings with what the encoder knows of features for trees, where the kind wants such."""
+    known = {"categories": found.categories, "native_from": found.first}
+    taken = {name: value for name, value in known.items() if value and name in type(settings).model_fields}
+    return settings.model_copy(update=taken) if taken else settings
 
 
 def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:

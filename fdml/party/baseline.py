@@ -135,7 +135,7 @@ class AloneTraining:
     def __init__(self, member: Member, rows: PartyRows, labels: LabelSet, shared: SharedRows) -> None:
         run, name = member.run, member.name
         own = RowSet({name: drop_unit_values(rows.train)}, labels.train, labels.train_weights)
-        plan = _plan_alone(member, labels.classes, shared).with_categories(name, rows.categories)
+        plan = _plan_alone(member, labels.classes, shared).with_native(name, rows.native)
         plan = plan.resolved(len(labels.train), own.parts)
         self._run = run
         self._loss = loss_for(run.task, run.loss)

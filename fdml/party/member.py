@@ -188,7 +188,7 @@ class Member:
     def worker(self, plan: Plan, labels: LabelSet, rows: PartyRows, guard: Guard, noise: NoiseKey) -> Worker:
         """This party's training, before its first step."""
         return self.build(
-            plan.with_categories(self.name, rows.categories),
+            plan.with_native(self.name, rows.native),
             RowSet({self.name: rows.train}, labels.train, labels.train_weights),
             self.name,
             guard,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import cast
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
+from fdml.data.rows import NativeFeatures, Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
 from fdml.models.collecting import BindingModel, CollectingLearner
 from fdml.models.head.head import Head
@@ -19,7 +19,7 @@ from fdml.models.learning_rate import LearningRate, RateInputs, starting_rate
 from fdml.models.losses import Floats
 from fdml.models.model import Model, State
 from fdml.models.objective import Objective, objective_for
-from fdml.models.registry import build_model, kind_named, resolved_model, with_categories
+from fdml.models.registry import build_model, kind_named, resolved_model, with_native
 from fdml.models.row_pointers import predict_rows
 from fdml.party.denoising import denoise
 from fdml.party.loop import Worker
@@ -77,11 +77,9 @@ class Plan:
         models = {party: model_of(party, model) for party, model in self.models.items()}
         return replace(self, training=self.agreed(rows), models=models)
 
-    def with_categories(self, party: str, found: tuple[int, ...]) -> Plan:
-        """The plan with the places of a party's features that are numbers of categories."""
-        return (
-            replace(self, models={**self.models, party: with_categories(self.models[party], found)}) if found else self
-        )
+    def with_native(self, party: str, found: NativeFeatures) -> Plan:
+        """The plan in which a party's model knows which of its features are as trees want them."""
+        return replace(self, models={**self.models, party: with_native(self.models[party], found)})
 
     def agreed(self, rows: int) -> AgreedTraining:
         """The settings of the training over so many rows."""
