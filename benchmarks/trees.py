@@ -135,9 +135,7 @@ def _figures(name: str, case: Case, seeds: int, progress: Progress) -> Iterator[
 def trained(given: NativeProblem, seed: int, **settings: int) -> float:
     """The AUC of parties of trees, trained in this process."""
     problem = given.problem
-    models = {
-        name: with_native(model_settings("trees"), given.native[name]) for name in problem.train.parts
-    }
+    models = {name: with_native(model_settings("trees"), given.native[name]) for name in problem.train.parts}
     training = TrainingSettings(seed=seed, **settings)
     plan = Plan(training, models, problem.label_party, problem.loss, problem.encoding.class_count)
     score = train_in_process(plan, problem.train, in_turns=True).score(problem.test.parts)

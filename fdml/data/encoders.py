@@ -6,7 +6,7 @@ from fdml.data.documents import read_document
 from fdml.data.encoding import LAYOUT, Encoder
 from fdml.data.error_context import no_such
 from fdml.data.matrix_encoding import MatrixEncoder
-from fdml.data.rows import NativeFeatures
+from fdml.data.rows import NO_NATIVE, NativeFeatures
 
 AnyEncoder = Encoder | MatrixEncoder
 
@@ -16,7 +16,7 @@ ENCODERS: dict[str, type[AnyEncoder]] = {"table": Encoder, "matrix": MatrixEncod
 
 def native_of(encoder: AnyEncoder) -> NativeFeatures:
     """Which features are as trees want them; of a matrix nothing is known."""
-    return encoder.native if isinstance(encoder, Encoder) else NativeFeatures()
+    return encoder.native if isinstance(encoder, Encoder) else NO_NATIVE
 
 
 def encoder_from_json(text: str | bytes) -> AnyEncoder:

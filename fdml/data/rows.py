@@ -56,6 +56,8 @@ class NativeFeatures(NamedTuple):
     """The numbers of those that are numbers of categories, counted from the row's first feature."""
 
 
+NO_NATIVE = NativeFeatures()
+"""Nothing is known of them: of rows for networks, and of a matrix."""
 _PIECE = 2**16
 """Rows, or values, per piece where rows on disk are read piece by piece."""
 CHUNK_BYTES = 64 * 2**20
@@ -216,6 +218,17 @@ def columns(rows: Rows, index: NDArray[np.int64]) -> PlainRows:
     if isinstance(rows, DenseRows):
         return DenseRows(np.ascontiguousarray(rows.values[:, index]))
     return _from_scipy(to_scipy(rows)[:, index])
+
+
+def split_features(rows: Rows, first: int) -> tuple[Rows, Rows]:
+    """The features before number `first`, and dense those from it on; both are all of them where `first` is 0."""
+    if not first:
+        return rows, rows
+    if isinstance(rows, PointedRows):
+        before, behind = split_features(rows.stored, first)
+        return rows._replace(stored=plain_rows(before)), rows._replace(stored=plain_rows(behind))
+    before, behind = columns(rows, np.arange(first)), columns(rows, np.arange(first, width(rows)))
+    return before, DenseRows(to_dense(behind))
 
 
 def hstack(parts: Sequence[Rows]) -> PlainRows:

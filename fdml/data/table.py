@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import NativeFeatures, Rows, choose, row_count, width
+from fdml.data.rows import NO_NATIVE, NativeFeatures, Rows, choose, row_count, width
 from fdml.errors import DataError
 
 
@@ -24,7 +24,7 @@ class Table:
     ids: NDArray[np.object_] | None = None
     labels: NDArray[np.generic] | None = None
     weights: NDArray[np.float64] | None = None
-    native: NativeFeatures = NativeFeatures()
+    native: NativeFeatures = NO_NATIVE
     """Which features are as trees want them."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
-from fdml.data.encoders import AnyEncoder, native_of, encoder_from_json
+from fdml.data.encoders import AnyEncoder, encoder_from_json, native_of
 from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.origins import Origin, origins_of
 from fdml.data.row_set import mean_one

@@ -142,8 +142,8 @@ class CompiledModel:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
         return {name: array.copy() for name, array in self._state._asdict().items()}
 
-    def restore(self, state: State) -> None:
-        """Become the model that gave this state."""
+    def check(self, state: State) -> None:
+        """Raise unless the state is of such a model."""
         for name, mine in self._state._asdict().items():
             theirs = state.get(name)
             if theirs is None or theirs.shape != mine.shape:
@@ -151,6 +151,10 @@ class CompiledModel:
                 raise DataError(
                     f"saved {name!r} has shape {shape}, this model needs {mine.shape}; was it another model?"
                 )
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state."""
+        self.check(state)
         self._state = OptimizerState(
             **{name: state[name].astype(mine.dtype) for name, mine in self._state._asdict().items()}
         )

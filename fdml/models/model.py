@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,4 +50,24 @@ class Model(Protocol):
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state; raises and changes nothing if it was another model's."""
+        ...
+
+
+@runtime_checkable
+class EpochModel(Model, Protocol):
+    """A model of which all or a part learns once in an epoch, from all rows; `learn` has all of it learn from a block.
+
+    It predicts rows that point to stored ones by itself.
+    """
+
+    def bind(self, *rows: Rows) -> None:
+        """Get ready for these rows, which are asked for again and again."""
+        ...
+
+    def learn_block(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """One pass over one block, with what of it learns from blocks."""
+        ...
+
+    def learn_epoch(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """One pass over a block of all rows, with what of it learns once in an epoch."""
         ...

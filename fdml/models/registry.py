@@ -14,10 +14,11 @@ from fdml.models.mlp.kind import MLP
 from fdml.models.model import Model
 from fdml.models.torch.kind import TORCH
 from fdml.models.trees.kind import TREES
+from fdml.models.trees_mlp.kind import TREES_MLP
 from fdml.privacy.dp_sgd import WAY_OUT
 from fdml.settings import ModelSettings
 
-_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH, TREES)}
+_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH, TREES, TREES_MLP)}
 DEFAULT_KIND = LINEAR.name
 
 

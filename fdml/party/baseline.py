@@ -141,7 +141,7 @@ class AloneTraining:
         self._loss = loss_for(run.task, run.loss)
         self._learner = learner_of(
             plan.models[name],
-            plan.model(name, width(rows.train)),
+            plan.model(name, width(rows.train), rows=len(labels.train)),
             own.parts[name],
             held_out=rows.held_out,
             threads=member.threads,

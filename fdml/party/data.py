@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
-from fdml.data.rows import NativeFeatures, Rows
+from fdml.data.rows import NO_NATIVE, NativeFeatures, Rows
 from fdml.party.alignment import RowIds, SharedRows
 
 
@@ -18,7 +18,7 @@ class PartyRows:
     train: Rows
     held_out: Rows | None
     """None where there is nothing to evaluate on."""
-    native: NativeFeatures = NativeFeatures()
+    native: NativeFeatures = NO_NATIVE
     """Which features are as trees want them."""
 
 
