@@ -260,6 +260,9 @@ class ModelSettings(Settings):
     learning_rate: PositiveFloat | Auto | None = None
     """This party's own step size; None takes the run's."""
     precision: Literal["single", "double"] = "single"
+    average: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """What is left of the moving average of weights after a batch, .999 for one. Evaluated and kept is the average;
+    training goes on with the weights. None: the weights."""
 
     @property
     def weight_decay(self) -> float:

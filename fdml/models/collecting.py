@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fdml.data.rows import PointedRows, Rows, row_count
 from fdml.errors import DataError
-from fdml.models.learner import PROGRESS, LocalLearner
+from fdml.models.learner import LocalLearner
 from fdml.models.losses import Floats
-from fdml.models.model import EpochModel, State
+from fdml.models.model import PROGRESS, EpochModel, State
 from fdml.models.objective import Objective
 from fdml.models.signals import NO_ROWS, BlockUpdate, Scores, Signal, no_scores
 
@@ -40,7 +40,7 @@ class CollectingLearner(LocalLearner):
 
     def predict(self, start: int, stop: int) -> Floats:
         """Local predictions of the training rows from `start` to `stop`, `(rows, width)`."""
-        return self._model.predict(self._rows, start, stop)
+        return self._current.predict(self._rows, start, stop)
 
     def predict_held_out(self) -> Floats:
         """Local predictions of the held-out rows."""

@@ -11,7 +11,7 @@ from fdml.data.rows import Rows
 from fdml.models.head.head import Head
 from fdml.models.joint import SUM, JointFunction
 from fdml.models.losses import Floats
-from fdml.models.model import EpochModel, Model, State
+from fdml.models.model import EpochModel, Model, State, current_model
 from fdml.models.signals import BlockUpdate, Scores
 
 _JOINT = "joint/"
@@ -26,6 +26,12 @@ class JointModel:
         """The model of the kind."""
         self.joint = joint
         """What becomes of the sum of all parties' predictions."""
+
+    @property
+    def current(self) -> JointModel:
+        """The model as it is trained."""
+        outputs = current_model(self.outputs)
+        return self if outputs is self.outputs else JointModel(outputs, self.joint)
 
     @property
     def concurrent(self) -> bool:

@@ -13,6 +13,8 @@ from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate, Scores
 
 State = Mapping[str, NDArray[Any]]
+PROGRESS = "progress/"
+"""How the names of those arrays of a state begin that only training needs: no bundle has them."""
 
 
 class Model(Protocol):
@@ -51,6 +53,29 @@ class Model(Protocol):
     def restore(self, state: State) -> None:
         """Become the model that gave this state; raises and changes nothing if it was another model's."""
         ...
+
+
+class CheckedModel(Model, Protocol):
+    """A model that can tell whether a state is its own before it takes it."""
+
+    def check(self, state: State, under: str = "") -> None:
+        """Raise unless the state is of such a model; `under` stands before the names of arrays in the error."""
+        ...
+
+
+@runtime_checkable
+class HasCurrent(Protocol):
+    """A model that predicts otherwise than it is trained: by an average of its weights."""
+
+    @property
+    def current(self) -> Model:
+        """The model as it is trained."""
+        ...
+
+
+def current_model(model: Model) -> Model:
+    """The model by which training goes on; all else is predicted by the model itself."""
+    return model.current if isinstance(model, HasCurrent) else model
 
 
 @runtime_checkable

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from fdml.data.rows import NativeFeatures, RowEncoding
 from fdml.errors import SettingsError
+from fdml.models.averaging import AveragedModel, WeightedModel
 from fdml.models.fm.kind import FM
 from fdml.models.joint_model import JointModel
 from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
@@ -100,6 +101,8 @@ def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
     if spec.dp_sgd is not None:
         _check_dp_sgd(resolved, kind)
     model: Model = kind.build(resolved, spec)
+    if resolved.average is not None and not kind.learns_from_all_rows:  # such a kind averages what can be averaged
+        model = AveragedModel(cast(WeightedModel, model), resolved.average)
     return model if spec.joint.is_identity else JointModel(model, spec.joint)
 
 

@@ -237,13 +237,13 @@ class TreesModel:
             "ends": self._ends.copy(),
         }
 
-    def check(self, state: State) -> None:
+    def check(self, state: State, under: str = "") -> None:
         """Raise unless the state is of such a model."""
         for name, shape in (("text", (None,)), ("ends", (None,)), ("gains", (self._inputs,))):
             theirs = state.get(name)
             if theirs is None or theirs.ndim != 1 or shape not in ((None,), theirs.shape):
                 raise DataError(
-                    f"saved {name!r} has shape {None if theirs is None else theirs.shape}, this model needs "
+                    f"saved {under + name!r} has shape {None if theirs is None else theirs.shape}, this model needs "
                     f"{shape}; was it another model?"
                 )
 

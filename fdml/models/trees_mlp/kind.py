@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fdml.data.rows import Rows, split_features
 from fdml.extras import need
+from fdml.models.averaging import AveragedModel
 from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
 from fdml.models.learning_rate import RateInputs
 from fdml.models.mlp.kind import MlpSettings
@@ -49,14 +50,14 @@ class TreesMlpSettings(ModelSettings):
     def of_trees(self, rows: int) -> TreesSettings:
         """The trees' own, which are to learn from so many rows."""
         places = tuple(place - self.native_from for place in self.categories)
-        return TreesSettings(
-            **{**_shared(self, TreesSettings), "categories": places, "l2": l2_of_leaves(rows, 0.0), "optimizer": "auto"}
-        )
+        return TreesSettings(**{**_shared(self, TreesSettings), "categories": places, "l2": l2_of_leaves(rows, 0.0)})
 
 
 def _shared(settings: TreesMlpSettings, kind: type[ModelSettings]) -> dict[str, object]:
     """What the settings of a part have in common with those of the whole."""
     names = kind.model_fields.keys() & TreesMlpSettings.model_fields.keys() - {"kind"}
+    if kind is TreesSettings:
+        names -= {"optimizer", "average"}
     return {name: getattr(settings, name) for name in names}
 
 
@@ -69,7 +70,8 @@ def build(settings: TreesMlpSettings, spec: ModelSpec) -> Model:
     first = settings.native_from
     trees = TreesModel(settings.of_trees(spec.rows), spec._replace(inputs=spec.inputs - first))
     network = build_mlp(settings.of_network, spec._replace(inputs=first or spec.inputs))
-    return TreesAndNetwork(trees, network, settings, spec)
+    averaged = network if settings.average is None else AveragedModel(network, settings.average)
+    return TreesAndNetwork(trees, averaged, settings, spec)
 
 
 def rate(settings: TreesMlpSettings, given: RateInputs) -> float:

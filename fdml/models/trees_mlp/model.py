@@ -14,10 +14,9 @@ import numpy as np
 
 from fdml.data.rows import Rows, row_count, span, split_features, width
 from fdml.errors import DataError
-from fdml.models.compiled import CompiledModel
 from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
-from fdml.models.model import State
+from fdml.models.model import CheckedModel, Model, State, current_model
 from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.models.trees.model import TreesModel
@@ -30,14 +29,25 @@ class TreesAndNetwork:
     concurrent: ClassVar[bool] = False
     """LightGBM has threads of its own."""
 
-    def __init__(self, trees: TreesModel, network: CompiledModel, settings: TreesMlpSettings, spec: ModelSpec) -> None:
+    def __init__(self, trees: TreesModel, network: CheckedModel, settings: TreesMlpSettings, spec: ModelSpec) -> None:
         self._trees = trees
         self._network = network
+        self._predicting: Model = network
         self._first = settings.native_from
         self._tree_rate = settings.tree_rate
         self._inputs = spec.inputs
         self._bound: list[tuple[Rows, tuple[Rows, Rows]]] = []
         """Rows that are asked for again and again, and their features for network and trees."""
+
+    @property
+    def current(self) -> Model:
+        """The model as it is trained; it shares all with this one but by what weights it predicts."""
+        network = current_model(self._network)
+        if network is self._predicting:
+            return self
+        other = TreesAndNetwork.__new__(TreesAndNetwork)
+        vars(other).update(vars(self), _predicting=network)
+        return other
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -51,7 +61,7 @@ class TreesAndNetwork:
         parts = self._known(rows)
         if parts is None:
             parts, start, stop = split_features(span(rows, start, stop), self._first), 0, stop - start
-        of_network: Floats = predict_rows(self._network, parts[0], start, stop)
+        of_network: Floats = predict_rows(self._predicting, parts[0], start, stop)
         return of_network + self._trees.predict(parts[1], start, stop)
 
     def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
@@ -69,14 +79,14 @@ class TreesAndNetwork:
     def learn_epoch(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """Trees that lower the loss of the block's rows."""
         of_network, of_trees = self._parts(rows)
-        outputs = predict_rows(self._network, of_network, block.start, block.start + len(scores.total))
+        outputs = predict_rows(current_model(self._network), of_network, block.start, block.start + len(scores.total))
         own = scores.own_at_push - scores.objective.joint.local_prediction(outputs)
         rates = np.where(block.rates > 0.0, self._tree_rate, 0.0)
         self._trees.learn(of_trees, block._replace(rates=rates), scores._replace(own_at_push=own))
 
     def bind(self, *rows: Rows) -> None:
         """Split these rows' features once, and let the trees remember what they predict of them."""
-        self._bound = [(each, split_features(each, self._first)) for each in rows]
+        self._bound[:] = [(each, split_features(each, self._first)) for each in rows]
         self._trees.bind(*(of_trees for _, (_, of_trees) in self._bound))
 
     def _parts(self, rows: Rows) -> tuple[Rows, Rows]:
