@@ -27,6 +27,7 @@ from fdml.data.samples.nyc_flights import nyc_flights
 from fdml.data.samples.sample_dataset import PartyTables, SampleDataset
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.in_process import train_in_process
+from fdml.models.losses import Floats
 from fdml.models.metrics import auc
 from fdml.models.registry import model_settings, with_native
 from fdml.party.plan import Plan
@@ -144,13 +145,20 @@ def trained(given: NativeProblem, seed: int, **settings: int) -> float:
 
 def pooled(given: NativeProblem) -> float:
     """The AUC of LightGBM over all columns in one place."""
+    test = given.problem.test
+    return auc(test.labels, pooled_scores(given), test.weights)
+
+
+def pooled_scores(given: NativeProblem) -> Floats:
+    """The test rows by LightGBM over all columns in one place: chances, which rank as scores do."""
     problem, places, before = given.problem, list[int](), 0
     for name, rows in problem.train.parts.items():
         places += [before + place for place in given.native[name].categories]
         before += to_dense(rows).shape[1]
     data = lightgbm.Dataset(_matrix(problem.train), problem.train.labels, categorical_feature=places)
     model: Any = lightgbm.train(_POOLED, data, _POOLED_TREES)
-    return auc(problem.test.labels, model.predict(_matrix(problem.test)), problem.test.weights)
+    found: Floats = model.predict(_matrix(problem.test))
+    return found
 
 
 def _matrix(rows: RowSet) -> Any:

@@ -24,6 +24,10 @@ _SCORE_VARIANCE = 5.0
 """Of a party's local predictions before training, at most."""
 
 
+_PRIOR_ROWS = 27.0
+"""What the prior of a model with a vector counts as, in rows."""
+
+
 def l2_of_rows(rows: int, entries: float) -> float:
     """The penalty of a prior whose weights have variance 1: 1 / rows beside a mean loss, scikit-learn's C = 1.
 
@@ -36,6 +40,14 @@ def l2_of_rows(rows: int, entries: float) -> float:
 def l2_of_nets(rows: int, _: float) -> float:
     """The penalty of a net, which has weights enough to learn single rows by heart."""
     return 0.15 / math.sqrt(max(rows, 1))
+
+
+def l2_of_vectors(rows: int) -> float:
+    """The penalty of any model whose vector interacts with others': that of a net, and of many rows less.
+
+    From 32,400 rows on it is that of a prior, which counts less the more rows there are.
+    """
+    return min(l2_of_nets(rows, 0.0), _PRIOR_ROWS / max(rows, 1))
 
 
 class ModelSpec(NamedTuple):

@@ -9,7 +9,7 @@ from fdml.errors import SettingsError
 from fdml.models.averaging import AveragedModel, WeightedModel
 from fdml.models.fm.kind import FM
 from fdml.models.joint_model import JointModel
-from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
+from fdml.models.kind import ModelKind, ModelSpec, l2_of_vectors
 from fdml.models.linear.kind import LINEAR
 from fdml.models.mlp.kind import MLP
 from fdml.models.model import Model
@@ -77,8 +77,7 @@ def resolved_model(
     if settings.optimizer == "auto" and kind.optimizer is not None:
         found["optimizer"] = "sgd" if private else kind.optimizer
     if settings.l2 == "auto":
-        rule = l2_of_nets if vectors else kind.default_l2
-        found["l2"] = rule(rows, 0.0 if private else entries)
+        found["l2"] = l2_of_vectors(rows) if vectors else kind.default_l2(rows, 0.0 if private else entries)
     return settings.model_copy(update=found) if found else settings
 
 

@@ -15,6 +15,7 @@ from fdml.models.layers import PlainModel, mlp_layers
 from fdml.models.learning_rate import RateInputs, default_rate
 from fdml.models.losses import Floats
 from fdml.models.mlp import kernel
+from fdml.protocol.shuffle import stream
 from fdml.settings import ModelSettings
 
 
@@ -24,6 +25,8 @@ class MlpSettings(ModelSettings):
     kind: Literal["mlp"] = "mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
     """Units of each hidden layer."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The chance that a hidden unit is left out of a row's update."""
 
 
 class Perceptron(CompiledModel):
@@ -57,7 +60,7 @@ def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
         weights,
         biases=sum(settings.hidden) + (spec.width if spec.bias else 0),
         extras=(np.array(sizes), spec.inputs),
-        scratch=(clip_of(spec),),
+        scratch=(clip_of(spec), settings.dropout or None, stream(*spec.key, "dropout") % 2**63),
     )
 
 

@@ -26,6 +26,8 @@ class TreesMlpSettings(ModelSettings):
     kind: Literal["trees+mlp"] = "trees+mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
     """Units of each hidden layer."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The chance that a hidden unit is left out of a row's update."""
     trees: PositiveInt = 300
     """In the whole training, about: every pass over all rows adds its share of them."""
     leaves: Annotated[int, Field(ge=2, le=4096)] | Auto = "auto"
