@@ -67,7 +67,7 @@ def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
 def rate(settings: MlpSettings, given: RateInputs) -> float:
     """The default step size: hidden units start out about as long as the rows, per unit, and count as more inputs."""
     growth = 1.0 + sum(settings.hidden) / max(given.inputs, 1)
-    return default_rate(settings, given, growth=growth, adam=0.002 if given.vectors else 0.005)
+    return default_rate(settings, given, growth=growth, adam=0.003 if given.vectors else 0.005)
 
 
 def layers(settings: MlpSettings, spec: ModelSpec, parameters: Floats) -> PlainModel:
