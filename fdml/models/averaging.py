@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from fdml.data.rows import Rows
+from fdml.errors import DataError
 from fdml.models.losses import Floats
 from fdml.models.model import PROGRESS, CheckedModel, State
 from fdml.models.signals import BlockUpdate, Scores
@@ -81,6 +82,9 @@ class AveragedModel:
         self._average.check(average, under)
         if current is not average:
             self.current.check(current, f"{under}{_CURRENT}")
+            shape = state[_SUM].shape if _SUM in state else None
+            if shape != ():
+                raise DataError(f"saved {under + _SUM!r} has shape {shape}, this model needs (); was it another model?")
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""
