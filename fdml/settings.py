@@ -261,8 +261,7 @@ class ModelSettings(Settings):
     """This party's own step size; None takes the run's."""
     precision: Literal["single", "double"] = "single"
     average: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """What is left of the moving average of weights after a batch, .999 for one. Evaluated and kept is the average;
-    training goes on with the weights. None: the weights."""
+    """What a batch leaves of the weights' moving average, which is evaluated and kept; None: the weights are."""
 
     @property
     def weight_decay(self) -> float:

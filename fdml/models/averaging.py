@@ -35,12 +35,12 @@ class AveragedModel:
     progress. A state without that lets training begin at the average.
     """
 
-    def __init__(self, model: WeightedModel, decay: float) -> None:
-        """`decay` is what is left of the average after a batch."""
+    def __init__(self, model: WeightedModel, left: float) -> None:
+        """`left` is what stays of the average after a batch."""
         self.current = model
         """The model as it is trained."""
         self._average = deepcopy(model)
-        self._decay = decay
+        self._left = left
         self._sum = 0.0
         """Of the factors of all weights so far."""
 
@@ -63,7 +63,7 @@ class AveragedModel:
         self.current.learn(rows, block, scores)
         if not len(block.rates):
             return
-        kept = self._decay ** len(block.rates)
+        kept = self._left ** len(block.rates)
         self._sum = kept * self._sum + (1.0 - kept)
         self._average.move_towards(self.current, (1.0 - kept) / self._sum)
 

@@ -4,12 +4,10 @@ import pickle
 import sys
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from fdml.data.encoding import fit
 from fdml.data.row_set import RowSet
-from fdml.data.rows import DenseRows, NativeFeatures, PointedRows, SparseRows, as_rows, split_features, to_dense
+from fdml.data.rows import DenseRows, PointedRows, SparseRows, as_rows
 from fdml.errors import DataError, MissingExtra, SettingsError
 from fdml.experiments.in_process import train_in_process
 from fdml.models.collecting import CollectingLearner
@@ -18,12 +16,11 @@ from fdml.models.kind import ModelSpec
 from fdml.models.metrics import auc
 from fdml.models.model import PROGRESS, current_model
 from fdml.models.objective import objective_for
-from fdml.models.registry import build_model, encoding_of, kind_named, model_settings, with_native
+from fdml.models.registry import build_model, encoding_of, kind_named, model_settings
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.models.trees_mlp.model import TreesAndNetwork
 from fdml.party.plan import Plan, learner_of
 from fdml.settings import TrainingSettings
-from fdml.settings_data import DataSettings
 from fdml.settings_joint import JointSettings
 
 COUNT, BLOCK = 300, 100
@@ -251,37 +248,6 @@ def test_it_mixes_with_other_kinds(kinds):
 )
 def test_it_takes_any_way_of_exchange(training):
     assert auc_of(trained(**training)) > 0.7
-
-
-FRAME = pa.table({"age": pa.array([30.0, None, 50.0, 7.5]), "city": pa.array(["Paris", "Evora", "", "Paris"])})
-
-
-def test_a_table_is_encoded_both_ways_in_the_same_rows():
-    encoder = fit([FRAME], ("age", "city"), DataSettings(path="unused"), "both")
-    numeric = fit([FRAME], ("age", "city"), DataSettings(path="unused"))
-    native = fit([FRAME], ("age", "city"), DataSettings(path="unused"), "native")
-    assert encoder.names == numeric.names + native.names
-    assert encoder.native == NativeFeatures(len(numeric.names), (len(numeric.names) + 1,))
-    assert type(encoder).from_json(encoder.to_json()) == encoder
-    assert type(encoder).from_json(encoder.to_json()).native == encoder.native
-    before, behind = split_features(encoder.encode(FRAME), encoder.native.first)
-    np.testing.assert_array_equal(to_dense(before), to_dense(numeric.encode(FRAME)))
-    np.testing.assert_array_equal(to_dense(behind), to_dense(native.encode(FRAME)))
-    chosen = with_native(settings(), encoder.native)
-    assert (chosen.native_from, chosen.categories) == (4, (5,))
-
-
-def test_an_encoder_of_one_kind_has_the_text_it_always_had():
-    assert "native_from" not in fit([FRAME], ("age", "city"), DataSettings(path="unused"), "native").to_json()
-
-
-def test_features_are_split_where_the_native_ones_begin():
-    rows = as_rows(X)
-    assert split_features(rows, 0) == (rows, rows)
-    pointed = PointedRows(rows, np.array([2, -1, 0]))
-    before, behind = split_features(pointed, 3)
-    np.testing.assert_array_equal(to_dense(before), X[[2, -1, 0], :3])
-    np.testing.assert_array_equal(to_dense(behind), X[[2, -1, 0], 3:])
 
 
 def test_a_state_of_other_trees_changes_nothing():

@@ -110,10 +110,23 @@ def _drop(layer: Floats, dropout: float, drawn: np.uint64, first: int) -> None:
 
 @kernel
 def _predict_dropped(
-    theta: Floats, decayed: int, scale: float, sizes: Sizes, features: int, dropout: float, drawn: int, units: Floats
+    theta: Floats,
+    decayed: int,
+    scale: float,
+    sizes: Sizes,
+    features: int,
+    dropout: float,
+    drawn: int,
+    echo: float,
+    units: Floats,
 ) -> None:
-    """From the units of all layers of a row to those without the hidden units that are left out."""
+    """From the units of all layers of a row to those without the hidden units that are left out.
+
+    Of the prediction's change only a part is taken, which the echo makes whole again.
+    """
     kind = theta.dtype.type
+    last = units[len(units) - sizes[-1] :]
+    whole = last.copy()
     weight_at, bias_at, unit_at = features * sizes[0], decayed + sizes[0], 0
     for depth in range(1, len(sizes)):
         below = units[unit_at : unit_at + sizes[depth - 1]]
@@ -125,6 +138,8 @@ def _predict_dropped(
         weight_at += cells
         _finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
         bias_at += sizes[depth]
+    for k in range(len(last)):
+        last[k] = whole[k] + (last[k] - whole[k]) / kind(max(echo, 1.0))
 
 
 @kernel
@@ -168,7 +183,9 @@ def predict(
 
 
 @kernel
-def _propagate_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, units: Floats, errors: Floats) -> None:
+def _propagate_back(
+    theta: Floats, decayed: int, scale: float, sizes: Sizes, dropout: float | None, units: Floats, errors: Floats
+) -> None:
     """From the gradient of the prediction (the end of each row of `errors`) fill in those of all hidden units."""
     kind = theta.dtype.type
     weight_at, unit_at = decayed, units.shape[1]
@@ -188,6 +205,8 @@ def _propagate_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, uni
             for u in range(below):
                 if units[row, unit_at - below + u] <= 0.0:
                     error_below[u] = 0.0
+    if dropout is not None:
+        _scale_errors(dropout, sizes, errors)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -254,7 +273,6 @@ def train(
     target = gradient_target(rule, state, clip)
     every, width = sizes.sum(), sizes[-1]
     score, gradient = np.empty(width, theta.dtype), np.empty(width, theta.dtype)
-    whole = np.empty(width, theta.dtype)
     units = np.empty((block.batch_bounds[1], every), theta.dtype)
     errors = np.empty_like(units)
     for batch in range(len(block.rates)):
@@ -267,21 +285,14 @@ def train(
                 _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
             _predict_row(rows, block.start + row, theta, decayed, scale, sizes, features, units[slot])
             if dropout is not None:
-                whole[:] = units[slot, every - width :]
                 drawn = _mixed(_mixed(np.uint64(seed) + np.uint64(state.counters[1])) + np.uint64(slot))
-                _predict_dropped(theta, decayed, scale, sizes, features, dropout, drawn, units[slot])
-                for k in range(width):
-                    units[slot, every - width + k] = whole[k] + (units[slot, every - width + k] - whole[k]) / kind(
-                        max(scores.echo, 1.0)
-                    )
+                _predict_dropped(theta, decayed, scale, sizes, features, dropout, drawn, scores.echo, units[slot])
             # e = dLoss/doutputs weight / size, of a sum at score = total + echo (prediction - own_at_push)
             output_gradient(scores, row, units[slot, every - width :], score, gradient)
             share = scores.weights[row] / (end - begin)
             for k in range(width):
                 errors[slot, every - width + k] = gradient[k] * share
-        _propagate_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
-        if dropout is not None:
-            _scale_errors(dropout, sizes, errors[: end - begin])
+        _propagate_back(theta, decayed, scale, sizes, dropout, units[: end - begin], errors[: end - begin])
         if clip is not None:
             batch_order, limit = block.order[begin:end], clip / (end - begin)
             kept = _clip_rows(rows, block.start, batch_order, limit, sizes, len(theta) - decayed, units, errors)
