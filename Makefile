@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Compiled files are kept, whatever the shell says: else every worker and process of the tests compiles them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check kserve bench proto wheel resolve lock clean
+.PHONY: demo test quick check docs kserve bench proto wheel resolve lock clean
 
 demo: .venv/run.done
 	mkdir -p out
@@ -27,6 +27,10 @@ check: .venv/dev.done
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_words.py
+
+# The site of docs/ in out/site, to be opened from disk: out/site/index.html. Any warning ends it.
+docs: .venv/dev.done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # KServe's own client asks an endpoint. It pins pandas and protobuf otherwise, so it has an environment of its own.
 kserve: .venv/dev.done .venv/kserve.done

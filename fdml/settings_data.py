@@ -53,7 +53,9 @@ class IdSettings(Settings):
     trim: bool = True
     """Whether white space around an id is taken off."""
     case: Literal["keep", "lower"] = "keep"
+    """Whether letters stay as they are or become small."""
     unicode: Literal["keep", "NFC", "NFKC"] = "NFC"
+    """The normal form of letters, so that one letter has one spelling."""
     numbers: Literal["typed", "all"] = "typed"
     """Which whole numbers are written plainly, as 7: those of number columns, or also text like "007" and "7.0"."""
     duplicates: Literal["error", "first", "drop"] = "error"
@@ -68,6 +70,7 @@ class DataSettings(Settings):
     path: Location | None = None
     """A file, a folder or a pattern of CSV or Parquet files, here or at an address that pyarrow knows."""
     test_path: Location | None = None
+    """The test rows, in the same format."""
     format: Format | None = None
     """None goes by the file's ending."""
     delimiter: str = ","
@@ -79,6 +82,7 @@ class DataSettings(Settings):
     query: str | None = None
     """SQL in place of `path`: by DuckDB over files, or by a database's driver."""
     test_query: str | None = None
+    """SQL in place of `test_path`."""
     attach: Path | None = None
     """A database file that the query reads: of DuckDB, or of SQLite with its driver."""
     driver: Driver | None = None
@@ -88,12 +92,15 @@ class DataSettings(Settings):
     folder: Path = Path()
     """Where names of files in a query start."""
     id: Names = ()
+    """The columns that name a row at all parties; without them rows are matched by position."""
     ids: IdSettings = IdSettings()
     keys: dict[str, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
     """At the label party, by other party: the columns that lead to its rows, where they have other names here than in
     `[keys]` of run.toml."""
     label: str | None = None
+    """The column that is to be predicted; at the label party alone."""
     weight: str | None = None
+    """The column that says how much a row counts; only the label party's is used."""
     columns: Names | None = None
     """The feature columns; None takes every column that is not id, label, weight or ignored."""
     ignore: Names = ()
@@ -103,6 +110,7 @@ class DataSettings(Settings):
     hashed: Names = ()
     """Categorical columns to hash instead of one-hot."""
     hash_size: PositiveInt = 1024
+    """Features of a hashed column."""
     max_categories: PositiveInt = 10_000
     """A categorical column with more categories in training is hashed, as if it were named in `hashed`."""
     missing: Missing = "indicator"

@@ -14,6 +14,7 @@ class EvaluationSettings(Settings):
     """Which rows are held out where the parties bring no test files."""
 
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """The share of rows that nobody trains on."""
     every: Literal["epoch", "end"] | None = None
     """When the held-out rows are predicted, which is a release of them: after every epoch or only at the end. None is
     every epoch, but the end where `exchanges` is set."""

@@ -34,8 +34,11 @@ class FederationSettings(Settings):
     """Who works together: the same at every side, whatever they run."""
 
     name: str = "federation"
+    """Every certificate carries it; to change it, make the keys anew."""
     server: str = "127.0.0.1:7443"
+    """Where the server listens, and all parties reach it."""
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Their names, each once."""
     members: dict[str, Fingerprint] = Field(default_factory=dict)
     """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
     rights: RightsSettings = RightsSettings()

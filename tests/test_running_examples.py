@@ -1,6 +1,7 @@
 """The files of examples/ as far as they can be checked here: they parse, and what they name exists."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -9,13 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
-from fdml.cli.app import app_for
 from fdml.monitor.prometheus import metrics_text
 from fdml.serving.online.app import _OPEN
 from fdml.settings_federation import read_run
+from tests.docs.fenced import taken
 from tests.monitor.test_prometheus import STATE
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -68,12 +68,7 @@ COMMANDS = list(commands())
 
 @pytest.mark.parametrize(("place", "words"), COMMANDS, ids=[place for place, _ in COMMANDS])
 def test_every_command_is_one_that_fdml_takes(place, words):
-    command, rest = typer.main.get_command(app_for(words)), list(words)
-    while hasattr(command, "commands"):
-        name, command, rest = command.resolve_command(
-            command.make_context("fdml", [rest[0], "--help"], resilient_parsing=True), rest
-        )
-    command.make_context(name, rest)  # raises at an option that is not there, or a value that is wrong
+    taken(words)  # raises at an option that is not there, or a value that is wrong
 
 
 def test_enough_commands_are_found():
@@ -106,6 +101,33 @@ def test_the_script_is_one_that_the_shell_reads():
     assert "set -eu" in SCRIPT.read_text()
 
 
+@pytest.mark.parametrize("fails_at", ["check", "run", "predict", None])
+def test_the_script_stops_at_a_failure_and_goes_on_when_it_is_started_again(tmp_path, fails_at):
+    """With a stand-in for fdml that notes how it is called, fails once where it is told to, and writes scores."""
+    stand_in = tmp_path / "programs" / "fdml"
+    stand_in.parent.mkdir()
+    stand_in.write_text(
+        '#!/bin/sh\necho "$1" >> calls\nif [ "$1" = "$FAILS_AT" ] && [ ! -e failed ]; then touch failed; exit 1; fi\n'
+        'while [ $# -gt 0 ]; do if [ "$1" = --out ]; then echo scores > "$2"; fi; shift; done\n'
+    )
+    stand_in.chmod(0o755)
+    environment = {"PATH": f"{stand_in.parent}:{os.environ['PATH']}", "FAILS_AT": fails_at or ""}
+    command = ["sh", str(SCRIPT)]
+    first = subprocess.run(command, cwd=tmp_path, env=environment, check=False, timeout=30)
+    assert (first.returncode != 0) == (fails_at is not None)
+    assert len(list(tmp_path.glob("scores/*.parquet"))) == (fails_at is None), "no half of a file is shown"
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=30)
+    (scores,) = (path for path in tmp_path.glob("scores/*.parquet") if not path.name.startswith("."))
+    assert re.fullmatch(r"\d{4}-\d\d\.parquet", scores.name)
+    assert (tmp_path / "calls").read_text().split()[-4:] == ["check", "run", "predict", "report"]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=[path.name for path in UNITS])
+def test_a_unit_writes_in_the_folder_of_its_own_side_alone(path):
+    (written,) = re.findall(r"^ReadWritePaths=(.+)$", path.read_text(), re.MULTILINE)
+    assert written == ("/srv/fdml/%i" if "@" in path.name else "/srv/fdml/server")
+
+
 def test_the_monthly_run_has_settings_that_work(tmp_path):
     (tmp_path / "federation.toml").write_text('parties = ["store", "browser"]\n')
     text = (EXAMPLES / "monthly" / "monthly.toml").read_text()
@@ -119,8 +141,10 @@ def test_the_image_is_not_root_s_and_has_the_extra_of_the_endpoint():
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     assert ".[serving]" in text
     assert re.search(r'^ENTRYPOINT \["fdml"\]$', text, re.MULTILINE)
-    copied = re.search(r"--constraint (\S+)", text)[1]
-    assert (EXAMPLES.parent / copied).is_file()
+    copied = {name for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE) for name in line.split()}
+    assert re.search(r"--constraint (\S+)", text)[1] in copied
+    assert copied == {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "fdml"}, "what a wheel is built of"
+    assert all((EXAMPLES.parent / name).exists() for name in copied)
 
 
 def test_services_of_the_compose_file_are_locked_down_and_see_their_own_folder_alone():

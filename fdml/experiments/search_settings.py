@@ -37,8 +37,11 @@ class Range(Settings):
     """Numbers from `low` to `high`, both included; whole numbers if both are."""
 
     low: float
+    """The smallest."""
     high: float
+    """The largest."""
     scale: Literal["linear", "log"] = "linear"
+    """Whether equal steps or equal ratios are equally likely."""
     steps: Annotated[int, Field(ge=2)] | None = None
     """How many of them a grid has."""
 
@@ -84,6 +87,7 @@ class SearchSettings(Settings):
     federation: Path | None = None
     """The federation.toml; None takes the one beside the run.toml."""
     method: Literal["grid", "random"] = "grid"
+    """Every combination of values, or `runs` of them that are drawn."""
     runs: PositiveInt | None = None
     """How many runs a random search has; in a grid, the most that it may have."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 7

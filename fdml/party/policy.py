@@ -36,6 +36,7 @@ class PolicySettings(Settings):
     starters: tuple[str, ...] | None = None
     """The parties whose runs are taken."""
     tasks: tuple[Task, ...] | None = None
+    """What a run may predict."""
     labels: tuple[Literal["shared", "private"], ...] | None = None
     """How the run may treat labels."""
     servers: tuple[Literal["plain", "blind"], ...] | None = None

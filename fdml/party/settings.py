@@ -61,6 +61,7 @@ class PartySettings(Settings):
     """One party's own file."""
 
     party: str
+    """This party's name, which is also that of its folder."""
     federation: Path
     """The federation.toml that all sides agree on; a run.toml stands beside it, unless `--run` names another."""
     server: str | None = None

@@ -94,7 +94,7 @@ def a_party_is_away(cluster, units, run):
 def the_server_s_disk_is_full(cluster, units, run):
     cluster.run(run, **SHORT)
     cluster.await_state(run, "running")  # long before its processes have come
-    make_room = fill_disk(units["server"].process.pid)
+    make_room = units["server"].fill_disk(SECONDS)
     until(lambda: cannot_store(cluster, run), "the server cannot store", SECONDS)
     make_room()
 
@@ -177,8 +177,8 @@ def test_one_shot_parties_that_are_started_again_recover_from_every_failure_with
             until(lambda: "waited 4 s" in said_by(cluster, "ann"), "ann gives up", SECONDS)
             units["bob"].release()
             cluster.await_run_step("first", 30)
-            make_room = fill_disk(units["server"].process.pid)
-            fill_disk(units["cid"].process.pid)
+            make_room = units["server"].fill_disk(SECONDS)
+            units["cid"].fill_disk(SECONDS)
             time.sleep(2.0)
             make_room()
             until(lambda: all(units[party].is_done for party in PARTIES), "the end of all parties", SECONDS)

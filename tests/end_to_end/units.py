@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import signal
 import threading
@@ -58,6 +59,18 @@ class Unit:
     def release(self) -> None:
         """Start the unit again."""
         self._wanted.set()
+
+    def fill_disk(self, seconds: float) -> Callable[[], None]:
+        """As `fill_disk`, of whatever process the unit has: one may just have ended, and the next not begun."""
+        found: list[Callable[[], None]] = []
+
+        def is_filled() -> bool:
+            with contextlib.suppress(ProcessLookupError):
+                found.append(fill_disk(self.process.pid))
+            return bool(found)
+
+        until(is_filled, "a process of the unit", seconds)
+        return found[0]
 
     def end(self) -> None:
         """Start it no more."""

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.ports import reserved_port
 from fdml.errors import MessageRefused, Refusal, ServerUnreachable
 from fdml.events import Remark
-from fdml.protocol.messages import Ack, Finished, Total, Welcome
+from fdml.protocol.messages import Ack, Finished, Labels, Total, Welcome
 from fdml.protocol.run_messages import RunDecision, RunQuery
 from fdml.protocol.signed_proposals import make_proposal
 from fdml.server.host import RunHost
@@ -102,7 +102,7 @@ def standing():
 def train(server, run, *, to_the_end=True):
     with server.stream("ann", run) as ann, server.stream("bob", run) as bob:
         ann.send(hello(run), labels())
-        bob.send(hello(run)).receive(Welcome)
+        bob.send(hello(run)).receive(Labels)
         for step in range(STEPS):
             ann.send(push(step))
             bob.send(push(step))
@@ -132,7 +132,8 @@ def test_a_run_is_proposed_decided_on_and_listed(standing):
         assert ann.run("second") is None
 
 
-def test_two_runs_at_once_and_both_are_finished(standing):
+def test_two_runs_at_once_and_both_are_finished(standing, monkeypatch):
+    monkeypatch.setattr(run_lines, "_LINGER_SECONDS", 0.5)  # a stream that is cancelled may not have told its end
     runs = [run_of("one"), run_of("two", epochs=3)]
     for run in runs:
         standing.accept(run)
