@@ -280,8 +280,7 @@ class ModelSettings(Settings):
     @classmethod
     def subject(cls) -> str:
         """The kind of model, where it is known."""
-        kind = cls.model_fields["kind"].default
-        return f" of model kind {kind!r}" if isinstance(kind, str) else ""
+        return f" of model kind {kind!r}" if isinstance(kind := cls.model_fields["kind"].default, str) else ""
 
 
 class GradientGuardSettings(Settings):
