@@ -15,6 +15,7 @@ demo: .venv/run.done
 test: check
 	sh scripts/postgres.sh
 	sh scripts/chromium.sh
+	sh scripts/axe.sh
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
 	$(BIN)/python -m pytest -n 3 --dist loadfile tests/end_to_end
 

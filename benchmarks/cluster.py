@@ -133,8 +133,7 @@ class Cluster:
         if process.pid is None or not process.is_alive():
             return None
         with suppress(FileNotFoundError, ProcessLookupError):  # it, or one of its threads, ends as we look
-            tasks = Path(f"/proc/{process.pid}/task").iterdir()
-            return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+            return cpu_of(process.pid)
         return None
 
     def finish(self) -> None:
@@ -168,6 +167,12 @@ class Cluster:
             waiting = [name for name, process in self._members.items() if process.is_alive()]
             raise PeerTimeout(f"the run in {self._home} did not end within {self._seconds:g} s; {waiting} still run")
         return left
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that all threads of a process have had."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def memory_of(pid: int | None) -> Together:

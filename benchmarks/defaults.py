@@ -100,7 +100,7 @@ def scikit_learn(problem: JointDataset, model: str, seed: int) -> float:
 
 
 def _metric(problem: JointDataset, score: Any) -> float:
-    found = metric(problem.encoding.task, score, problem.test)
+    found = metric(problem.encoding.task, score, problem.test, problem.loss)
     return float("nan") if found is None else float(found)
 
 

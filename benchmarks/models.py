@@ -158,7 +158,8 @@ def _figures(
     for seed in range(seeds):
         problem = load(seed)
         for who, scheme in schemes.items():
-            figure = metric(problem.whole.encoding.task, scheme.score(problem, seed), problem.whole.test)
+            whole = problem.whole
+            figure = metric(whole.encoding.task, scheme.score(problem, seed), whole.test, whole.loss)
             found[who].append(float("nan") if figure is None else float(figure))
             progress(f"{name}, seed {seed}, {who}: {found[who][-1]:.4f}")
     return found

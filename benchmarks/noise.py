@@ -184,7 +184,7 @@ def _train_guarded(problem: JointDataset, contender: Contender, seed: int) -> Fi
     ledgers = outcome.ledgers.items()
     others = sum(ledger.mechanism.variance for name, ledger in ledgers if name != problem.label_party)
     return Figures(
-        metric(problem.encoding.task, score, problem.test),
+        metric(problem.encoding.task, score, problem.test, problem.loss),
         mean_loss(problem.loss, score, problem.test),
         mean_loss(problem.loss, probit_scale(others) * score, problem.test),
         _clipped(problem, outcome),

@@ -71,5 +71,5 @@ def train_pooled(problem: JointDataset, model: ModelSettings, training: Training
             seconds,
             training_objective(problem, models, IDENTITY),
             mean_loss(problem.loss, scores, problem.test),
-            metric(problem.encoding.task, scores, problem.test),
+            metric(problem.encoding.task, scores, problem.test, problem.loss),
         )

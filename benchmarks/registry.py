@@ -30,6 +30,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "protocol": Benchmark("benchmarks.protocol", ("first", "seeds")),
     "load": Benchmark("benchmarks.load", ("rounds",)),
     "standing": Benchmark("benchmarks.standing", ("rounds",)),
+    "watching": Benchmark("benchmarks.watching", ("rounds",)),
     "serving": Benchmark("benchmarks.serving", ("rows", "rounds")),
     "kill-batch": Benchmark("benchmarks.kill_batch", ("rows", "first", "seeds")),
     "noise": Benchmark("benchmarks.noise", ("seeds", "plot")),

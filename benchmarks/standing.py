@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster import Cluster, memory_of, write_run
+from benchmarks.cluster import Cluster, write_run
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from benchmarks.ports import reserved_port
@@ -45,7 +45,8 @@ class Held:
     """What the server holds at one moment."""
 
     memory: float
-    """MiB that it has allocated."""
+    """MiB of its own data, those included that it still shares with the process that it was forked from: what it shares
+    becomes its own as it is touched, which is no growth."""
     files: int
     """Open files and sockets."""
 
@@ -192,7 +193,9 @@ def _until(true: Callable[[], bool]) -> None:
 
 def _held(pid: int) -> Held:
     time.sleep(2.0)  # a finished run is closed once its parties have left
-    return Held(memory_of(pid).own, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    (kilobytes,) = (int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
+    return Held(kilobytes / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())))
 
 
 def _models_hash(home: Path, name: str) -> bytes:

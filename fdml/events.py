@@ -22,6 +22,8 @@ class Aligned:
     shared: int
     train: int
     held_out: int
+    lost: dict[str, int] = field(default_factory=dict)
+    """By reason, how many rows of its training file the run does not use."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,46 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class PartyProgress(OfRun):
+    """Where a party is, as its server sees it: told at most once a second, and only where something has changed."""
+
+    party: str
+    step: int
+    """Steps that it was sent the totals of."""
+    steps: int
+    """Of the whole run; 0 until that is known."""
+    epochs: int
+    """Of the whole run; 0 until that is known."""
+    state: str
+    """In words."""
+    waits_for: tuple[str, ...] = ()
+    """Other parties; empty if it does not wait."""
+
+
+@dataclass(frozen=True)
+class SchemeBegun:
+    """A comparison begins to train one kind of model under one scheme."""
+
+    party: str
+    """The label party."""
+    model: str
+    scheme: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class SchemeDone:
+    """A comparison has trained one kind of model under one scheme; figures are of its last epoch."""
+
+    party: str
+    model: str
+    scheme: str
+    seed: int
+    test_loss: float
+    test_metric: float
+
+
+@dataclass(frozen=True)
 class Remark:
     """A sentence for a person."""
 
@@ -278,6 +320,9 @@ Event = (
     | LargestPart
     | Refused
     | Stopped
+    | PartyProgress
+    | SchemeBegun
+    | SchemeDone
     | Remark
     | Finished
 )

@@ -23,6 +23,7 @@ EXTRAS = {
     "lightgbm": ("LightGBM", "trees"),
     "mlflow": ("MLflow", "mlflow"),
     "tensorboard": ("TensorBoard", "tensorboard"),
+    "opentelemetry.sdk": ("OpenTelemetry", "otel"),
 }
 """What is imported: its name, and the extra that brings it."""
 
@@ -35,5 +36,12 @@ def missing(module: str, what: str) -> MissingExtra:
 
 def need(module: str, what: str) -> None:
     """Raise if a module is not installed that `what` needs; nothing is imported yet."""
-    if find_spec(module) is None:
+    if not _is_here(module):
         raise missing(module, what)
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is not there
+        return False

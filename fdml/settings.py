@@ -21,8 +21,6 @@ from pydantic import (
 
 from fdml.errors import SettingsError
 from fdml.settings_choices import (
-    LOSSES_OF,
-    PRIVATE_LOSSES,
     Align,
     Auto,
     Bits,
@@ -36,6 +34,7 @@ from fdml.settings_data import Names
 from fdml.settings_evaluation import EvaluationSettings, PromotionSettings, check_stop_after
 from fdml.settings_file import Settings
 from fdml.settings_joint import JointSettings, check_joint
+from fdml.settings_losses import check_private_loss, loss_for
 from fdml.settings_names import Fingerprint, check_keys, check_members, check_name, check_parties, check_version
 from fdml.settings_serving import Chance, ServingSettings, check_absence, check_askers, check_unsure
 from fdml.settings_versions import check_frozen, check_new_parties
@@ -134,6 +133,9 @@ class RunSettings(Settings):
     label_party: str
     task: Task = "binary"
     loss: LossName | None = None
+    """What training lowers; None is the first that `LOSSES_OF` has for the task."""
+    quantile: float | None = None
+    """The level of loss "quantile": the share of rows whose label is to be below the prediction. None is 0.5."""
     align: Align = "tokens"
     """How the shared rows are found: keyed hashes of ids, or private set intersection (slower, holds against more)."""
     unmatched: Literal["drop", "keep"] = "drop"
@@ -171,12 +173,9 @@ class RunSettings(Settings):
         check_members(self.members, self.parties)
         check_keys(self.keys, self.parties, self.label_party)
         check_askers(self.serving, self.parties)
-        loss = loss_for(self.task, self.loss)
-        check_unsure(self.serving, loss)
-        if self.privacy.labels == "private" and loss not in PRIVATE_LOSSES:
-            raise SettingsError(
-                f'labels = "private" cannot train with loss {loss!r}; it takes {" or ".join(PRIVATE_LOSSES)}'
-            )
+        check_unsure(self.serving, self.chosen_loss)
+        if self.privacy.labels == "private":
+            check_private_loss(self.chosen_loss)
         if self.training.class_weight is not None:
             self._check_class_weight()
         if self.privacy.labels == "private" and self.training.exchanges is not None:
@@ -216,6 +215,11 @@ class RunSettings(Settings):
                 'training.joint = "head" is a network of which every party of the version has a copy, and new_parties '
                 "have none; leave `from` out to train anew"
             )
+
+    @property
+    def chosen_loss(self) -> LossName:
+        """The loss that is trained with, by the name under which `fdml.models.losses` knows it."""
+        return loss_for(self.task, self.loss, self.quantile)
 
     @property
     def compared_version(self) -> str | None:
@@ -328,16 +332,6 @@ class GuardSettings(Settings):
                 "leave one of them out"
             )
         return self
-
-
-def loss_for(task: Task, loss: LossName | None) -> LossName:
-    """The loss to train with: the one asked for if it fits the task, else the task's own."""
-    fitting = LOSSES_OF[task]
-    if loss is None:
-        return fitting[0]
-    if loss not in fitting:
-        raise SettingsError(f"loss {loss!r} does not fit task {task!r}; it takes {' or '.join(fitting)}")
-    return loss
 
 
 def evaluation_schedule(run: RunSettings) -> Literal["epoch", "end"]:

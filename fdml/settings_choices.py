@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 Task = Literal["binary", "multiclass", "regression"]
-LossName = Literal["logistic", "hinge", "softmax", "squared"]
+LossName = str
+"""A key of `fdml.models.losses.LOSSES`: a loss can be registered from outside the package."""
+Link = Literal["identity", "log"]
+"""How the score of a regression becomes its prediction: as it is, or by exp."""
+LARGEST_LOG = 20.0
+"""The largest score that exp is taken of."""
 LrDecay = Literal["linear", "sqrt", "constant"]
 OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
 Align = Literal["tokens", "ecdh"]
@@ -14,7 +19,7 @@ Noise = Literal["none", "gaussian", "laplace"]
 LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
     "binary": ("logistic", "hinge"),
     "multiclass": ("softmax",),
-    "regression": ("squared",),
+    "regression": ("squared", "poisson", "quantile"),
 }
 """The losses that fit each task; the first is the default."""
 PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")

@@ -29,7 +29,7 @@ def training_hash(settings: RunSettings) -> bytes:
     """
     within = {part: _left_as_is(getattr(settings, part), names) for part, names in _LATER.items()}
     within["evaluation"].add("baseline")  # nothing that is trained or leaves depends on it
-    later = _left_as_is(settings, ("keys", "unmatched", "from_version", "new_parties"))
+    later = _left_as_is(settings, ("keys", "unmatched", "from_version", "new_parties", "quantile"))
     whole = dict.fromkeys((*_NOT_TRAINING, *later), True)
     what = settings.model_dump_json(exclude={**whole, **within})
     return hashlib.blake2b(what.encode(), digest_size=32).digest()

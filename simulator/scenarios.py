@@ -187,6 +187,7 @@ class Scenario:
             parties=parties,
             label_party=random.choice(parties),
             task="multiclass" if private else "regression",
+            loss=None if private else (None, "poisson", "quantile")[training.seed % 3],
             align=random.choice(("tokens", "tokens", "ecdh")),
             training=training,
             evaluation=_draw_evaluation(random, holdout=held_out / (rows + held_out), seed=training.seed),
@@ -262,8 +263,7 @@ class Scenario:
         """A party in one of its starts; without a disk nothing is stored."""
         every = len(self.ids[party])
         labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
-        ids = self.ids[party] if self.has_ids else None
-        classes = 0 if self.gradient_party is None else 2
+        ids, classes = (self.ids[party] if self.has_ids else None), (0 if self.gradient_party is None else 2)
         return Member(
             run=self.settings,
             name=party,

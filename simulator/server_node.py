@@ -152,7 +152,7 @@ class ServerNode:
                         self.kill()
                         return
                     except OSError:
-                        self._end_by_full_disk()
+                        self._end_full()
                         return
                     except StateCorrupt:  # the log is closed, as it could not be cut back
                         self.kill()
@@ -170,7 +170,7 @@ class ServerNode:
             self._acknowledgement_is_planned = True
             self._later(_ACKNOWLEDGE, self._acknowledge)
 
-    def _end_by_full_disk(self) -> None:
+    def _end_full(self) -> None:
         """The process ends; but before it has, more may come and the timer that acknowledges may fire."""
         self._simulation.counts["full disks"] += 1
         self._simulation.queue.note("server's disk is full")

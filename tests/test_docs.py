@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+import fdml
 from benchmarks.registry import BENCHMARKS
 from fdml.cli.app import COMMANDS
 from fdml.errors import SettingsError
@@ -124,6 +126,19 @@ def test_the_glossary_names_a_class_or_file_for_every_word():
     assert len(rows) > 40
     named = re.compile(r"`fdml[./]|`simulator/|in the bundle's card")
     assert [row for row in rows if not named.search(row)] == []
+
+
+def first_column(page: str, before: str) -> set[str]:
+    """What stands in backticks in the first column of the table under a heading of its columns."""
+    table = text_of(page).split(before)[1].split("\n\n")[0]
+    return {name for line in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+
+
+def test_the_quickstart_lists_every_extra_and_every_public_name():
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"].keys() - {"dev"}
+    assert first_column("docs/quickstart.md", "| extra | what it brings | what needs it |") == extras
+    names = {f"fdml.{name}" for name in fdml.__all__}
+    assert first_column("docs/quickstart.md", "| name | what it is |") == names
 
 
 @pytest.mark.parametrize("page", CURRENT)

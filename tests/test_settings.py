@@ -14,7 +14,6 @@ from fdml.settings import (
     PrivacySettings,
     RunSettings,
     TrainingSettings,
-    loss_for,
     run_hash,
 )
 from fdml.settings_choices import LOSSES_OF
@@ -22,6 +21,7 @@ from fdml.settings_data import DataSettings
 from fdml.settings_evaluation import EvaluationSettings
 from fdml.settings_federation import read_run
 from fdml.settings_hash import training_hash
+from fdml.settings_losses import loss_for
 
 FEDERATION = """
 name = "app-store"
@@ -642,6 +642,7 @@ def test_rows_point_to_others_by_keys_or_where_unmatched_ones_are_kept():
 def test_runs_without_later_settings_draw_the_noise_that_they_drew():
     later = {"federation": True, "server": True, "members": True, "keys": True, "unmatched": True}
     later |= {"from_version": True, "new_parties": True, "promotion": True, "search": True, "serving": True}
+    later |= {"quantile": True}
     evaluation = {"stop_after", "threshold", "baseline", "against"}
     later |= {"training": {"max_prediction", "class_weight", "absence", "frozen_epochs"}}
     later["training"] |= {"joint", "joint_width", "head_units"}

@@ -35,7 +35,7 @@ from fdml.party.plan import Plan, training_task
 from fdml.privacy.empirical import lower_bound
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.messages import FromParty, Push
-from fdml.settings import GradientGuardSettings, loss_for
+from fdml.settings import GradientGuardSettings
 from fdml.settings_data import DataSettings
 
 OUTLIER = 1e6
@@ -216,7 +216,7 @@ def _neighbour(recording: Recording, party: str, file: PartyFile, source: Source
         run.training,
         recording.model_settings,
         run.label_party,
-        loss_for(run.task, run.loss),
+        run.chosen_loss,
         recording.objective.classes if run.task != "regression" else 0,
         guards=guards,
     )

@@ -22,7 +22,6 @@ from fdml.privacy.ledger import Ledger
 from fdml.privacy.perturb import Perturbation, Predictions
 from fdml.protocol.fixed_point import Codes, encode
 from fdml.protocol.messages import Gradient, Push, Total
-from fdml.settings import loss_for
 from fdml.storage.arrays import hash_arrays
 
 _TITLE = "retrain and compare"
@@ -111,7 +110,7 @@ def retrained_hash(recording: Recording, target: str, values: NDArray[np.float32
         run.training,
         recording.model_settings,
         run.label_party,
-        loss_for(run.task, run.loss),
+        run.chosen_loss,
         recording.objective.classes,
     )
     weights = truth.weights if len(truth.weights) else np.ones(len(truth.labels))

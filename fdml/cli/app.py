@@ -57,6 +57,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
         help="Train one model over features that several parties keep to themselves.",
         no_args_is_help=True,
         add_completion=False,
+        rich_markup_mode="markdown",  # as rich markup, words in square brackets would vanish
         pretty_exceptions_enable=False,
         callback=_options,
     )

@@ -10,10 +10,11 @@ from typing import Annotated, Any, cast
 import typer
 from rich.table import Table
 
-from fdml.cli.budget_show import figures_of, lines_of, table_of
+from fdml.cli.budget_show import lines_of, table_of
 from fdml.cli.options import JsonOption
 from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.errors import SettingsError
+from fdml.party.account_figures import figures_of
 from fdml.party.settings import read_party
 from fdml.privacy.accounts import AccountFile
 from fdml.privacy.calibrate import sigma_for

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from fdml.cli.options import JsonOption, PlotOption, SeedsOption
+from fdml.cli.options import JsonOption, PlotOption, QuietOption, SeedsOption, VerboseOption
 from fdml.cli.output import (
     check_plot,
     check_writable,
@@ -22,17 +22,19 @@ from fdml.cli.output import (
     stdout,
     write_json,
 )
+from fdml.cli.run_output import Said, comparison_output
 from fdml.errors import SettingsError
 from fdml.experiments import compare as schemes
 from fdml.experiments.compare import Contender, workload
 from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
+from fdml.federation.findings import keep_comparison
 from fdml.models.registry import ready_kinds
-from fdml.monitor.history import METRIC_OF, LearningCurve
+from fdml.monitor.history import LearningCurve, metric_of
 from fdml.monitor.plots import draw_comparison
 from fdml.monitor.report import Report, render
-from fdml.monitor.terminal import epoch_progress, print_line
+from fdml.monitor.terminal import print_line
 from fdml.privacy.ledger import Ledger
 from fdml.settings import TrainingSettings
 from fdml.settings_choices import Task
@@ -60,6 +62,13 @@ _TaskOption = Annotated[
     str | None,
     typer.Option(help="binary, multiclass or regression; else by the labels.", rich_help_panel=_DATA_FILE),
 ]
+_LossOption = Annotated[
+    str | None,
+    typer.Option(
+        help="hinge for two classes; poisson (counts and rates) or quantile, 'quantile(0.9)' of a level, for numbers.",
+        rich_help_panel=_DATA_FILE,
+    ),
+]
 _ModelsOption = Annotated[str, typer.Option(help=f"Any of {', '.join(ready_kinds())}.", rich_help_panel=_DATA_FILE)]
 _EpochsOption = Annotated[str, typer.Option(help="Passes over all rows, or auto.", rich_help_panel=_DATA_FILE)]
 _BatchSizeOption = Annotated[str, typer.Option(help="Rows per update, or auto.", rich_help_panel=_DATA_FILE)]
@@ -84,6 +93,7 @@ def compare(
     test: _TestOption = None,
     holdout: _HoldoutOption = 0.2,
     task: _TaskOption = None,
+    loss: _LossOption = None,
     models: _ModelsOption = "linear,mlp",
     epochs: _EpochsOption = "auto",
     batch_size: _BatchSizeOption = "auto",
@@ -96,6 +106,8 @@ def compare(
     json: JsonOption = None,
     plot: PlotOption = None,
     report: _ReportOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
     context: typer.Context = _NO_CONTEXT,
 ) -> None:
     """Compare alone, late fusion, pooled and joint training on the same split.
@@ -105,8 +117,9 @@ def compare(
     """
     check_writable(json, report)
     check_plot(plot)
+    said = Said(quiet=quiet, verbose=verbose)
     if source.suffix == ".toml":
-        _refuse_data_file_options(context)
+        _refuse_file_options(context)
         problem, chosen, first = from_run_file(source)
         if read_run(source).evaluation.stop_after is not None:
             print_line(stderr, "evaluation.stop_after is left out: every scheme trains to its last epoch")
@@ -114,21 +127,24 @@ def compare(
             print_line(stderr, "`from` and evaluation.against are left out: every scheme trains anew")
     else:
         data = DataSettings(path=source, test_path=test, label=label, missing=missing, ignore=_split_list(ignore))
-        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark)
+        problem = from_data_file(data, groups, _checked_task(task), holdout, seed, _remark, loss)
         training = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
         chosen = contenders(_model_kinds(models), list(problem.train.parts), training, l2)
         first = seed
     all_seeds = range(first, first + seeds)
     ledgers: list[Mapping[str, Ledger]] = []
-    with epoch_progress(stderr, workload(problem, chosen, all_seeds), "training") as listener:
+    with comparison_output(said, workload(problem, chosen, all_seeds)) as listener:
         curves = schemes.compare(
             problem, chosen, all_seeds, listener, lambda outcome: ledgers.append(outcome.ledgers), gains=True
         )
     facts = {"data": str(source), "task": problem.encoding.task, "seeds": seeds}
     spent = list(_epsilon_lines(ledgers if any(each.guards for each in chosen) else ()))
     _print_figures(problem, curves, facts, spent)
-    metric = METRIC_OF[problem.encoding.task]
+    metric = metric_of(problem.encoding.task, problem.loss)
     write_json(json, comparison_json(curves, metric, facts))
+    if source.suffix == ".toml":
+        agreed = read_run(source)
+        keep_comparison(source.parent / agreed.label_party, agreed, metric, len(problem.test), seeds, curves)
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")
@@ -169,7 +185,7 @@ def _remark(text: str) -> None:
     print_line(stderr, text)
 
 
-def _refuse_data_file_options(context: typer.Context | None) -> None:
+def _refuse_file_options(context: typer.Context | None) -> None:
     """Raise where an option is given that only a data file takes: a run has its own settings."""
     for parameter in () if context is None else context.command.params:
         source = context.get_parameter_source(str(parameter.name)) if context else None
@@ -190,8 +206,8 @@ def _print_figures(
         f"{facts['data']}: {facts['task']}, {len(problem.train.parts)} parties, {len(problem.train):,} training and "
         f"{len(problem.test):,} test rows; last epoch, mean of {seeds}"
     )
-    stdout.print(comparison_table(curves, METRIC_OF[problem.encoding.task]))
-    for line in (*gain_lines(curves, METRIC_OF[problem.encoding.task]), *convergence_lines(curves)):
+    stdout.print(comparison_table(curves, metric_of(problem.encoding.task, problem.loss)))
+    for line in (*gain_lines(curves, metric_of(problem.encoding.task, problem.loss)), *convergence_lines(curves)):
         echo(line)
     for line in spent:
         echo(line)

@@ -25,7 +25,8 @@ from fdml.experiments.dataset import JointDataset
 from fdml.experiments.paper import PAPER, a9a_dataset, contenders, joint_by_processes
 from fdml.monitor.history import EpochRecord, LearningCurve, mean_records
 from fdml.monitor.plots import draw_comparison
-from fdml.monitor.terminal import epoch_progress, print_line
+from fdml.monitor.run_displays import epoch_progress
+from fdml.monitor.terminal import print_line
 
 
 def demo(

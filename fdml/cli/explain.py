@@ -12,10 +12,12 @@ import typer
 from fdml.cli.options import DeadlineOption, JsonOption, ModelRunOption, PlainOption, ServerOption, VersionOption
 from fdml.cli.output import check_plot, check_writable, echo, stderr, write_json
 from fdml.errors import SettingsError
+from fdml.federation.findings import keep_shares
 from fdml.federation.own_columns import OwnColumns, own_columns, write_reasons
 from fdml.federation.predicting import asking, rows_to_evaluate
+from fdml.federation.run_folder import RUNS
 from fdml.monitor.figures import TITLES
-from fdml.monitor.history import METRIC_OF, Gain
+from fdml.monitor.history import Gain, metric_of
 from fdml.monitor.share_plots import draw_columns, draw_shares
 from fdml.monitor.terminal import RunTerminal
 from fdml.serving.explaining import MOST_ROWS, Explained
@@ -62,7 +64,8 @@ def explain(
     ) as asker:
         facts = asker.own.facts
         found = explain_rows(asker, rows_to_evaluate(party, asker, rows), most)
-    metric = METRIC_OF[facts.run.task]
+    metric = metric_of(facts.run.task, facts.run.loss)
+    keep_shares(party.parent / RUNS / facts.run.name, facts.version, metric, found.rows, found.found)
     for line in share_lines(found, TITLES.get(metric, metric), facts.run.name, facts.version):
         echo(line)
     if plot is not None:

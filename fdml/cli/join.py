@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,18 +15,23 @@ from fdml.cli.options import (
     LogLevelOption,
     LogOption,
     PlainOption,
+    QuietOption,
+    ReportToOption,
     RunNameOption,
     RunOption,
     ServerOption,
+    VerboseOption,
     WaitOption,
+    WebListenOption,
+    WebOption,
     YesOption,
 )
-from fdml.cli.output import check_writable, command, echo, logged, person, resumable, run_name, said, stderr, write_json
+from fdml.cli.output import check_writable, command, echo, person, resumable, run_name, write_json
+from fdml.cli.run_output import Said, run_output
+from fdml.cli.web import web_address, web_page
 from fdml.federation import join as parties
 from fdml.federation.machine_limits import tune_party_process
 from fdml.federation.run_report import REPORT
-from fdml.monitor.listeners import ignore_events
-from fdml.monitor.terminal import run_terminal
 from fdml.party.settings import read_party
 
 
@@ -43,6 +47,11 @@ def join(
     log: LogOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    report_to: ReportToOption = None,
+    web: WebOption = False,
+    web_listen: WebListenOption = None,
     json: JsonOption = None,
 ) -> None:
     """Train one party's model together with the others, and save it in runs/NAME of the party's folder.
@@ -53,16 +62,20 @@ def join(
     a server that stands by takes such a run from the parties, and all of them need the same --name and --from.
     """
     check_writable(log, json)
+    said, page_at = Said(log_format, log_level, quiet, verbose), web_address(web, web_listen)
     tune_party_process()
     settings = read_party(party)
-    called = (name or run_name(run, settings.federation)) if log_format == "json" else ""
+    called = name or run_name(run, settings.federation)
     options = {"--name": name, "--from": begin_with}
+    line_options = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
     typed = "".join(f" {option} {value}" for option, value in options.items() if value is not None)
     with (
         resumable(command("join", party, run) + typed),
-        run_terminal(stderr, settings.party) if log_format == "text" else nullcontext(ignore_events) as terminal,
-        logged(said(terminal, called, log_format, log_level), log) as listener,
+        run_output(said, party=settings.party, run=called, log=log, report_to=report_to) as listener,
+        web_page(page_at, party, settings.party, listener, run=called, options=line_options) as page,
     ):
+        if page is not None:
+            page.start()
         result = parties.join(
             party,
             run,

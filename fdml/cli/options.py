@@ -42,6 +42,27 @@ LogLevelOption = Annotated[
     Literal["debug", "info", "warning"],
     typer.Option("--log-level", help="How much is said: warning is what goes wrong; debug in JSON has every step."),
 ]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Say only what goes wrong; figures still go to standard output.")
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Say more: every epoch and every wait in a line of its own.")
+]
+PAGE = "127.0.0.1:7480"
+"""Where the live page is, if nothing else is said."""
+WebOption = Annotated[
+    bool, typer.Option("--web", help=f"Show the live page and /metrics beside it, at http://{PAGE}/; see `fdml watch`.")
+]
+WebListenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--web-listen", help="The same at this address of loopback; port 0 takes a free one.", metavar="HOST:PORT"
+    ),
+]
+ReportToOption = Annotated[
+    Path | None,
+    typer.Option("--report-to", hidden=True, help="Where the process that has started this one reads how far it is."),
+]
 PlotOption = Annotated[Path | None, typer.Option(help="Draw the paper's four plots to this PNG file.")]
 SeedsOption = Annotated[int, typer.Option(min=1, help="Number of seeds to take the mean of.")]
 PartyOption = Annotated[Path, typer.Option(help="This party's party.toml.")]

@@ -15,13 +15,9 @@ from rich.table import Table
 
 from fdml.cli.lossy_output import LossyOutput, Output
 from fdml.errors import SettingsError
-from fdml.events import Listener
 from fdml.extras import need
 from fdml.monitor.figures import TITLES, gain_text
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
-from fdml.monitor.json_log import JsonLog
-from fdml.monitor.listeners import all_of
-from fdml.monitor.log_lines import JsonLines, LogFormat, LogLevel, from_level
 from fdml.monitor.terminal import print_line
 from fdml.settings_file import read_table
 
@@ -31,9 +27,10 @@ _WIDE = 120
 
 
 def _console(name: Output) -> Console:
+    """No markup: a word in square brackets is a word, also in what another party has written."""
     file = cast(IO[str], LossyOutput(name))
-    console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=_WIDE)
+    console = Console(file=file, markup=False, emoji=False)
+    return console if console.is_terminal else Console(file=file, width=_WIDE, markup=False, emoji=False)
 
 
 stdout = _console("stdout")
@@ -75,13 +72,6 @@ def resumable(command: str) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def said(text: Listener, run: str, log_format: LogFormat, log_level: LogLevel) -> Listener:
-    """What goes to standard error while a side runs: `text` as it is, or JSON lines of this run; of this level on."""
-    if log_format == "json":
-        return from_level(log_level, JsonLines(stderr, run))
-    return text if log_level != "warning" else from_level(log_level, text)
-
-
 def run_name(run: Path | None, federation: Path) -> str:
     """The name in a run.toml or run.json, or in the run.toml beside federation.toml."""
     path = federation.with_name("run.toml") if run is None else run
@@ -90,16 +80,6 @@ def run_name(run: Path | None, federation: Path) -> str:
     except (OSError, ValueError):  # whoever reads all of it says what is wrong
         return ""
     return str(found.get("name", ""))
-
-
-@contextmanager
-def logged(listener: Listener, path: Path | None) -> Iterator[Listener]:
-    """The listener, and a log of all events beside it if a file was asked for."""
-    if path is None:
-        yield listener
-        return
-    with JsonLog(path) as log:
-        yield all_of(log, listener)
 
 
 def comparison_table(

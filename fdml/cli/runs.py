@@ -13,6 +13,7 @@ from fdml.cli.output import check_writable, echo, stdout, write_json
 from fdml.cli.run_texts import run_json, runs_table, state_text, time_text
 from fdml.federation import runs as federation_runs
 from fdml.federation.compare_runs import compare_runs, comparison_remarks, comparison_table
+from fdml.federation.deciding import runs_without_decision
 from fdml.federation.decision_log import Choice
 from fdml.federation.party_home import PartyHome
 from fdml.federation.versions import Promotions, held_versions, run_of_version, version_named
@@ -49,9 +50,9 @@ def show(
     server: ServerOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Show one run: its settings, and what every party has decided."""
+    """Show one run: its settings, which its starter has signed, and what every party has decided."""
     check_writable(json)
-    facts = federation_runs.show(PartyHome.read(party, plain=plain, server=server), name)
+    facts = federation_runs.looked_at(PartyHome.read(party, plain=plain, server=server), name)
     echo(state_text(facts))
     for each in facts.decisions:
         more = ": ".join(text for text in (each.rule, each.reason) if text)
@@ -163,7 +164,10 @@ def decisions(
     plain: PlainOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Print this party's log of decisions, after checking that every line holds. Offline."""
+    """Print this party's log of decisions, after checking that every line holds. Offline.
+
+    Also says which runs have begun here without a line that accepts them.
+    """
     check_writable(json)
     home = PartyHome.read(party, plain=plain)
     entries = home.log.read()
@@ -171,8 +175,12 @@ def decisions(
         made = each.decision
         more = ": ".join(text for text in (made.rule, made.reason) if text)
         echo(f"{each.number}  {each.time}  {made.run}  {made.choice} by {made.by}{f' ({more})' if more else ''}")
-    echo(f"{len(entries)} decisions, every line holds")
-    write_json(json, {"decisions": [{**asdict(each.decision), "time": each.time} for each in entries]})
+    older, missing = len(home.log.older()), runs_without_decision(home)
+    echo(f"{len(entries)} decisions{f', {older} more in logs of older keys' if older else ''}, every line holds")
+    for name in missing:
+        echo(f"run {name!r} has begun here and no line accepts it: was the end of the log cut off?")
+    listed = [{**asdict(each.decision), "time": each.time} for each in entries]
+    write_json(json, {"decisions": listed, "older": older, "without_decision": missing})
 
 
 def _decide(home: PartyHome, name: str, choice: Choice, reason: str, json: Path | None) -> None:

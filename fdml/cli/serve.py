@@ -7,11 +7,25 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import LogFormatOption, LogLevelOption, LogOption, PlainOption
-from fdml.cli.output import check_writable, command, echo, logged, resumable, run_name, said, stderr, write_json
+from fdml.cli.options import (
+    LogFormatOption,
+    LogLevelOption,
+    LogOption,
+    PlainOption,
+    QuietOption,
+    ReportToOption,
+    VerboseOption,
+    WebListenOption,
+    WebOption,
+)
+from fdml.cli.output import check_writable, command, echo, resumable, run_name, stderr, write_json
+from fdml.cli.run_output import Said, run_output
+from fdml.cli.web import web_address, web_page
 from fdml.federation import serve as runs
 from fdml.federation.machine_limits import tune_server_process
-from fdml.monitor.terminal import RunTerminal, print_line
+from fdml.federation.page_process import reached_here
+from fdml.monitor.terminal import print_line
+from fdml.protocol.certificates import SERVER
 
 
 def serve(
@@ -26,6 +40,11 @@ def serve(
     log: LogOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    report_to: ReportToOption = None,
+    web: WebOption = False,
+    web_listen: WebListenOption = None,
     json: Annotated[
         Path | None, typer.Option(help="With --run: write the alignment and the evaluated epochs to this file.")
     ] = None,
@@ -36,20 +55,33 @@ def serve(
     after the other or at once. After a crash the same command goes on where the server stopped.
     """
     check_writable(port_file, log, json)
+    said, page_at = Said(log_format, log_level, quiet, verbose), web_address(web, web_listen)
     tune_server_process()
-    name = "" if run is None or log_format == "text" else run_name(run, federation)
-    terminal = said(RunTerminal(stderr), name, log_format, log_level)
-    with resumable(command("serve", federation, run)), logged(terminal, log) as listener:
+    name = "" if run is None else run_name(run, federation)
+    with (
+        resumable(command("serve", federation, run)),
+        run_output(said, run=name, log=log, report_to=report_to) as listener,
+        web_page(page_at, federation, SERVER, listener, run=name, options=["--plain"] if plain else []) as page,
+    ):
+
+        def open_page(address: str) -> None:
+            if page is not None:
+                page.start("--server", reached_here(address))
+
         if run is None:
-            runs.serve_federation(federation, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+            runs.serve_federation(
+                federation, plain=plain, listen=listen, port_file=port_file, on_event=listener, on_listen=open_page
+            )
             return
-        result = runs.serve(federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener)
+        result = runs.serve(
+            federation, run, plain=plain, listen=listen, port_file=port_file, on_event=listener, on_listen=open_page
+        )
     state, rows = result.state, result.alignment
     if state.history:
         echo(
             f"all parties have finished: {len(state.history)} epochs were evaluated; their figures are for the parties"
         )
-    for party, (received, sent) in result.traffic.items():
+    for party, (received, sent) in () if quiet else result.traffic.items():
         print_line(stderr, f"{party}: {received / 1e6:.1f} MB received, {sent / 1e6:.1f} MB sent")
     shared = None if rows.shared is None else rows.shared.train
     alignment = {"rows": rows.rows, "shared_rows": shared, "train_rows": state.rows}

@@ -7,10 +7,22 @@ from typing import Annotated
 
 import typer
 
-from fdml.cli.options import LogFormatOption, LogLevelOption, LogOption, PlainOption, ServerOption
-from fdml.cli.output import check_writable, logged, resumable, said, stderr
+from fdml.cli.options import (
+    LogFormatOption,
+    LogLevelOption,
+    LogOption,
+    PlainOption,
+    QuietOption,
+    ServerOption,
+    VerboseOption,
+    WebListenOption,
+    WebOption,
+)
+from fdml.cli.output import check_writable, resumable
+from fdml.cli.run_output import Said, run_output
+from fdml.cli.web import web_address, web_page
 from fdml.federation import up as parties
-from fdml.monitor.terminal import RunTerminal
+from fdml.party.settings import read_party
 
 
 def up(
@@ -20,6 +32,10 @@ def up(
     log: LogOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    web: WebOption = False,
+    web_listen: WebListenOption = None,
 ) -> None:
     """Stand by as a party: take part in the runs that [policy] of party.toml allows, and keep others waiting.
 
@@ -29,6 +45,13 @@ def up(
     After Ctrl-C, a crash or `kill -9` the same command goes on with all runs.
     """
     check_writable(log)
-    terminal = said(RunTerminal(stderr), "", log_format, log_level)
-    with resumable(f"fdml up {party}"), logged(terminal, log) as listener:
+    said, page_at = Said(log_format, log_level, quiet, verbose), web_address(web, web_listen)
+    line = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
+    with (
+        resumable(f"fdml up {party}"),
+        run_output(said, live=False, log=log) as listener,
+        web_page(page_at, party, read_party(party).party, listener, options=line) as page,
+    ):
+        if page is not None:
+            page.start()
         parties.up(party, plain=plain, server=server, on_event=listener)

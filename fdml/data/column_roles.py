@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fdml.data.column_types import repeated
 from fdml.data.error_context import no_such
+from fdml.data.first_line import may_be_row, row_error
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
@@ -39,6 +40,8 @@ class ColumnRoles:
 
 def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
     """Which column is what, or an error that names the column that cannot be it."""
+    if may_be_row(names, settings):
+        raise row_error(settings)
     twice = repeated(names)
     if twice is not None:
         raise DataError(f"two columns are named {twice!r}; rename one")

@@ -65,7 +65,7 @@ def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
     return NumberFit(name, settings) if is_numeric(column.type) else OneHotFit(name, column_type(column.type), settings)
 
 
-def hash_size_by_count(settings: DataSettings) -> int:
+def many_hash_size(settings: DataSettings) -> int:
     """Of a column with many categories: a power of two from `max_categories` on, at least `hash_size`."""
     return int(max(settings.hash_size, 1 << (settings.max_categories - 1).bit_length()))
 
@@ -114,7 +114,7 @@ class OneHotFit:
         if self._type == "text" and self._name not in self._settings.categorical:
             self._refuse_numbers()
         if self._many:
-            return (Hashed(self._name, hash_size_by_count(self._settings), self._type),)
+            return (Hashed(self._name, many_hash_size(self._settings), self._type),)
         return (OneHot(self._name, tuple(sorted(self._seen)), self._type),)
 
     def remark(self) -> str:
@@ -122,7 +122,7 @@ class OneHotFit:
         if self._many:
             return (
                 f"column {self._name!r} has more than {self._settings.max_categories:,} categories and is hashed to "
-                f"{hash_size_by_count(self._settings):,} features; if it is an id or free text, name it in data.ignore"
+                f"{many_hash_size(self._settings):,} features; if it is an id or free text, name it in data.ignore"
             )
         if self._type == "text" and len(self._seen) == self._rows >= _ID_LIKE:
             return (

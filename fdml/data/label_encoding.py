@@ -11,7 +11,7 @@ from pydantic import Field, PositiveFloat
 
 from fdml.data.documents import checked, read_document, write_document
 from fdml.errors import LabelError
-from fdml.settings_choices import Task
+from fdml.settings_choices import LARGEST_LOG, Link, Task
 
 Labels = NDArray[np.generic]
 ClassType = Literal[
@@ -29,26 +29,28 @@ class LabelEncoding:
     """The mapping of a task's labels to numbers, learned from training rows.
 
     Targets of regression are scaled to mean 0 and variance 1, so that one step size fits all: losses are in units of
-    the targets' variance.
+    the targets' variance. Under a log link they are divided by their mean instead, so that a score of 0 is the mean.
     """
 
     task: Task
     classes: NDArray[np.generic] | None = None
     """Sorted; None for regression."""
     centre: float = 0.0
-    """The mean of training's targets."""
+    """The mean of training's targets; 0 under a log link."""
     spread: float = 1.0
-    """Their standard deviation; 1 where all are the same."""
+    """Their standard deviation; 1 where all are the same. Under a log link their mean."""
+    link: Link = "identity"
+    """Of a regression: how a score becomes a prediction."""
 
     @property
     def class_count(self) -> int:
         """How many classes there are; 0 for regression."""
         return 0 if self.classes is None else len(self.classes)
 
-    def transform(self, labels: Labels) -> NDArray[np.float64]:
-        """Class numbers, or scaled targets."""
+    def transform(self, labels: Labels, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """Class numbers, or scaled targets; `rows` are the numbers of these rows in their file, for errors."""
         if self.classes is None:
-            return (_targets(labels) - self.centre) / self.spread
+            return (_targets(labels, self.link, rows) - self.centre) / self.spread
         known = np.isin(labels, self.classes)
         if not known.all():
             row = int(np.argmin(known))
@@ -59,17 +61,26 @@ class LabelEncoding:
         return np.searchsorted(self.classes, labels).astype(np.float64)
 
     def inverse_transform(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Regression only: scores in the labels' own units."""
-        return score[:, 0].astype(np.float64) * self.spread + self.centre
+        """Regression only: predictions in the labels' own units."""
+        found = score[:, 0].astype(np.float64)
+        if self.link == "log":
+            found = np.exp(np.minimum(found, LARGEST_LOG))
+        return found * self.spread + self.centre
+
+    def rescaled(self, score: NDArray[np.floating], other: LabelEncoding) -> NDArray[np.floating]:
+        """Regression only: a score by this encoding as a score by another one with the same link."""
+        if self.link == "log":
+            moved: NDArray[np.floating] = score + np.log(self.spread / other.spread)
+            return moved
+        return (score * self.spread + self.centre - other.centre) / other.spread
 
     def to_json(self) -> str:
         """All of it as JSON; `from_json` gives the same encoding, its classes of the same type."""
         classes = None
         if self.classes is not None:
             classes = {"type": _class_type(self.classes), "values": self.classes.tolist()}
-        return write_document(
-            {"layout": LAYOUT, "task": self.task, "classes": classes, "centre": self.centre, "spread": self.spread}
-        )
+        facts = {"layout": LAYOUT, "task": self.task, "classes": classes, "centre": self.centre, "spread": self.spread}
+        return write_document(facts if self.link == "identity" else {**facts, "link": self.link})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> LabelEncoding:
@@ -80,7 +91,7 @@ class LabelEncoding:
             has = "has no" if found.classes is None else "has"
             raise LabelError(f"{what} of task {found.task!r} {has} classes; the file is damaged")
         if found.classes is None:
-            return cls(found.task, None, found.centre, found.spread)
+            return cls(found.task, None, found.centre, found.spread, found.link)
         return cls(found.task, _stored_classes(found.classes), found.centre, found.spread)
 
 
@@ -100,6 +111,7 @@ class _Stored:
     classes: _StoredClasses | None
     centre: float
     spread: PositiveFloat
+    link: Link = "identity"
 
 
 def _stored_classes(stored: _StoredClasses) -> Labels:
@@ -119,12 +131,23 @@ def _class_type(classes: Labels) -> str:
     return name
 
 
-def fit_labels(task: Task, labels: Labels, weights: NDArray[np.float64] | None = None) -> LabelEncoding:
-    """The encoding of these training labels; raises if they do not fit the task."""
+def fit_labels(
+    task: Task,
+    labels: Labels,
+    weights: NDArray[np.float64] | None = None,
+    link: Link = "identity",
+    rows: NDArray[np.int64] | None = None,
+) -> LabelEncoding:
+    """The encoding of these training labels; raises if they do not fit the task, or the link of its loss.
+
+    `rows` are the numbers of these rows in their file, for errors; without them rows are counted from 0.
+    """
     if labels.dtype.kind == "O":
         raise LabelError("labels are of mixed types; make them all numbers or all text")
     if task == "regression":
-        targets = _targets(labels)
+        targets = _targets(labels, link, rows)
+        if link == "log":
+            return LabelEncoding(task, None, 0.0, _mean_above_0(targets, weights), link)
         centre = float(np.average(targets, weights=weights))
         spread = float(np.sqrt(np.average(np.square(targets - centre), weights=weights)))
         return LabelEncoding(task, None, centre, spread or 1.0)
@@ -141,13 +164,31 @@ def fit_labels(task: Task, labels: Labels, weights: NDArray[np.float64] | None =
     return LabelEncoding(task, classes)
 
 
-def _targets(labels: Labels) -> NDArray[np.float64]:
+def _mean_above_0(targets: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:
+    mean = float(np.average(targets, weights=weights))
+    if mean <= 0.0:
+        raise LabelError(f"all {len(targets)} labels are 0, whose mean has no logarithm; add rows of other labels")
+    return mean
+
+
+def _targets(labels: Labels, link: Link, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
     if labels.dtype.kind not in "biuf":
         raise LabelError(
             'task "regression" needs numbers as labels, not text or true and false; set task = "binary" or "multiclass"'
         )
     targets = labels.astype(np.float64)
     if not np.isfinite(targets).all():
-        row = int(np.argmin(np.isfinite(targets)))
+        row = _first(~np.isfinite(targets), rows)
         raise LabelError(f"the label in row {row} is no finite number; drop the row or mend the label")
+    if link == "log" and len(targets) and targets.min() < 0.0:
+        raise LabelError(
+            f"the label in row {_first(targets < 0.0, rows)} is below 0, and this loss takes counts or rates from 0 "
+            f'on; drop the row, mend the label, or set loss = "squared"'
+        )
     return targets
+
+
+def _first(wrong: NDArray[np.bool_], rows: NDArray[np.int64] | None) -> int:
+    """The number of the first row that is wrong; of several the first in the file."""
+    places = np.flatnonzero(wrong)
+    return int(places[0] if rows is None else rows[places].min())

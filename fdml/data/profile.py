@@ -6,7 +6,6 @@ holds or names a value of a row.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,17 +13,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fdml.data.column_features import Feature, Hashed, OneHot
 from fdml.data.column_roles import ColumnRoles, check_columns, roles_of
-from fdml.data.column_types import labels_of, weights_of
+from fdml.data.column_types import is_text, labels_of, plain, weights_of
 from fdml.data.column_warnings import ColumnLook
 from fdml.data.date_features import DateInRange, DateNumber
 from fdml.data.encoders import AnyEncoder
 from fdml.data.encoding import Encoder
 from fdml.data.error_context import errors_about, no_such
 from fdml.data.feature_kinds import MissingIndicator
+from fdml.data.first_line import row_by_its_names, row_by_what_is_below
 from fdml.data.fitting import Fit, KnownFit, fit_for
 from fdml.data.id_profile import IdLook, IdProfile
 from fdml.data.origins import Origin
@@ -38,9 +39,6 @@ T = TypeVar("T")
 _NAMING = ("id", "columns", "ignore", "categorical", "hashed")
 """Settings that list columns."""
 _TABLES = ("ranges", "categories")
-_DATA_LIKE = re.compile(r"\s*|[+-]?\d[\d.,]*%?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|\S+@\S+\.\S+")
-"""A column's name that is more likely a cell."""
-_MOST_DATA_LIKE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -142,6 +140,8 @@ class _Pass:
         self._kept: dict[str, list[Any]] = {}
         """Label and weight, whole."""
         self._rows = 0
+        self._named_as_cells: set[str] = set()
+        """Columns that hold their own name."""
 
     def run(self) -> DataProfile:
         began = time.monotonic()
@@ -153,6 +153,12 @@ class _Pass:
             roles = self._roles(names)
         if table is not None and roles is not None:
             self._tried(lambda: self._read(table, roles))
+        if (
+            self._known is None
+            and roles is not None
+            and (fault := row_by_what_is_below(names, self._settings, self._named_as_cells))
+        ):
+            return DataProfile(self._origin.name, self._rows, faults=(fault,))
         if roles is not None and not self._rows and not self._faults:
             self._faults.append("it has no rows; give a file with at least one")
         features = {name: self._features(name) for name in (() if roles is None else roles.features)}
@@ -182,12 +188,8 @@ class _Pass:
             return None
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles | None:
-        like = [name for name in names if _DATA_LIKE.fullmatch(name)]
-        if len(like) > _MOST_DATA_LIKE * len(names) and names != [str(number) for number in range(len(names))]:
-            self._faults.append(
-                f"the first line has {len(like)} of {len(names)} names that look like data, so it is probably a row: "
-                "give the file a first line with names of columns"
-            )
+        if fault := row_by_its_names(names):
+            self._faults.append(fault)
             return None
         if self._known is not None:
             known = self._known.roles
@@ -230,6 +232,9 @@ class _Pass:
 
     def _look(self, name: str, column: Any, first: int, roles: ColumnRoles) -> None:
         self._looks.setdefault(name, ColumnLook()).add(column)
+        values = plain(column)
+        if is_text(values.type) and pc.any(pc.equal(values, name)).as_py():
+            self._named_as_cells.add(name)
         if name in (roles.label, roles.weight):
             self._kept.setdefault(name, []).append(column)
         if name not in roles.features or name in self._column_faults:

@@ -134,6 +134,12 @@ def width(rows: Rows) -> int:
     return width(rows.stored) if isinstance(rows, PointedRows) else rows.width
 
 
+def check_width(rows: Rows, inputs: int) -> None:
+    """Raise unless the rows have as many features as a model was made for."""
+    if width(rows) != inputs:
+        raise DataError(f"rows have {width(rows)} features, the model was made for {inputs}")
+
+
 def to_scipy(rows: SparseRows) -> sp.csr_array:
     """The same rows as a scipy matrix that shares the memory of their entries."""
     first, last = rows.indptr[0], rows.indptr[-1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fdml.data.rows import width
 from fdml.errors import SettingsError
-from fdml.events import Listener, Reliability
+from fdml.events import Listener, Reliability, SchemeBegun, SchemeDone
 from fdml.experiments.dataset import JointDataset
 from fdml.experiments.evaluate import learning_curve
 from fdml.experiments.in_process import TrainingResult, train_in_process
@@ -86,7 +86,7 @@ def joint_gains(problem: JointDataset, results: Mapping[Scheme, SchemeResult], s
     """What joint training brings over what takes no joint training, on the same resamples of the test rows."""
     task, joint = problem.encoding.task, results["joint"].score
     return {
-        scheme: paired_difference(task, joint, results[scheme].score, problem.test, seed=seed)
+        scheme: paired_difference(task, joint, results[scheme].score, problem.test, seed=seed, loss=problem.loss)
         for scheme in _WITHOUT_JOINT
         if scheme in results
     }
@@ -139,18 +139,29 @@ def _one_seed(
         plan = Plan(apart, models, part.label_party, part.loss, part.encoding.class_count)
         return train_in_process(plan, part.train, held_out=part.test, keep_epochs=True, on_event=on_event)
 
-    alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
-    pooled = problem.pooled()
     results: dict[Scheme, SchemeResult] = {}
+
+    def begin(scheme: Scheme) -> None:
+        on_event(SchemeBegun(problem.label_party, contender.name, scheme, seed))
+
+    def end(scheme: Scheme, found: SchemeResult) -> None:
+        results[scheme], last = found, found.records[-1]
+        on_event(SchemeDone(problem.label_party, contender.name, scheme, seed, last.test_loss, last.test_metric))
+
+    begin("alone")
+    alone = {name: run(problem.only(name), {name: contender.models[name]}) for name in _trainable(problem)}
     if problem.label_party in alone:
-        results["alone"] = _result(problem.only(problem.label_party), alone[problem.label_party])
-    results["late fusion"] = _fused(problem, alone)
-    results["pooled"] = _result(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]}))
+        end("alone", _result(problem.only(problem.label_party), alone[problem.label_party]))
+    end("late fusion", _fused(problem, alone))
+    begin("pooled")
+    pooled = problem.pooled()
+    end("pooled", _result(pooled, run(pooled, {pooled.label_party: contender.models[problem.label_party]})))
+    begin("joint")
     plan = joint_plan(problem, contender, seed)
     outcome = train_in_process(plan, problem.train, held_out=problem.test, keep_epochs=True, on_event=on_event)
     if joined is not None:
         joined(outcome)
-    results["joint"] = SchemeResult(_joint_history(problem, plan, outcome), outcome.score(problem.test.parts))
+    end("joint", SchemeResult(_joint_history(problem, plan, outcome), outcome.score(problem.test.parts)))
     return results
 
 
@@ -206,7 +217,7 @@ def _fused(problem: JointDataset, alone: Mapping[str, TrainingResult]) -> Scheme
                 mean_loss(problem.loss, calibration.apply(trained), problem.train)
                 + sum(model.penalty() for model in models.values()),
                 mean_loss(problem.loss, tested, problem.test),
-                metric(problem.encoding.task, tested, problem.test),
+                metric(problem.encoding.task, tested, problem.test, problem.loss),
             )
         )
     return SchemeResult(records, tested)

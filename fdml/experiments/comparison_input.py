@@ -23,9 +23,10 @@ from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, check_label_owner, read_party
 from fdml.settings import GuardSettings, RunSettings, TrainingSettings
-from fdml.settings_choices import Task
+from fdml.settings_choices import LossName, Task
 from fdml.settings_data import DataSettings
 from fdml.settings_federation import read_run
+from fdml.settings_losses import task_of
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
@@ -36,7 +37,7 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
         check_label_owner(party, run)
         _check_record_level(party, run)
     data = load_parties(run, parties)
-    problem = build_dataset(data, run.label_party, run.task, run.loss, run.evaluation.holdout, run.training.seed)
+    problem = build_dataset(data, run.label_party, run.task, run.chosen_loss, run.evaluation.holdout, run.training.seed)
     models = {name: with_native(party.model, data[name].train.native) for name, party in parties.items()}
     kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
@@ -73,10 +74,12 @@ def from_data_file(
     holdout: float,
     seed: int,
     remark: Callable[[str], None] = lambda _: None,
+    loss: LossName | None = None,
 ) -> JointDataset:
     """Split the columns of one file among parties; the first group's party holds the labels.
 
-    `remark` hears what a person should know of the columns.
+    A task that is not given goes by the loss, or else by the labels. `remark` hears what a person should know of the
+    columns.
     """
     loaded = load(data, remark=remark)
     names = loaded.train.names
@@ -86,7 +89,7 @@ def from_data_file(
     train = partition(loaded.train, chosen)
     test = None if loaded.test is None else partition(loaded.test, chosen)
     parties = {f"party {at}": PartyData(table, None if test is None else test[at]) for at, table in enumerate(train)}
-    return build_dataset(parties, "party 0", task or guess_task(loaded.train), None, holdout, seed)
+    return build_dataset(parties, "party 0", task or _guessed(loss, loaded.train), loss, holdout, seed)
 
 
 def from_frames(
@@ -95,6 +98,7 @@ def from_frames(
     label: str,
     id: str | Sequence[str] = (),
     task: Task | None = None,
+    loss: LossName | None = None,
     holdout: float = 0.2,
     seed: int = 7,
     data: Mapping[str, Mapping[str, Any]] | None = None,
@@ -102,14 +106,19 @@ def from_frames(
     """Join frames of several parties, for `fdml.compare`; the first party's has the label.
 
     Rows are joined by the columns in `id`, or by position where there are none. `data` has further settings of
-    `[data]` by party.
+    `[data]` by party. A quantile other than the median is given as `loss="quantile(0.9)"`.
     """
     label_party = next(iter(frames))
     parties = {}
     for name, frame in frames.items():
         own = {"id": id, "label": label if name == label_party else None, **(data or {}).get(name, {})}
         parties[name] = load(DataSettings(**own), origins=frame_origins(frame))
-    return build_dataset(parties, label_party, task or guess_task(parties[label_party].train), None, holdout, seed)
+    found = task or _guessed(loss, parties[label_party].train)
+    return build_dataset(parties, label_party, found, loss, holdout, seed)
+
+
+def _guessed(loss: LossName | None, table: Table) -> Task:
+    return guess_task(table) if loss is None else task_of(loss)
 
 
 def guess_task(table: Table) -> Task:

@@ -16,9 +16,10 @@ from fdml.data.row_set import RowSet, mean_one
 from fdml.data.rows import width
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError, LabelError
+from fdml.models.losses import loss_named
 from fdml.models.objective import Objective, objective_for
-from fdml.settings import loss_for
 from fdml.settings_choices import LossName, Task
+from fdml.settings_losses import loss_for
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,12 @@ def build_dataset(
     held_out = test[label_party].labels
     if labels is None or held_out is None:
         raise LabelError(f"label party {label_party!r} has no labels; set data.label to its label column")
-    encoding = fit_labels(task, labels, train[label_party].weights)
+    chosen = loss_for(task, loss)
+    encoding = fit_labels(task, labels, train[label_party].weights, loss_named(chosen).link)
     return JointDataset(
         label_party,
         encoding,
-        loss_for(task, loss),
+        chosen,
         _sample(train, encoding.transform(labels), train[label_party].weights),
         _sample(test, encoding.transform(held_out), test[label_party].weights),
     )

@@ -14,12 +14,14 @@ PARAMETERS = """
         of column numbers (from 0) or lists of column names. The first party holds the labels. None cuts the columns
         in two.
     model : str, dict, function or list of these, default "linear"
-        A kind of model ("linear", "fm", "mlp", or one that was registered); a mapping with its settings, {"kind":
-        "mlp", "hidden": [32]}; a function of (inputs, width) that returns a torch.nn.Module; or a list with one of
-        these per party.
+        A kind of model ("linear", "fm", "mlp", "trees", or one that was registered); a mapping with its settings,
+        {"kind": "mlp", "hidden": [32]}; a function of (inputs, width) that returns a torch.nn.Module; or a list with
+        one of these per party.
     loss : str, default None
-        "logistic" or "hinge" for two classes, "softmax" for more, "squared" for a regression. None takes the first
-        that fits.
+        "logistic" or "hinge" for two classes, "softmax" for more; "squared", "poisson" (counts and rates) or "quantile"
+        for a regression; or one that was registered. None takes the first that fits.
+    quantile : float, default None
+        The level of loss "quantile": the share of rows whose target is to be below the prediction. None is 0.5.
     hidden : sequence of int, default (64,)
         The widths of the hidden layers of "mlp".
     factors : int, default 8

@@ -19,8 +19,7 @@ from fdml.data.label_encoding import fit_labels
 from fdml.errors import LabelError, SettingsError
 from fdml.experiments.estimator_parameters import documented
 from fdml.experiments.feature_distributed import FeatureDistributed
-from fdml.models.losses import LOSSES, Logistic, Softmax
-from fdml.settings import loss_for
+from fdml.models.losses import Logistic, Softmax, loss_named
 
 
 def _gives_probabilities(estimator: FeatureDistributed) -> bool:
@@ -112,13 +111,13 @@ class FeatureDistributedClassifier(ClassifierMixin, FeatureDistributed):  # type
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class."""
         check_is_fitted(self)
-        link: Logistic | Softmax = LOSSES[loss_for(self.code_.task, self.loss)]  # type: ignore[assignment]
+        link: Logistic | Softmax = loss_named(self._loss)  # type: ignore[assignment]
         return link.probability(self._score(X))
 
 
 @documented
 class FeatureDistributedRegressor(RegressorMixin, FeatureDistributed):  # type: ignore[misc]
-    """One target; the loss is squared."""
+    """One target; `loss` is "squared", "poisson" for counts and rates, or "quantile" for the quantile `quantile`."""
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train all parties jointly.
@@ -145,7 +144,7 @@ class FeatureDistributedRegressor(RegressorMixin, FeatureDistributed):  # type: 
         )
         weights = self._weighted(X, sample_weight)
         if first:
-            self.code_ = fit_labels("regression", np.asarray(y), weights)
+            self.code_ = fit_labels("regression", np.asarray(y), weights, self._link("regression"))
         return self._partial_fit(X, np.asarray(y), weights)
 
     def _weighted(self, X: Any, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
@@ -155,12 +154,12 @@ class FeatureDistributedRegressor(RegressorMixin, FeatureDistributed):  # type: 
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """Of linear parties: the weight of every feature in the prediction, `(features,)`."""
+        """Of linear parties: the weight of every feature in the prediction (by Poisson in its logarithm)."""
         return self._weights()[0][:, 0]
 
     @property
     def intercept_(self) -> float:
-        """Of linear parties: the prediction of a row of zeros."""
+        """Of linear parties: the prediction of a row of zeros, by Poisson its logarithm."""
         return float(self._weights()[1][0])
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -22,13 +22,14 @@ from fdml.experiments.coefficients import are_linear, coefficients
 from fdml.experiments.estimator_fitting import EarlyStopping, Fitted, fit_parties, warn_unless_converged
 from fdml.experiments.input_scaling import InputScaling
 from fdml.models.archive import read_archive, write_archive
-from fdml.models.losses import Floats
+from fdml.models.losses import Floats, loss_named
 from fdml.models.model import Model, State
 from fdml.models.objective import objective_for
 from fdml.models.registry import DEFAULT_KIND, kind_named, kinds, model_settings
 from fdml.party.plan import Plan, joint_score
-from fdml.settings import ModelSettings, TrainingSettings, loss_for
-from fdml.settings_choices import LossName, Task
+from fdml.settings import ModelSettings, TrainingSettings
+from fdml.settings_choices import Link, LossName, Task
+from fdml.settings_losses import loss_for
 
 ModelChoice = str | Mapping[str, Any] | Callable[[int, int], Any]
 """A kind, its settings as a mapping with its `kind`, or a function that makes a torch module."""
@@ -62,6 +63,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         model: ModelChoice | Sequence[ModelChoice] = "linear",
         *,
         loss: LossName | None = None,
+        quantile: float | None = None,
         hidden: Sequence[int] = (64,),
         factors: int = 8,
         l2: float | str = "auto",
@@ -90,6 +92,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         self.groups = groups
         self.model = model
         self.loss = loss
+        self.quantile = quantile
         self.hidden = hidden
         self.factors = factors
         self.l2 = l2
@@ -149,6 +152,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
             raise AttributeError('only linear parties have coefficients; use model="linear" for every party')
         outputs = self.code_.class_count if self.code_.class_count > 2 else 1
         weights, intercept = coefficients(self.models_, self.groups_, self.scaling_, outputs)
+        if self.code_.link == "log":
+            return weights, intercept + np.log(self.code_.spread)
         return weights * self.code_.spread, intercept * self.code_.spread + self.code_.centre
 
     def _fit(self, X: Any, labels: NDArray[np.generic], weights: NDArray[np.float64], task: Task) -> Self:
@@ -156,7 +161,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         going_on = self.warm_start and hasattr(self, "models_")
         if not going_on:
             self.rows_ = len(weights)
-        self.code_ = fit_labels(task, labels, weights)
+        self.code_ = fit_labels(task, labels, weights, self._link(task))
         self._begin(X, weights)
         start = {name: model.state() for name, model in self.models_.items()} if going_on else None
         stopping = EarlyStopping(self.validation_fraction, self.n_iter_no_change) if self.early_stopping else None
@@ -207,6 +212,13 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         self.models_: dict[str, Model] = fitted.models
         return fitted
 
+    @property
+    def _loss(self) -> LossName:
+        return loss_for(self.code_.task, self.loss, self.quantile)
+
+    def _link(self, task: Task) -> Link:
+        return loss_named(loss_for(task, self.loss, self.quantile)).link
+
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -222,9 +234,8 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
     def _plan(self, seed: int, parts: Mapping[str, Rows], **changes: Any) -> Plan:
         settings = {name: self._model_settings(choice) for name, choice in self._choices().items()}
         training = TrainingSettings(**{key: getattr(self, key) for key in _TRAINING}, seed=seed)
-        loss = loss_for(self.code_.task, self.loss)
         changed = training.model_copy(update=changes)
-        plan = Plan(changed, settings, next(iter(settings)), loss, self.code_.class_count)
+        plan = Plan(changed, settings, next(iter(settings)), self._loss, self.code_.class_count)
         return plan.resolved(self.rows_, parts)
 
     def _model_settings(self, choice: ModelChoice) -> ModelSettings:
@@ -296,6 +307,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
             "class_type": None if self.code_.classes is None else self.code_.classes.dtype.str,
             "centre": self.code_.centre,
             "spread": self.code_.spread,
+            "link": self.code_.link,
             "losses": self.loss_curve_,
             "validation": self.validation_curve_,
         }
@@ -304,7 +316,9 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         if self.model is None:
             raise SettingsError("the saved estimator has torch parties; give load the same model it was made with")
         classes = None if facts["classes"] is None else np.array(facts["classes"], dtype=facts["class_type"])
-        self.code_ = LabelEncoding(facts["task"], classes, facts["centre"], facts["spread"])
+        self.code_ = LabelEncoding(
+            facts["task"], classes, facts["centre"], facts["spread"], facts.get("link", "identity")
+        )
         self.n_features_in_ = facts["features"]
         if facts["feature_names"]:
             self.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
@@ -321,7 +335,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
     def _score(self, X: Any) -> Floats:
         check_is_fitted(self)
         checked = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        objective = objective_for(loss_for(self.code_.task, self.loss), self.code_.class_count)
+        objective = objective_for(self._loss, self.code_.class_count)
         return joint_score(self.models_, self._parts(checked), objective)
 
 

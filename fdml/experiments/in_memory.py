@@ -15,7 +15,6 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows
-from fdml.errors import DataError
 from fdml.models.model import State
 from fdml.party.alignment import AlignmentReport, RowIds, SharedRows
 from fdml.party.checkpoint import Checkpoint, FinishedModel
@@ -27,8 +26,8 @@ from fdml.privacy.build_guard import seeded_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.alignment_messages import RowCounts, RowsOffer
 from fdml.settings import PrivacySettings, RunSettings
-from fdml.settings_choices import LOSSES_OF, Task
 from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings_losses import task_of
 
 DIGEST = bytes(32)
 """The alignment hash of rows that are in one order already."""
@@ -112,19 +111,12 @@ def run_of(plan: Plan, privacy: PrivacySettings | None = None, stop_after: int |
     return RunSettings(
         parties=tuple(plan.models),
         label_party=plan.label_party,
-        task=_task_of(plan),
+        task=task_of(plan.loss),
         loss=plan.loss,
         training=plan.training,
         evaluation=EvaluationSettings(every="epoch", stop_after=stop_after, baseline="none"),
         privacy=privacy or PrivacySettings(),
     )
-
-
-def _task_of(plan: Plan) -> Task:
-    found = [task for task, losses in LOSSES_OF.items() if plan.loss in losses]
-    if not found:
-        raise DataError(f"no task has the loss {plan.loss!r}")
-    return found[0]
 
 
 def members_of(

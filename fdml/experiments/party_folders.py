@@ -17,7 +17,7 @@ from fdml.models.model import Model
 from fdml.party.alignment import SharedRows
 from fdml.party.data import PartyRows
 from fdml.party.plan import Plan
-from fdml.settings import RunSettings, loss_for
+from fdml.settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def dataset_of(run: RunSettings, folders: Mapping[str, AlignedFolder]) -> JointD
     return JointDataset(
         run.label_party,
         encoding,
-        loss_for(run.task, run.loss),
+        run.chosen_loss,
         RowSet({name: each.rows.train for name, each in folders.items()}, labels.train, labels.train_weights),
         RowSet({name: _held_out(each) for name, each in folders.items()}, labels.held_out, labels.held_out_weights),
     )

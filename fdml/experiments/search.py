@@ -17,7 +17,7 @@ from fdml.experiments.search_settings import Candidate, Search
 from fdml.federation.run_folder import MODEL, RUNS, RunFolder, settings_in
 from fdml.models.bundle import Bundle
 from fdml.monitor.figures import LOSS, LOWER_IS_BETTER
-from fdml.monitor.history import METRIC_OF
+from fdml.monitor.history import metric_of
 from fdml.party.settings import PartySettings, with_model
 from fdml.privacy.accounts import LedgerAccounts
 
@@ -115,7 +115,8 @@ def run_search(
             known = known or SearchedRun(candidate, end)
         found.append(known)
         on_run(known)
-    choose_by = search.settings.choose_by or METRIC_OF[search.candidates[0].run.task]
+    first = search.candidates[0].run
+    choose_by = search.settings.choose_by or metric_of(first.task, first.loss)
     _check_figure(choose_by, found)
     spent = {party: _spent(sides, party, [each.name for each in search.candidates]) for party in sides.homes}
     return SearchResult(search.settings.name, choose_by, tuple(found), spent)

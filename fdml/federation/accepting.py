@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from fdml.errors import MessageRefused, PeerTimeout, Refusal
 from fdml.events import Listener, Waiting
 from fdml.protocol.certificates import SERVER
+from fdml.protocol.identity import Credentials
 from fdml.protocol.run_messages import Proposal, RunFacts
+from fdml.protocol.signed_proposals import make_proposal
+from fdml.settings import RunSettings
 from fdml.transport.grpc_endpoint import Endpoint, Trouble
 from fdml.transport.grpc_runs import RunsClient
 from fdml.transport.wait_report import REPORT_SECONDS
@@ -79,6 +82,15 @@ def _why_not(facts: RunFacts | None, party: str) -> str:
     if decision is not None and decision.choice == "waits":
         return f"{party} waits for a person" + (f" ({decision.rule})" if decision.rule else "")
     return f"{party} has not accepted the run yet"
+
+
+def joining_proposal(run: RunSettings, party: str, starter: str, credentials: Credentials | None) -> Proposal:
+    """What a party sends to join a run, signed only if it is the run's starter.
+
+    Else a server could pass off whoever joins a run as the one who started it, to parties that take runs of some
+    starters only.
+    """
+    return make_proposal(run, party, credentials if starter == party else None)
 
 
 class _Wait:

@@ -10,14 +10,16 @@ from fdml.errors import ExchangeError, FdmlError, ServerUnreachable
 from fdml.events import Listener
 from fdml.federation.party_folder import PartyFolder
 from fdml.federation.party_home import PartyHome
-from fdml.federation.predicting import releases_of
+from fdml.federation.predicting import answer_rules, releases_of
 from fdml.federation.publish import publish, refreshed
 from fdml.federation.run_folder import MODEL, RUNS, begun_run, run_names
 from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.prediction_messages import Question, Reply
+from fdml.serving.answer_rules import AnsweredRows
 from fdml.serving.answering import Answerer
 from fdml.serving.publication import FOLDER, Publication, is_published
 from fdml.serving.releases import LedgerReleases
+from fdml.storage.atomic import folder_identity
 from fdml.transport.grpc_relay import answer_questions
 
 _LOOK_SECONDS = 2.0
@@ -31,14 +33,15 @@ class PublishedModels:
         """`is_finished` says of a run whether all parties have finished it: before that its version does not count."""
         self._home = home
         self._is_finished = is_finished
-        self._known: dict[str, tuple[int, Publication]] = {}
+        self._known: dict[str, tuple[tuple[int, int], Publication]] = {}
 
     def find(self, run: str) -> Publication | None:
         """The model of a run as it is on disk now."""
         place = self._home / RUNS / run / FOLDER
         if run not in run_names(self._home) or not self._is_finished(run) or not is_published(place):
+            self._known.pop(run, None)  # one that was forgotten stays on disk for as long as it is mapped
             return None
-        written = place.stat().st_ino if place.exists() else 0
+        written = folder_identity(place)
         known = self._known.get(run)
         if known is None or known[0] != written:
             known = self._known[run] = (written, Publication.load(place))
@@ -66,6 +69,7 @@ class Answering:
         self._models = PublishedModels(home.folder, is_finished)
         self._fingerprints: dict[str, object] = {}
         self._releases: tuple[object, LedgerReleases] | None = None
+        self._answered = AnsweredRows()
         self._threads = [
             threading.Thread(target=self._answer, name="answers", daemon=True),
             threading.Thread(target=self._refresh, name="columns", daemon=True),
@@ -109,7 +113,8 @@ class Answering:
             kept = (settings.ledger, settings.guard, settings.policy)
             if self._releases is None or self._releases[0] != kept:
                 self._releases = (kept, releases_of(settings))
-            return Answerer(self._models.find, self._releases[1], lambda: settings.policy.askers).answer(question)
+            rules = answer_rules(settings.policy)
+            return Answerer(self._models.find, self._releases[1], lambda: rules, self._answered).answer(question)
         except (FdmlError, OSError) as error:
             self._report("questions", f"a question of {question.party} could not be answered: {error}")
             return Reply(question.number, question.run, question.party, absent="it has an error; its log says which")
@@ -124,12 +129,12 @@ class Answering:
                 fingerprint = files_fingerprint(settings.data.path, settings.data.test_path)
                 for run in run_names(self._home.folder):
                     if self._fingerprints.get(run) != fingerprint and self._is_finished(run):
-                        self._bring_up_to_date(settings, run, is_new=run not in self._fingerprints)
+                        self._renew_column(settings, run, is_new=run not in self._fingerprints)
                         self._fingerprints[run] = fingerprint
             except (FdmlError, OSError) as error:
                 self._report("rows", f"predictions stay as they were: {error}")
 
-    def _bring_up_to_date(self, settings: PartySettings, run: str, *, is_new: bool) -> None:
+    def _renew_column(self, settings: PartySettings, run: str, *, is_new: bool) -> None:
         """Of a run that has a model: one that ended in a crash may not be published yet."""
         home = self._home.folder
         if is_published(home / RUNS / run / FOLDER):

@@ -58,7 +58,8 @@ class AskedFile:
     @property
     def table(self) -> AskedTable:
         """For a batch."""
-        return AskedTable(self._origin.digest(), self._count, self._blocks)
+        digest = self._origin.digest()
+        return AskedTable(digest, self._count, self._blocks, lambda: self._origin.digest() != digest)
 
     def whole(self) -> WholeFile:
         """All rows at once, with labels and weights where the file has them."""

@@ -25,6 +25,7 @@ from fdml.federation.leading_keys import data_settings
 from fdml.federation.machine_limits import memory_size
 from fdml.federation.tracking import check_trackers
 from fdml.federation.versions import why_not_here, with_versions
+from fdml.models.losses import loss_named
 from fdml.party.ledger import PartyLedger, planned_account
 from fdml.party.record_level import check_encoder, check_record_level, check_repeats
 from fdml.party.settings import PartySettings, check_label_owner, read_party
@@ -177,7 +178,7 @@ class _Check:
             self._report.faults.append(f"label party {party.party!r} has no labels; set data.label to its label column")
         if is_label_party and data.labels is not None:
             labels = data.labels
-            encoding = self._tried(lambda: fit_labels(run.task, labels))
+            encoding = self._tried(lambda: fit_labels(run.task, labels, link=loss_named(run.chosen_loss).link))
             if encoding is not None and encoding.classes is not None:
                 counts = np.unique(labels, return_counts=True)[1]
                 self._report.classes = Classes(len(counts), float(counts.min() / counts.sum()))
@@ -218,8 +219,9 @@ class _Check:
             few_bits=few_bits_of(run),
         )
         planned = planned_account(run, party.guard, schedule)
-        if party.guard.total_epsilon is not None and party.ledger.is_dir():
-            ledger = PartyLedger(AccountFile(FolderDisk(party.ledger)), "", "")
+        if party.ledger.is_dir():
+            accounts = AccountFile(FolderDisk(party.ledger))
+            ledger = PartyLedger(accounts, "", "", total_releases=party.policy.total_releases)
             ledger.open_run(run, party.guard, schedule, seeded_key(0, party.party))
         counted = Ledger(guard.ledger.mechanism, guard.ledger.gradients, guard.ledger.delta, None)
         counted.count_release("block 0", planned.counts.releases)

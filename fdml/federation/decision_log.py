@@ -2,7 +2,8 @@
 
 Every line holds the hash of the line before it and a signature of the party's key, so a line that was changed, taken
 out or put in is found. The end of the file is not protected: lines that were cut off there are not missed. A log is of
-one key: with a new one the old log is put aside, and the new one begins with the hash of its last line.
+one key: with a new one the old log is put aside, and the new one begins with the hash of its last line. So the old one
+cannot be changed, cut or removed either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +46,8 @@ class Decision:
     """Of all its settings, in hex: another run of the same name is another run."""
     starter: str
     choice: Choice
-    by: Literal["policy", "person"]
+    by: Literal["policy", "person", "server"]
+    """The server tells that another party has ended a run."""
     rule: str = ""
     reason: str = ""
 
@@ -86,14 +89,14 @@ class DecisionLog:
         with shared_turns(self._folder):
             whole = self._whole()
             lines, known = whole.splitlines(), self.read()  # so that nothing wrong is signed over
-            before = _hash(lines[-1]) if lines else _FIRST
+            before = _hash(lines[-1]) if lines else self._end_of_older()
             if lines and not known:
                 self._put_aside()
             entry = Entry(decision, len(known) + 1, self._now().isoformat(timespec="seconds"), self._own, before)
             if self._key is not None:
                 entry = replace(entry, signature=self._key.sign(entry.signed, ec.ECDSA(hashes.SHA256())).hex())
             with closing(FolderDisk(self._folder)) as disk:
-                if known:
+                if self.path.exists():
                     disk.truncate(LOG, len(whole))
                 disk.append(LOG, _line(entry) + b"\n")
         return entry
@@ -104,7 +107,36 @@ class DecisionLog:
         lines = whole.splitlines()
         if not lines or self._own not in {_read(line, number).key for number, line in enumerate(lines, 1)}:
             return []  # of another key
-        return verified(whole, self._public)
+        entries = verified(whole, self._public)
+        if entries[0].before != self._end_of_older():
+            raise _broken(1, "the log of an older key from which it follows is missing, was changed or cut")
+        return entries
+
+    def older(self) -> list[Entry]:
+        """All lines of logs of older keys, whose chain is checked: the first line of the newer log signs for it."""
+        entries: list[Entry] = []
+        before = _FIRST
+        for path in self._older_logs():
+            lines = _whole(path.read_bytes()).splitlines()
+            for number, line in enumerate(lines, 1):
+                entry = _read(line, number, path.name)
+                if (entry.number, entry.before) != (number, before):
+                    raise _broken(number, "it does not follow from the line before it", path.name)
+                entries.append(entry)
+                before = _hash(line)
+        return entries
+
+    def _end_of_older(self) -> str:
+        """The hash of the last line of the logs of older keys."""
+        entries = self.older()
+        return _hash(_line(entries[-1])) if entries else _FIRST
+
+    def _older_logs(self) -> list[Path]:
+        numbers = takewhile(lambda number: self._older_log(number).exists(), count(1))
+        return [self._older_log(number) for number in numbers]
+
+    def _older_log(self, number: int) -> Path:
+        return self._folder / f"log-{number}.jsonl"
 
     @property
     def path(self) -> Path:
@@ -127,10 +159,7 @@ class DecisionLog:
             return b""
 
     def _put_aside(self) -> None:
-        number = 1
-        while (archived := self._folder / f"log-{number}.jsonl").exists():
-            number += 1
-        self.path.rename(archived)
+        self.path.rename(self._older_log(len(self._older_logs()) + 1))
         sync(self._folder)
 
 
@@ -177,21 +206,22 @@ def _line(entry: Entry) -> bytes:
     return json.dumps(facts, sort_keys=True).encode()
 
 
-def _read(line: bytes, number: int) -> Entry:
+def _read(line: bytes, number: int, file: str = LOG) -> Entry:
     try:
         facts: Mapping[str, Any] = json.loads(line)
         own = {name: facts[name] for name in ("number", "time", "key", "before", "signature")}
         return Entry(Decision(**{name: value for name, value in facts.items() if name not in own}), **own)
     except (ValueError, TypeError, KeyError):
-        raise _broken(number, "it is no decision") from None
+        raise _broken(number, "it is no decision", file) from None
 
 
 def _hash(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-def _broken(number: int, why: str) -> StateCorrupt:
+def _broken(number: int, why: str, file: str = LOG) -> StateCorrupt:
+    which = "" if file == LOG else f"in {file} "
     return StateCorrupt(
-        f"line {number} of the log of decisions does not hold: {why}; someone has changed the file: bring it back from "
-        f"a backup, or move it away and decide anew"
+        f"line {number} of the log of decisions does not hold: {which}{why}; someone has changed the file: bring it "
+        f"back from a backup, or move it away and decide anew"
     )

@@ -10,27 +10,24 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import uvicorn
-
 from fdml.errors import SettingsError
 from fdml.events import Listener
+from fdml.federation.endpoint_counts import kept_counts
 from fdml.federation.endpoint_models import EndpointModels
 from fdml.federation.party_home import PartyHome
 from fdml.monitor.listeners import remarks_of
 from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
+from fdml.serving.online.connections import http_server
+from fdml.serving.online.request_counts import RequestCounts
+from fdml.serving.online.spans import Spans, no_spans
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_relay import GrpcQuestions
 
 _THREADS = 8
 """That ask questions, probe parties and look at files."""
-_MOST_CONNECTIONS = 1000
-"""Open ones; further callers are told to come back later."""
 _WAITING = 512
 """Callers that the system lets wait for a connection."""
-_MOST_HEAD = 16 * 1024
-"""Bytes of a request before its body."""
-_GOODBYE_SECONDS = 5
 
 
 @explained_failures()
@@ -42,40 +39,30 @@ def serve_endpoint(
     plain: bool = False,
     server: str | None = None,
     seconds: float | None = None,
+    spans: Spans = no_spans,
     on_event: Listener = lambda _: None,
     on_start: Callable[[int, Callable[[], None]], None] = lambda *_: None,
 ) -> None:
     """Serve the published models of this party.toml's party until it is interrupted.
 
-    `on_start` gets the port and a function that ends it.
+    How it is used is counted for /metrics and, for the live page, in `endpoint.json` of the party's folder. `on_start`
+    gets the port and a function that ends it.
     """
     token, tls = access.token(), access.tls()
     home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
-    reports = _Reports(remarks_of(home.name, on_event))
+    reports, counts = _Reports(remarks_of(home.name, on_event)), RequestCounts()
     with (
         _listening(access.host, port) as listening,
         GrpcQuestions(home.endpoint, on_event) as line,
         ThreadPoolExecutor(_THREADS, "endpoint") as threads,
+        kept_counts(home.folder, counts),
     ):
         models = EndpointModels(
             home, line, threads, seconds=seconds, report=reports.report, unforeseen=reports.unforeseen
         )
         models.look()
-        config = uvicorn.Config(
-            Endpoint(models, token, reports.unforeseen).app(),
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            limit_concurrency=_MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=_MOST_HEAD,
-            timeout_graceful_shutdown=_GOODBYE_SECONDS,
-        )
-        config.load()
-        config.ssl = tls  # its own options cannot say which TLS is the oldest
-        http = uvicorn.Server(config)
+        endpoint = Endpoint(models, token, reports.unforeseen, access.names_host, counts=counts, spans=spans)
+        http = http_server(endpoint.app(), tls)
         scheme, found = "http" if tls is None else "https", listening.getsockname()[1]
         reports.report("address", f"party {home.name!r} answers callers at {scheme}://{access.host}:{found}")
         on_start(found, lambda: setattr(http, "should_exit", True))

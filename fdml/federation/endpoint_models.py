@@ -12,6 +12,7 @@ from fdml.federation.answering import files_fingerprint
 from fdml.federation.asked_columns import AskedColumns
 from fdml.federation.party_home import PartyHome
 from fdml.federation.predicting import chosen_run, published_asker, published_runs
+from fdml.federation.publish import refreshed
 from fdml.federation.run_folder import RUNS
 from fdml.federation.standing import STANDING
 from fdml.party.settings import read_party
@@ -19,6 +20,7 @@ from fdml.protocol.quoting import quoted
 from fdml.serving.asking import QuestionLine
 from fdml.serving.online.model import ServedModel
 from fdml.serving.publication import FOLDER, Publication
+from fdml.storage.atomic import folder_identity
 from fdml.storage.lock import is_locked
 
 _LOOK_SECONDS = 2.0
@@ -30,8 +32,8 @@ _SHORTEST_VERSION = 4
 @dataclass(eq=False)
 class _Served:
     model: ServedModel
-    written: int
-    """Which folder it was read from."""
+    written: tuple[int, int]
+    """The identity of the folder it was read from."""
     files: object
     """The party's files as they were then."""
     watch: asyncio.Task[None] | None = None
@@ -69,7 +71,12 @@ class EndpointModels:
             listed = ", ".join([*self._served, self._home.federation.name]) if self._served else "none yet"
             raise RequestRefused(404, f"there is no model {quoted(name)}; there are: {listed}")
         if version is None:
-            return fitting[self._chosen if name not in self._served else name]
+            chosen = self._chosen if name not in self._served else name
+            if chosen not in fitting:
+                raise RequestRefused(
+                    503, f"the model that {quoted(name)} means is that of run {chosen!r}, which cannot be asked now"
+                )
+            return fitting[chosen]
         is_name = len(version) >= _SHORTEST_VERSION
         found = [model for model in fitting.values() if is_name and model.version.startswith(version)]
         if len(found) != 1:
@@ -112,7 +119,7 @@ class EndpointModels:
         try:
             published = published_runs(self._home.folder)
             for run in published:
-                self._take_in(run, published[run].version)
+                self._try(run, published[run].version)
             for run in [run for run in self._served if run not in published]:
                 gone = self._served.pop(run)
                 if gone.watch is not None:
@@ -122,27 +129,37 @@ class EndpointModels:
         except (FdmlError, OSError) as error:
             self._report("models", f"the models stay as they were: {error}")
 
+    def _try(self, run: str, version: str) -> None:
+        """Take in one run; one that cannot be served keeps none of the others back."""
+        try:
+            self._take_in(run, version)
+            self._report(f"trouble of {run}", "")
+        except (FdmlError, OSError) as error:
+            self._report(f"trouble of {run}", f"run {run!r} stays as it was: {error}")
+
     def _take_in(self, run: str, version: str) -> None:
         settings = read_party(self._home.file)
         files = files_fingerprint(settings.data.path, settings.data.test_path)
         place = self._home.folder / RUNS / run / FOLDER
         known = self._served.get(run)
         if known is not None and known.model.version == version:
-            written = place.stat().st_ino if place.exists() else known.written
+            written = folder_identity(place)
             is_ours = not is_locked(self._home.folder / STANDING)  # else `fdml up` computes predictions anew
+            columns = AskedColumns(settings, known.model.run)  # keys that lead on are those of the files as they are
             if written != known.written:
-                known.model.renew(Publication.load(place))
+                known.model.renew(Publication.load(place), columns)
                 known.written = written
             elif files != known.files and is_ours:
-                known.model.renew(published_asker(self._home, run, self._line).own)
-                known.written = place.stat().st_ino
+                known.model.renew(refreshed(settings, self._home.folder, run), columns)
+                known.written = folder_identity(place)
             known.files = files
         elif self._counts(run):
+            written = folder_identity(place)  # before it is read: what comes after is seen at the next look
             asker = published_asker(self._home, run, self._line, self._seconds)
             model = ServedModel(asker, AskedColumns(settings, asker.own.run), self._threads, self._unforeseen)
             if known is not None and known.watch is not None:
                 known.watch.get_loop().call_soon_threadsafe(known.watch.cancel)
-            self._served[run] = _Served(model, place.stat().st_ino, files)
+            self._served[run] = _Served(model, written, files)
             self._report(f"run {run}", f"run {run!r}, version {version[:12]}, can be asked")
 
     def _counts(self, run: str) -> bool:

@@ -27,7 +27,8 @@ from fdml.federation.asked_files import AskedFile, OwnKeys
 from fdml.federation.predicting import asking_locally
 from fdml.federation.serve import ServerResult, Stop
 from fdml.monitor.listeners import all_of, ignore_events
-from fdml.monitor.terminal import RunTerminal, print_line, run_terminal
+from fdml.monitor.run_displays import run_terminal
+from fdml.monitor.terminal import RunTerminal, print_line
 from fdml.party.consent import Ask
 from fdml.party.effects import PartyResult
 from fdml.party.settings import PartySettings, in_folder, read_party

@@ -13,7 +13,7 @@ from pathlib import Path
 from fdml.data.origins import Origin
 from fdml.errors import AlignmentError, FdmlError, SettingsError
 from fdml.events import Listener
-from fdml.federation.accepting import await_acceptance
+from fdml.federation.accepting import await_acceptance, joining_proposal
 from fdml.federation.decision_log import Decision, latest
 from fdml.federation.party_folder import HISTORY, PartyFolder
 from fdml.federation.party_home import decision_log
@@ -33,7 +33,6 @@ from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
 from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.agreed_training import agreed_training
-from fdml.protocol.signed_proposals import make_proposal
 from fdml.settings import RunSettings, evaluation_schedule, run_hash
 from fdml.settings_federation import read_run
 from fdml.storage.failures import explained_failures
@@ -80,6 +79,9 @@ def join(
     with folder.lock(), ExitStack() as trackers:
         folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
+        is_new = saved.checkpoint is None and saved.result is None  # a run under way was accepted by all
+        if is_new and (decision := _decision(folder, endpoint)) is not None and decision.by == "policy":
+            folder.accepted_by = folder.settings.policy
         folder.files.remark = remark
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
         history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
@@ -88,7 +90,7 @@ def join(
         if saved.result is None:
             listener = all_of(listener, *tracked(trackers, folder.settings, folder.run, folder.run_folder.path, remark))
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
-        if saved.checkpoint is None and saved.result is None:  # a run under way was accepted by all
+        if is_new:
             _accept(folder, endpoint, on_event, wait)
         with _channel(folder, endpoint, listener, wait) as channel, _measured(measures, channel):
             result = run_session(session, channel, folder, listener)
@@ -134,21 +136,32 @@ def align(
 
 def _begun(run: Path | None) -> Path | RunSettings | None:
     """A run.json is that of a run that was accepted before: its folder has all settings."""
-    return settings_in(run.parent) if run is not None and run.name == SETTINGS else run
+    if run is None or run.name != SETTINGS:
+        return run
+    found = settings_in(run.parent)
+    if found is None:
+        raise SettingsError(f"there is no {str(run)!r}: no run has begun there; name its run.toml, or correct the path")
+    return found
+
+
+def _decision(folder: PartyFolder, endpoint: Endpoint) -> Decision | None:
+    """What this party has last decided on the run."""
+    log = decision_log(folder.path, endpoint.credentials)
+    return latest(log.read()).get((folder.run.name, run_hash(folder.run).hex()))
 
 
 def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> None:
     """Write down that this party takes part, tell the server, and wait until all parties do."""
-    run, party, log = folder.run, folder.settings.party, decision_log(folder.path, endpoint.credentials)
-    known = latest(log.read()).get((run.name, run_hash(run).hex()))
+    run, party, known = folder.run, folder.settings.party, _decision(folder, endpoint)
     if known is None or known.choice == "waits":
-        log.append(Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join"))
+        known = Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join")
+        decision_log(folder.path, endpoint.credentials).append(known)
     elif known.choice != "accepted":
         raise SettingsError(
             f"party {party!r} has {known.choice} run {run.name!r} ({known.rule or known.reason}); give the run a new "
             f"name"
         )
-    proposal = make_proposal(run, party, endpoint.credentials)
+    proposal = joining_proposal(run, party, known.starter, endpoint.credentials)
     longest = math.inf if wait is None else wait
     await_acceptance(endpoint, proposal, run.parties, on_event, longest=longest)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from fdml.errors import DataError, SettingsError
 from fdml.federation.predicting import ABSENCE
+from fdml.federation.publish import publishing_turn
 from fdml.federation.run_folder import MODEL, RUNS, run_names
 from fdml.federation.versions import Promotion, Promotions
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.serving.publication import FOLDER, Publication, is_published
-from fdml.storage.atomic import sync, whole_folder
+from fdml.storage.atomic import remove_folder, sync, whole_folder
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,12 @@ def forget_model(home: Path, run: str) -> list[str]:
     if run not in run_names(home):
         raise SettingsError(f"there is no run {run!r} in {str(home / RUNS)!r}")
     gone = []
-    for name in (FOLDER, ABSENCE, MODEL):
-        place = folder / name
-        if place.is_dir():
-            shutil.rmtree(place)
-        elif place.exists():
-            place.unlink()
-        else:
-            continue
-        gone.append(name)
-    sync(folder)
+    with publishing_turn(folder / FOLDER):  # else a column that is computed just now would come back
+        for name in (FOLDER, ABSENCE, MODEL):
+            place = folder / name
+            was_there = place.is_file() or remove_folder(place)
+            if place.is_file():
+                place.unlink()
+            gone += [name] * was_there
+        sync(folder)
     return gone

@@ -24,6 +24,7 @@ from fdml.data.rows import PointedRows, RowEncoding, Rows, span, with_zero_row
 from fdml.data.sources import Source, open_encoded, open_sources, remarks_of
 from fdml.errors import DataError, LabelError
 from fdml.federation.leading_keys import data_settings, first_seen, leading_keys
+from fdml.models.losses import loss_named
 from fdml.models.registry import encoding_of
 from fdml.party.alignment import RowIds, SharedRows
 from fdml.party.data import PartyRows
@@ -145,11 +146,12 @@ class PartyFiles:
         """The labels of the shared rows, encoded by those of the training rows."""
         train, held_out = self.raw_labels(shared)
         train_weights, weights = self.weights(shared)
-        encoding = self._kept_labels or fit_labels(self._run.task, train, train_weights)
+        link = loss_named(self._run.chosen_loss).link
+        encoding = self._kept_labels or fit_labels(self._run.task, train, train_weights, link, shared.train)
         labels = LabelSet(
             encoding.class_count,
-            encoding.transform(train),
-            encoding.transform(held_out),
+            encoding.transform(train, shared.train),
+            encoding.transform(held_out, shared.held_out),
             mean_one(train_weights, len(train)),
             mean_one(weights, len(held_out)),
         )

@@ -21,7 +21,14 @@ from fdml.federation.alignment_folders import alignment_folder
 from fdml.federation.key_files import own_credentials
 from fdml.federation.party_files import PartyFiles
 from fdml.federation.run_folder import MODEL, RUNS, RunFolder
-from fdml.federation.versions import Promotions, check_warm_start, earlier_run, promotion_text, with_versions
+from fdml.federation.versions import (
+    Promotions,
+    check_compared,
+    check_warm_start,
+    earlier_run,
+    promotion_text,
+    with_versions,
+)
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.models.bundle_model import bundle_model, check_same_joint, joint_in
@@ -37,6 +44,7 @@ from fdml.party.kept_store import KeptStore
 from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
 from fdml.party.member import AlignmentKeys, Member
+from fdml.party.policy import PolicySettings
 from fdml.party.record_level import check_record_level
 from fdml.party.settings import PartySettings, read_party, with_model
 from fdml.privacy.accounts import AccountFile
@@ -84,6 +92,8 @@ class PartyFolder(DiskStore):
             )
         self.run_folder = RunFolder(self.path, self.run)
         self.settings = with_model(self.settings, self.run_folder.own_model())
+        self.accepted_by: PolicySettings | None = None
+        """The policy that has accepted the run; None where a person has."""
         self._origins = origins
         self._begins_with = self._earlier_bundle(self.run.from_version)
         self.files = PartyFiles(
@@ -173,6 +183,7 @@ class PartyFolder(DiskStore):
         if name is None:
             return without_part(version)
         bundle = Bundle.load(self.path / RUNS / name / MODEL)
+        check_compared(self.settings, bundle.card)
         check_same_joint(bundle, self.run.training)
 
         def predict(shared: SharedRows, floats: int) -> Floats:
@@ -210,8 +221,14 @@ class PartyFolder(DiskStore):
         """What all runs have released."""
         folder = self.settings.ledger
         accounts = AccountFile(FolderDisk(folder), lambda: shared_turns(folder))
-        data = self.settings.data
-        return PartyLedger(accounts, self.files.fingerprint, self.files.name, data.label or "")
+        return PartyLedger(
+            accounts,
+            self.files.fingerprint,
+            self.files.name,
+            self.settings.data.label or "",
+            total_releases=self.settings.policy.total_releases,
+            policy=self.accepted_by,
+        )
 
     def lock(self) -> AbstractContextManager[None]:
         """One process at a time may be this party in this run."""

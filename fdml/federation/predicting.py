@@ -18,9 +18,11 @@ from fdml.federation.party_home import PartyHome
 from fdml.federation.publish import refreshed
 from fdml.federation.run_folder import RUNS, run_names
 from fdml.federation.versions import Promotions
+from fdml.party.policy import PolicySettings
 from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.accounts import AccountFile
 from fdml.serving.absence import AbsenceCalibrations, LabelledRows
+from fdml.serving.answer_rules import AnswerRules
 from fdml.serving.answering import Answerer
 from fdml.serving.asking import AskedRows, Asker, QuestionLine
 from fdml.serving.local_line import LocalLine
@@ -112,7 +114,14 @@ def asking_locally(
 def answerer_of(party: PartySettings, publication: Publication) -> Answerer:
     """Answers from one published model."""
     run = publication.run.name
-    return Answerer(lambda name: publication if name == run else None, releases_of(party), lambda: party.policy.askers)
+    return Answerer(
+        lambda name: publication if name == run else None, releases_of(party), lambda: answer_rules(party.policy)
+    )
+
+
+def answer_rules(policy: PolicySettings) -> AnswerRules:
+    """What a party's policy says of questions."""
+    return AnswerRules(policy.askers, policy.answer_until, policy.answers_per_hour)
 
 
 def releases_of(party: PartySettings) -> LedgerReleases:

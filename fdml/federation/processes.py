@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fdml.federation.addresses import takes_any_port, with_port
 from fdml.federation.party_folder import HISTORY
 from fdml.federation.run_folder import RunFolder
 from fdml.monitor.convergence import convergence_of
+from fdml.monitor.event_lines import EventLines
 from fdml.monitor.history import read_history
 from fdml.settings import RunSettings
 from fdml.settings_federation import federation_of, read_run
@@ -30,7 +32,13 @@ _LISTEN_SECONDS = 120.0
 
 
 def run_processes(
-    path: Path, *, federation: Path | None = None, plain: bool = False, on_event: Listener = lambda _: None
+    path: Path,
+    *,
+    federation: Path | None = None,
+    plain: bool = False,
+    on_event: Listener = lambda _: None,
+    tells: bool = False,
+    options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run server and parties to their end; returns the alignment and, from the label party's file, the history and
     whether training has converged.
@@ -38,13 +46,14 @@ def run_processes(
     `path` is a run.toml. Beside `federation`, the federation.toml, are the folders of the server and all parties; None
     takes the one beside the run.toml.
     All parties are in one hand here, so they consent to each other's rows (`--yes`).
-    What a process prints becomes remarks of its side. Where federation.toml leaves the port open (port 0), the server
+    What a process prints becomes remarks of its side; with `tells` its progress and figures become events, too.
+    `options` are further ones of every process. Where federation.toml leaves the port open (port 0), the server
     takes a free one and the parties are started once it is known.
     """
     who = federation or federation_of(path)
     settings, home = read_run(path, who), who.parent
-    options = ["--run", str(path), *(["--plain"] if plain else [])]
-    with tempfile.TemporaryDirectory(prefix="fdml-") as name, Children(Path(name), on_event) as children:
+    options = ["--run", str(path), *(["--plain"] if plain else []), *options]
+    with tempfile.TemporaryDirectory(prefix="fdml-") as name, Children(Path(name), on_event, tells=tells) as children:
         outcome, port_file = Path(name) / "server.json", Path(name) / "port"
         children.start("server", "serve", str(who), "--json", str(outcome), "--port-file", str(port_file), *options)
         found = [] if not takes_any_port(settings.server) else _await_port(children, settings, port_file)
@@ -83,6 +92,8 @@ class ChildProcess:
     name: str
     process: subprocess.Popen[str]
     log: Path
+    events: EventLines | None = None
+    """What it tells of how far it is; None where it was not asked to."""
     forwarded: int = 0
     """Characters of the log that were forwarded."""
 
@@ -120,9 +131,11 @@ class ChildProcess:
 class Children:
     """The processes of a run; leaving the block ends those that still run."""
 
-    def __init__(self, folder: Path, on_event: Listener) -> None:
+    def __init__(self, folder: Path, on_event: Listener, *, tells: bool = False) -> None:
+        """With `tells` the processes also tell how far they are: only `fdml serve` and `fdml join` do."""
         self._folder = folder
         self._on_event = on_event
+        self._tells = tells
         self._children: list[ChildProcess] = []
 
     def __enter__(self) -> Children:
@@ -145,11 +158,11 @@ class Children:
 
     def start(self, name: str, *words: str) -> ChildProcess:
         """Start `fdml` with these words, in a process group of its own: Ctrl-C reaches it once, through us."""
-        log = self._folder / f"{name}.log"
+        log, told = self._folder / f"{name}.log", self._folder / f"{name}.events"
         with log.open("w", encoding="utf-8") as output:
-            command = [sys.executable, "-m", "fdml", *words]
+            command = [sys.executable, "-m", "fdml", *words, *(["--report-to", str(told)] if self._tells else [])]
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, process_group=0)
-        child = ChildProcess(name, process, log)
+        child = ChildProcess(name, process, log, EventLines(told) if self._tells else None)
         self._children.append(child)
         return child
 
@@ -160,6 +173,8 @@ class Children:
             for line in child.new_lines():
                 if "figures written to" not in line:  # a temporary file
                     self._on_event(Remark(child.name, line.removeprefix(f"{child.name}: ")))
+            for event in () if child.events is None else child.events.new():
+                self._on_event(event)
         for child in self._children:
             if child.process.poll() not in (None, 0):
                 raise PartyFailed(f"{child.name} stopped: {child.failure()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,18 @@ from fdml.serving.publication import FOLDER, Publication, Published, is_publishe
 from fdml.serving.publishing import column_of
 from fdml.serving.reading import ScoreReading
 from fdml.settings import RunSettings
+from fdml.storage.lock import shared_turns
 
 
 def publish(folder: PartyFolder) -> Publication | None:
     """Publish the model of a finished run, unless that was done; None where rows have no ids to ask by."""
-    settings, run, place = folder.settings, folder.run, folder.run_folder.path / FOLDER
-    if is_published(place):
-        return Publication.load(place)
+    place = folder.run_folder.path / FOLDER
+    with publishing_turn(place):  # the run's own process and the standing one may both see that it is to be done
+        return Publication.load(place) if is_published(place) else _published(folder, place)
+
+
+def _published(folder: PartyFolder, place: Path) -> Publication | None:
+    settings, run = folder.settings, folder.run
     shared = folder.shared_rows() if settings.data.id else None
     if shared is None:
         return None
@@ -70,12 +76,20 @@ def refreshed(party: PartySettings, home: Path, run: str) -> Publication:
     data = data_fingerprint(origins, data_settings(party, facts.run), encoding_of(party.model))
     if data == facts.data:
         return Publication.load(place)
-    bundle = Bundle.load(home / RUNS / run / MODEL)
-    sources = _sources(party, facts.run, bundle, origins)
-    made = _computed(facts, bundle, sources, facts.computed + 1)
-    found = Publication.load(place).updated(made.column, data)
-    found.save(place)
+    with publishing_turn(place):  # else two processes would draw the same noise for different values
+        before = Publication.load(place)
+        if data == before.facts.data:
+            return before
+        bundle = Bundle.load(home / RUNS / run / MODEL)
+        sources = _sources(party, facts.run, bundle, origins)
+        found = before.updated(_computed(before.facts, bundle, sources, before.facts.computed + 1).column, data)
+        found.save(place)
     return found
+
+
+def publishing_turn(place: Path) -> AbstractContextManager[None]:
+    """One process at a time makes the published model in a folder."""
+    return shared_turns(place.with_name(f".{place.name}.turn"))
 
 
 def _sources(party: PartySettings, run: RunSettings, bundle: Bundle, origins: Sequence[Origin]) -> list[Source]:

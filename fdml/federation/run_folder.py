@@ -39,10 +39,7 @@ class RunFolder:
             )
         self.path = home / RUNS / run.name
         self.settings = run
-        began = settings_in(self.path)
-        if began is not None and began != run:
-            found = difference_text(differences(run, began), "here", f"when run {run.name!r} began")
-            raise SettingsError(f"{found}; give it a new name")
+        self._check_same()
 
     @property
     def state(self) -> Path:
@@ -59,6 +56,14 @@ class RunFolder:
             make_private_folder(self.path)
             written = self.settings.model_dump_json(indent=1, exclude_unset=True)
             write_file(self.path / SETTINGS, f"{written}\n".encode())
+        self._check_same()
+
+    def _check_same(self) -> None:
+        """Refuse a name under which another run has begun, perhaps just now by another process."""
+        began = settings_in(self.path)
+        if began is not None and began != self.settings:
+            found = difference_text(differences(self.settings, began), "here", f"when run {self.settings.name!r} began")
+            raise SettingsError(f"{found}; give it a new name")
 
     def set_own_model(self, changes: Mapping[str, Any]) -> None:
         """Let this run have another model here than party.toml says; before it begins, and once."""

@@ -13,15 +13,17 @@ from typing import Any
 
 from fdml.errors import DataError, SettingsError, StateCorrupt
 from fdml.events import Evaluated
+from fdml.federation.findings import Brought, OtherSchemes, read_comparison, read_shares
 from fdml.federation.party_folder import HISTORY
+from fdml.federation.report_findings import brought_section, scheme_blocks
 from fdml.federation.run_folder import MODEL, RUNS, SETTINGS, begun_run, run_names
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.monitor.charts import BarChart, LineChart, Series
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.figures import CHOSEN, TITLES
-from fdml.monitor.history import METRIC_OF, Gain, read_history
-from fdml.monitor.measures import MEASURES, Measures, read_measures
+from fdml.monitor.history import Gain, metric_of, read_history
+from fdml.monitor.measures import MEASURES, Measures, lag_bars, read_measures
 from fdml.monitor.report import Block, Charts, Report, Section, Table, Text, Tone, figure, render
 from fdml.monitor.report_parts import (
     answer,
@@ -52,6 +54,10 @@ class RunRecord:
     statement: Statement | None
     card: BundleCard | None
     """None while the run goes on."""
+    brought: Brought | None = None
+    """Who brings what to this version, where that was computed."""
+    schemes: OtherSchemes | None = None
+    """What other schemes came to with the same settings, where they were compared."""
 
     @property
     def kept(self) -> Evaluated | None:
@@ -75,6 +81,7 @@ def read_record(home: Path, party: str, name: str) -> RunRecord:
             card = Bundle.check(folder / MODEL)
         except (DataError, StateCorrupt):  # a page must not fail for it; predicting will say what is wrong
             card = None
+    brought = read_shares(folder)
     return RunRecord(
         party,
         settings,
@@ -82,6 +89,8 @@ def read_record(home: Path, party: str, name: str) -> RunRecord:
         read_measures(folder / MEASURES) or Measures(),
         Statement.read(folder),
         card,
+        brought if card is not None and brought is not None and brought.version == card.version else None,
+        read_comparison(home, settings),
     )
 
 
@@ -117,6 +126,7 @@ def run_report(record: RunRecord) -> Report:
             _brought(record),
             _curves(record),
             _calibration(record),
+            brought_section(record.brought, record.party, run.label_party),
             _line(record.measures),
             _rows(record.measures),
             _privacy(record),
@@ -138,7 +148,7 @@ def _answer(record: RunRecord) -> tuple[str, Tone]:
         return f"What joint training brought is for {label_party}, which has the labels: see the report there.", ""
     if kept is None:
         return "No epoch was evaluated, so there is nothing to say about what joint training brought.", "fair"
-    name = METRIC_OF[record.settings.task]
+    name = metric_of(record.settings.task, record.settings.loss)
     return (
         f"Held-out {TITLES[name]} {figure(kept.test_metric)}; this run was not compared with training alone.",
         "fair" if record.card is None else "",
@@ -172,6 +182,7 @@ def _brought(record: RunRecord) -> Section:
         alone = f"{kept.compared.party} alone"
         table = figures_table({"joint": joint, alone: kept.compared.figures}, ("joint", alone))
         blocks += [table, interval_note(kept.compared.rows, kept.compared.resamples)]
+    blocks += scheme_blocks(record.schemes)
     if kept.earlier is not None:
         blocks.append(Text(f"Over an earlier version: {kept.earlier.text}."))
     if kept.chosen:
@@ -186,7 +197,7 @@ def _curves(record: RunRecord) -> Section:
     title, epochs, kept = "Training, epoch by epoch", record.epochs, record.kept
     if kept is None:
         return Section(title, (Text("The curves are with the party that has the labels.", "note"),))
-    metric = TITLES[METRIC_OF[record.settings.task]]
+    metric = TITLES[metric_of(record.settings.task, record.settings.loss)]
     compared, losses = kept.compared, kept.figures.get("log_loss")
     is_log_loss = losses is not None and losses == kept.test_loss
     alone = {} if compared is None else {f"{compared.party} alone": compared.alone}
@@ -234,8 +245,8 @@ def _line(measures: Measures) -> Section:
     if measures.stopped:
         blocks.insert(0, Text(f"Training ended before its last step: {measures.stopped}.", "warning"))
     if any(measures.lag):
-        bars = tuple((str(lag), float(measures.lag[lag])) for lag in sorted(measures.lag))
-        blocks.append(Charts((BarChart("Steps by the lag of their total", "lag in steps", bars),)))
+        chart = BarChart("Steps by the lag of their total", "lag in steps", lag_bars(measures.lag))
+        blocks.append(Charts((chart,)))
     return Section(title, tuple(blocks))
 
 
@@ -244,7 +255,14 @@ def _rows(measures: Measures) -> Section:
     if aligned is None:
         return Section(title, (Text("The rows were aligned by an earlier start.", "note"),))
     cells = ((f"{aligned.shared:,}", f"{aligned.train:,}", f"{aligned.held_out:,}"),)
-    return Section(title, (Table(("shared by all", "to train on", "held out"), cells),))
+    lost = [Text(f"Of this party's training file, {lost_text(aligned.lost)}.")] if aligned.lost else []
+    return Section(title, (Table(("shared by all", "to train on", "held out"), cells), *lost))
+
+
+def lost_text(lost: Mapping[str, int]) -> str:
+    """How many rows of a party's file a run does not use, and why."""
+    why = ", ".join(f"{count:,} {reason}" for reason, count in lost.items())
+    return f"{sum(lost.values()):,} rows are not used: {why}"
 
 
 def _privacy(record: RunRecord) -> Section:

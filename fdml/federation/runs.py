@@ -10,13 +10,14 @@ from pathlib import Path
 
 from fdml.errors import MessageRefused, PeerTimeout, PrivacyBudgetSpent, Refusal, SettingsError
 from fdml.federation.deciding import Decider, told
-from fdml.federation.decision_log import Choice
+from fdml.federation.decision_log import Choice, Decision
 from fdml.federation.party_home import PartyHome
 from fdml.federation.run_folder import RunFolder
 from fdml.federation.versions import with_versions
 from fdml.protocol.run_messages import RunFacts, RunList, RunQuery
 from fdml.protocol.signed_proposals import make_proposal, proposed_settings
 from fdml.settings import RunSettings
+from fdml.settings_difference import difference_text, differences
 from fdml.settings_federation import read_run
 from fdml.storage.failures import explained_failures
 
@@ -54,22 +55,38 @@ def start(
     RunFolder(home.folder, settings)  # another run of this name is refused before anybody hears of this one
     decider = Decider(home)
     with home.client() as client:
-        known = client.runs(RunQuery(open_only=True))
-        answer = decider.answer(settings, home.name, [each.name for each in known.runs])
-        if answer.outcome == "refuse":
-            kind = PrivacyBudgetSpent if "." in answer.rule else SettingsError
-            raise kind(f"run {settings.name!r} is refused by {answer.rule}: {answer.reason}")
-        last = decider.last_on(settings)
-        if last is None or last.choice == "waits":
-            decider.record(settings, home.name, "accepted", reason="fdml run")
-        elif last.choice != "accepted":
-            raise SettingsError(f"run {settings.name!r} was {last.choice} here; give the run a new name")
+        known = client.runs(RunQuery())
+        _check_name(settings, known)
+        decider.note_ends(known.runs)
+        with decider.in_turn():
+            _accept(decider, settings, home.name)
         facts = client.propose(make_proposal(settings, home.name, home.endpoint.credentials))
         deadline = time.monotonic() + _ANSWER_SECONDS
         while _is_unanswered(facts, known.here) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS / 5)
             facts = client.run(facts.name) or facts
     return StartedRun(facts, known.here)
+
+
+def _check_name(run: RunSettings, known: RunList) -> None:
+    """Raise before anything is written if the server has another run of this name."""
+    for facts in known.runs:
+        if facts.name == run.name and (found := differences(run, proposed_settings(facts.proposal))):
+            text = difference_text(found, "here", f"in run {run.name!r} of {facts.starter}")
+            raise SettingsError(f"{text}; give it a new name")
+
+
+def _accept(decider: Decider, run: RunSettings, party: str) -> None:
+    """Write down that this party takes part in the run that it starts, or raise why it does not."""
+    answer = decider.answer(run, party)
+    if answer.outcome == "refuse":
+        kind = PrivacyBudgetSpent if "." in answer.rule else SettingsError
+        raise kind(f"run {run.name!r} is refused by {answer.rule}: {answer.reason}")
+    last = decider.last_on(run)
+    if last is None or last.choice == "waits":
+        decider.record(run, party, "accepted", reason="fdml run")
+    elif last.choice != "accepted":
+        raise SettingsError(f"run {run.name!r} was {last.choice} here; give the run a new name")
 
 
 def _is_unanswered(facts: RunFacts, here: Sequence[str]) -> bool:
@@ -93,26 +110,42 @@ def show(home: PartyHome, name: str) -> RunFacts:
     return found
 
 
+def looked_at(home: PartyHome, name: str) -> RunFacts:
+    """One run for a person to decide on: raises where its starter has not signed the settings that the server shows."""
+    facts = show(home, name)
+    if facts.is_open:
+        try:
+            Decider(home).checked(facts)
+        except MessageRefused as refused:
+            raise MessageRefused(f"run {name!r} is not what the server says: {refused}", refused.refusal) from None
+    return facts
+
+
 @explained_failures()
 def decide(home: PartyHome, name: str, choice: Choice, reason: str = "") -> RunFacts:
     """Accept, refuse or stop a run: written to the log first, then told to the server."""
     facts, decider = show(home, name), Decider(home)
-    if choice == "accepted":
-        run = decider.checked(facts)
-        answer = decider.answer(run, facts.starter, [each.name for each in listing(home).runs if each.is_open])
-        if answer.outcome == "refuse":
-            _check_approvable(answer.rule, answer.reason)
-    else:
-        run = proposed_settings(facts.proposal)
-    last = decider.last_on(run)
+    run = decider.checked(facts) if choice == "accepted" else proposed_settings(facts.proposal)
     if not facts.is_open:
         raise SettingsError(f"run {name!r} is {facts.state} already")
+    decider.note_ends(listing(home).runs)
+    with decider.in_turn():
+        decision = _decided(decider, facts, run, choice, reason)
+    with home.client() as client:
+        return client.decide(told(decision))
+
+
+def _decided(decider: Decider, facts: RunFacts, run: RunSettings, choice: Choice, reason: str) -> Decision:
+    """Write down what a person says, or raise why that cannot be said."""
+    name, last = facts.name, decider.last_on(run)
+    if choice == "accepted":
+        answer = decider.answer(run, facts.starter)
+        if answer.outcome == "refuse":
+            _check_approvable(answer.rule, answer.reason)
     if choice == "refused" and last is not None and last.choice == "accepted":
         raise SettingsError(f"run {name!r} was accepted here; `fdml runs stop {name}` ends it for all")
     rule = "" if last is None or choice == "accepted" else last.rule
-    decision = decider.record(run, facts.starter, choice, rule, reason)
-    with home.client() as client:
-        return client.decide(told(decision))
+    return decider.record(run, facts.starter, choice, rule, reason)
 
 
 def wait_for(

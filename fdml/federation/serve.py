@@ -53,13 +53,14 @@ def serve(
     port_file: Path | None = None,
     on_event: Listener = lambda _: None,
     on_start: Callable[[Stop], None] = lambda _: None,
+    on_listen: Callable[[str], None] = lambda _: None,
 ) -> ServerResult:
     """Serve one run until all its parties have finished, going on from what an earlier server stored.
 
     `path` is the federation.toml, with the server's folder beside it; `run` is the run.toml.
     `listen` is an address other than the one by which the parties reach the server. Port 0 takes a free one, which
     is written to `port_file`. `on_start` is handed a function that stops the server, for another thread to call;
-    `serve` then raises `asyncio.CancelledError`.
+    `serve` then raises `asyncio.CancelledError`. `on_listen` is handed where the server listens, once it does.
     """
     settings, remark = read_run(run, path), remarks_of(SERVER, on_event)
     place = _place(path, FederationSettings.of_run(settings), listen, on_event, plain=plain)
@@ -74,7 +75,7 @@ def serve(
                 on_event=on_event,
                 only=settings.name,
             )
-            ready = _ready(f"serving run {settings.name!r}", place.address, port_file, remark)
+            ready = _ready(f"serving run {settings.name!r}", place.address, port_file, remark, on_listen)
             _listen(server.run(place.address, place.credentials, ready), place.address, on_start)
         finally:
             opened.close()  # if it never was opened
@@ -89,6 +90,7 @@ def serve_federation(
     port_file: Path | None = None,
     on_event: Listener = lambda _: None,
     on_start: Callable[[Stop], None] = lambda _: None,
+    on_listen: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve all runs that the parties start, until it is stopped; runs of an earlier server go on.
 
@@ -114,7 +116,7 @@ def serve_federation(
             plain=plain,
             on_event=on_event,
         )
-        ready = _ready(f"serving federation {place.federation.name!r}", place.address, port_file, remark)
+        ready = _ready(f"serving federation {place.federation.name!r}", place.address, port_file, remark, on_listen)
         _listen(server.run(place.address, place.credentials, ready), place.address, on_start)
 
 
@@ -140,11 +142,18 @@ def _place(
     return _Place(home, federation, address, credentials)
 
 
-def _ready(what: str, address: str, port_file: Path | None, remark: Callable[[str], None]) -> Callable[[int], None]:
+def _ready(
+    what: str,
+    address: str,
+    port_file: Path | None,
+    remark: Callable[[str], None],
+    on_listen: Callable[[str], None],
+) -> Callable[[int], None]:
     def ready(port: int) -> None:
         remark(f"{what} at {with_port(address, port)}")
         if port_file is not None:
             write_file(port_file, f"{port}\n".encode(), mode=0o644)
+        on_listen(with_port(address, port))
 
     return ready
 

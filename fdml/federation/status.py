@@ -12,7 +12,7 @@ from fdml.errors import SettingsError
 from fdml.federation.addresses import server_address
 from fdml.federation.key_files import check_has_members, read_credentials
 from fdml.federation.run_folder import RunFolder, begun_run, run_names
-from fdml.monitor.history import METRIC_OF
+from fdml.monitor.history import metric_of
 from fdml.monitor.status import RunStatus
 from fdml.party.alignment_store import stored_group_key
 from fdml.party.settings import read_party
@@ -104,7 +104,7 @@ class AskedRun:
             return ReadStatus(found, _opened(found, None))
         run = RunFolder(self.folder, begun_run(self.folder, found.run))
         key = stored_group_key(FolderDisk(run.state)) if self.side != SERVER else None
-        return ReadStatus(found, _opened(found, key), METRIC_OF[run.settings.task])
+        return ReadStatus(found, _opened(found, key), metric_of(run.settings.task, run.settings.loss))
 
 
 def _run_under_way(endpoint: Endpoint, seconds: float) -> str:

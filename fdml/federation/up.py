@@ -32,6 +32,7 @@ from fdml.monitor.listeners import remarks_of
 from fdml.party.checkpoint import CheckpointStore
 from fdml.party.settings import read_party
 from fdml.protocol.run_messages import LONGEST_WAIT, RunFacts, RunList, RunQuery
+from fdml.protocol.signed_proposals import proposed_settings
 from fdml.storage.disk import FolderDisk
 from fdml.storage.failures import explained_failures
 from fdml.storage.lock import exclusive_lock, is_locked
@@ -155,11 +156,14 @@ class Supervisor:
     # Deciding
 
     def _consider(self, found: RunList) -> None:
-        still_open = {each.name for each in found.runs if each.is_open}
         turns, unfinished = [], []
+        try:
+            Decider(self._home).note_ends(found.runs)
+        except FdmlError as error:
+            self._report("log", str(error))
         for facts in found.runs:
             try:
-                if facts.is_open and self._takes_part(facts, still_open):
+                if facts.is_open and self._takes_part(facts):
                     turns.append(facts.name)
                 elif self._is_unfinished(facts):
                     unfinished.append(facts.name)
@@ -188,9 +192,10 @@ class Supervisor:
             self._report("party.toml", str(error))
         return self._last_at_once
 
-    def _takes_part(self, facts: RunFacts, still_open: set[str]) -> bool:
+    def _takes_part(self, facts: RunFacts) -> bool:
         """Decide on a run, tell the server if it does not know, and say whether its process is wanted."""
-        decision = Decider(self._home).decide(facts, still_open)
+        decider = Decider(self._home)
+        decision = decider.decide(facts)
         self._report(facts.name, _text_of(decision))
         known = facts.decision_of(self._home.name)
         if known is None or known.choice != decision.choice:
@@ -199,7 +204,11 @@ class Supervisor:
                     facts = client.decide(told(decision))
             except MessageRefused as refused:
                 self._report(facts.name, f"run {facts.name!r}: {refused}")
-        return decision.choice == "accepted" and facts.state == "running"
+        if decision.choice != "accepted" or facts.state != "running":
+            return False
+        not_yet = decider.why_not_yet(proposed_settings(facts.proposal), decision)
+        self._report(f"hours of {facts.name}", f"run {facts.name!r} does not begin yet: {not_yet}" if not_yet else "")
+        return not not_yet
 
     def _is_unfinished(self, facts: RunFacts) -> bool:
         """Whether a run is over at the server, and this party has not written its model yet."""

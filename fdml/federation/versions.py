@@ -18,16 +18,20 @@ from fdml.federation.run_folder import MODEL, RUNS, run_names, settings_in
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.party.settings import PartySettings
+from fdml.privacy.ledger import RECORD_LEVEL
 from fdml.settings import RunSettings
 from fdml.settings_names import is_version
 from fdml.settings_versions import check_same_parties
 from fdml.storage.atomic import write_file
 from fdml.storage.facts import damaged
+from fdml.storage.lock import shared_turns
 
 PROMOTED = "promoted"
 """In the place of a version: the one that is promoted."""
 _FILE = "promoted.json"
 _LAYOUT = "fdml promotions 1"
+_TURN = "decisions/promoting"
+"""Where the lock is of the process that promotes."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +71,22 @@ class Promotions:
         return next(reversed(self.all()), None)
 
     def promote(self, version: str, run: str, by: Literal["rule", "person"], reason: str = "") -> Promotion:
-        """Let a version be the promoted one; durable on return. One that is already is left as it is."""
-        known = self.all()
-        if known and known[-1].version == version:
-            return known[-1]
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        added = Promotion(version, run, by, reason, now)
-        content = {"layout": _LAYOUT, "promotions": [asdict(each) for each in (*known, added)]}
-        write_file(self._path, (json.dumps(content, indent=1) + "\n").encode())
-        return added
+        """Let a version be the promoted one; durable on return. One that is already is left as it is.
+
+        A rule promotes a run once: a process that is started again does not take back what came since.
+        """
+        with shared_turns(self._path.parent / _TURN):
+            known = self.all()
+            if known and known[-1].version == version:
+                return known[-1]
+            before = [each for each in known if (each.version, each.run, each.by) == (version, run, "rule")]
+            if by == "rule" and before:
+                return before[-1]
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            added = Promotion(version, run, by, reason, now)
+            content = {"layout": _LAYOUT, "promotions": [asdict(each) for each in (*known, added)]}
+            write_file(self._path, (json.dumps(content, indent=1) + "\n").encode())
+            return added
 
 
 def held_versions(home: Path) -> dict[str, BundleCard]:
@@ -148,6 +159,19 @@ def check_warm_start(party: PartySettings, run: RunSettings) -> None:
         )
 
 
+def check_compared(party: PartySettings, card: BundleCard) -> None:
+    """Raise where a party has noise in training and would be compared with a model of its own that had none.
+
+    That model's predictions of held-out rows tell of the rows that it has learned, and no noise has covered these.
+    """
+    covered = card.privacy is not None and all(each.scope == RECORD_LEVEL for each in card.privacy)
+    if party.guard.training is not None and not covered:
+        raise SettingsError(
+            f"[guard.training] must cover all that is shown of a row, and version {card.version} was trained without "
+            f"it; compare with one that had it, or leave evaluation.against out"
+        )
+
+
 def earlier_run(home: Path, party: str, run: RunSettings, version: str) -> str | None:
     """The run here whose bundle has a version that `run` begins or is compared with; None where the party is new to it.
 
@@ -168,7 +192,9 @@ def why_not_here(home: Path, party: PartySettings, run: RunSettings) -> str:
     try:
         check_warm_start(party, run)
         for version in {run.from_version, run.compared_version} - {None}:
-            earlier_run(home, party.party, run, str(version))
+            name = earlier_run(home, party.party, run, str(version))
+            if name is not None:
+                check_compared(party, Bundle.check(home / RUNS / name / MODEL))
     except (SettingsError, DataError) as error:
         return str(error)
     return ""

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fdml.errors import FdmlError, ServerUnreachable
+from fdml.errors import FdmlError, ServerUnreachable, SettingsError
 from fdml.events import Evaluated
+from fdml.federation.endpoint_counts import read_counts
 from fdml.federation.run_folder import RUNS, SETTINGS, run_names
-from fdml.federation.run_report import RunRecord, flat, newest_run, read_record
+from fdml.federation.run_report import RunRecord, newest_run, read_record
 from fdml.federation.status import AskedRun, ReadStatus
+from fdml.federation.watch_sections import NOTHING_OWN, account_rows, own_sections, with_own_shares
 from fdml.monitor.figures import TITLES
-from fdml.monitor.history import METRIC_OF
+from fdml.monitor.history import metric_of
 from fdml.monitor.live import LiveFacts, LiveRun
 from fdml.monitor.page_server import PageServer, Published
 from fdml.monitor.prometheus import metrics_text
@@ -25,7 +27,7 @@ from fdml.monitor.thinning import thinned
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import Metrics
-from fdml.settings import GuardSettings, run_hash
+from fdml.settings import GuardSettings
 
 ASK_SECONDS = 1.0
 """How often the server is asked."""
@@ -33,12 +35,6 @@ _ANSWER_SECONDS = 2.0
 """How long the server may take to answer; then the page says so, and it is asked again."""
 _FILE_SECONDS = 2.0
 """How often this side's own files are read."""
-_RELEASED = {
-    "push": "predictions of a block of training rows",
-    "held-out": "predictions of the held-out rows",
-    "gradient": "gradients of a block of training rows",
-}
-"""What each purpose of a release means."""
 _PEER_TIMEOUT = 600.0
 """The time-out of a run whose settings are not known here yet."""
 
@@ -64,7 +60,11 @@ class Watch:
         self._read_times: list[tuple[str, int]] = []
         self._metrics: tuple[Metrics, ...] = ()
         own = self._asked.folder / "party.toml"
-        self._guard = read_party(own).guard if own.is_file() else GuardSettings()
+        self._settings = read_party(own) if own.is_file() and self.side != SERVER else None
+        self._guard = GuardSettings() if self._settings is None else self._settings.guard
+        self._accounts: dict[str, Any] | None = None
+        self._drawn: tuple[object, dict[str, Any]] | None = None
+        """The curves, and what they are made of."""
         self.published = Published()
 
     @property
@@ -99,6 +99,7 @@ class Watch:
             return
         self._read_times = times
         self._record = read_record(self._asked.folder, self.side, name)
+        self._accounts = None if self._settings is None else account_rows(self._settings)
         self._live.facts = self._facts(name, self._record)
 
     @property
@@ -139,9 +140,10 @@ class Watch:
             "steps": self._planned if status is None else status.steps,
             "step": self._planned if status is None and has_finished else self._live.step,
             "seconds_left": self._live.seconds_left,
-            "parties": self._live.rows(),
+            "parties": with_own_shares(self._live.rows(), None if record is None else record.measures),
             "refused": {} if status is None else dict(status.refused),
             "curves": self._curves(),
+            "serving": None if self.side == SERVER else read_counts(self._asked.folder),
             **self._own(),
         }
 
@@ -152,13 +154,20 @@ class Watch:
         return (facts.blocks or 0) * (facts.epochs or 0)
 
     def _curves(self) -> dict[str, Any]:
+        """Made anew only where there is something new: a long history takes a while."""
+        source: object = self._metrics if self._record is None or not self._record.epochs else self._record
+        if self._drawn is None or self._drawn[0] is not source:
+            self._drawn = source, self._new_curves()
+        return self._drawn[1]
+
+    def _new_curves(self) -> dict[str, Any]:
         record = self._record
         epochs: Sequence[Evaluated | Metrics] = ()
         if record is not None and record.epochs:
             epochs = record.epochs
         elif self._metrics:
             epochs = self._metrics
-        metric = "metric" if record is None else TITLES[METRIC_OF[record.settings.task]]
+        metric = "metric" if record is None else TITLES[metric_of(record.settings.task, record.settings.loss)]
         names = {"train_loss": "Training loss", "test_loss": "Held-out loss", "test_metric": f"Held-out {metric}"}
         found = {name: self._series(epochs, name, title) for name, title in names.items()}
         kept = None if record is None else record.kept
@@ -184,23 +193,8 @@ class Watch:
         """What only this party's own files have."""
         record = self._record
         if record is None:
-            empty = "The server's machine sees no figures and no statement: ask at a party."
-            return {"privacy": [empty], "rows": None, "lag": {}, "settings": [], "next": None}
-        run, measures, statement = record.settings, record.measures, record.statement
-        aligned = measures.aligned
-        return {
-            "privacy": running_privacy(self._guard, measures.releases) if statement is None else statement.spent_lines,
-            "rows": None
-            if aligned is None
-            else {"shared": aligned.shared, "train": aligned.train, "held_out": aligned.held_out},
-            "lag": {str(lag): count for lag, count in sorted(measures.lag.items())},
-            "settings": [
-                ["run hash", run_hash(run).hex()],
-                *([] if record.card is None else [["version", record.card.version]]),
-                *map(list, flat(run.model_dump(mode="json", by_alias=True, exclude_unset=True))),
-            ],
-            "next": _next(record),
-        }
+            return NOTHING_OWN
+        return {**own_sections(record, self._guard), "accounts": self._accounts, "next": _next(record)}
 
     def metrics(self) -> str:
         """The same for Prometheus."""
@@ -227,19 +221,14 @@ def _next(record: RunRecord) -> list[str]:
     ]
 
 
-def running_privacy(guard: GuardSettings, releases: Mapping[str, int]) -> list[str]:
-    """While a run goes on: what protects this party's predictions, and how often values have left so far."""
-    if guard.noise == "none" and guard.training is None:
-        first = "nothing protects this party's predictions: they leave without noise, so there is no epsilon"
-    elif guard.noise == "none":
-        first = "noise in training protects this party's rows; its predictions leave as they are"
-    else:
-        budget = "" if guard.epsilon is None else f"; the budget of this run is epsilon {guard.epsilon:g} for each row"
-        first = f"{guard.noise} noise protects this party's predictions{budget}"
-    counts = [
-        f"{_RELEASED.get(name, name)} have left {count:,} times so far" for name, count in sorted(releases.items())
-    ]
-    return [first, *counts, "the statement with what was spent is written at the end"]
+def _page_server(watched: Watch, host: str, port: int, token: str | None) -> PageServer:
+    try:
+        return PageServer(host, port, watched.published, watched.metrics, token)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen at {host}:{port} ({error.strerror}): choose another place with --listen HOST:PORT; port 0 "
+            f"takes a free one"
+        ) from None
 
 
 def watch(
@@ -253,7 +242,7 @@ def watch(
 ) -> None:
     """Serve the page until `stop` is set; `on_start` is called once it can be opened."""
     ended = stop or threading.Event()
-    with PageServer(host, port, watched.published, watched.metrics, token) as server:
+    with _page_server(watched, host, port, token) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="page", daemon=True)
         watched.published.publish(watched.state())
         thread.start()

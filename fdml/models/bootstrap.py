@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
 from fdml.models.losses import Floats
-from fdml.models.metrics import SortedRows, r2_of_each
+from fdml.models.metrics import SortedRows, explained
 from fdml.monitor.history import Gain
-from fdml.settings_choices import Task
+from fdml.settings_choices import LossName, Task
 
 RESAMPLES = 500
 _LITTLE = 10_000
@@ -27,14 +28,17 @@ Measure = Callable[[Floats], Floats]
 """The task's metric under each of several weightings of the rows, `(weightings, rows)`; NaN where it is not defined."""
 
 
-def paired_difference(task: Task, score: Floats, other: Floats, sample: RowSet, *, seed: int) -> Gain:
+def paired_difference(
+    task: Task, score: Floats, other: Floats, sample: RowSet, *, seed: int, loss: LossName | None = None
+) -> Gain:
     """The metric of `score` less that of `other`, and its percentile interval over resampled rows (Efron 1979).
 
     A resample draws as many rows as there are, with replacement: counts of rows, so nothing is sorted again. Of many
     rows each is drawn from a small random part, as often as there are rows in all (Kleiner and others 2014). Where most
     resamples have no metric there is no interval.
     """
-    value = _differences(_measure(task, score, sample), _measure(task, other, sample), sample.weights[None])[0]
+    measure = partial(_measure, task, loss)
+    value = _differences(measure(score, sample), measure(other, sample), sample.weights[None])[0]
     if np.isnan(value):
         return Gain(None, None, None)
     rows, random = len(sample), np.random.default_rng([seed, len(sample)])
@@ -42,7 +46,7 @@ def paired_difference(task: Task, score: Floats, other: Floats, sample: RowSet, 
     found: list[float] = []
     for part in parts:
         little = sample.take(part)
-        first, second = _measure(task, score[part], little), _measure(task, other[part], little)
+        first, second = measure(score[part], little), measure(other[part], little)
         middle = _differences(first, second, little.weights[None])[0]
         for counts in _counts(random, rows, len(part), RESAMPLES // len(parts)):
             deviations = _differences(first, second, little.weights * counts) - middle
@@ -54,20 +58,20 @@ def paired_difference(task: Task, score: Floats, other: Floats, sample: RowSet, 
 
 
 def resampled(
-    task: Task, scores: Sequence[Floats], sample: RowSet, *, seed: int
+    task: Task, scores: Sequence[Floats], sample: RowSet, *, seed: int, loss: LossName | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The metric of each of several scores of the same rows, and by how much it differs in each resample.
 
     The deviations are `(resamples, scores)`, of those resamples in which every score has a metric; none where these
     are few. Of many rows small random parts are resampled, as for a paired difference.
     """
-    values = np.array([_measure(task, score, sample)(sample.weights[None])[0] for score in scores])
+    values = np.array([_measure(task, loss, score, sample)(sample.weights[None])[0] for score in scores])
     rows, random = len(sample), np.random.default_rng([seed, len(sample)])
     parts = [np.arange(rows)] if rows <= _LITTLE else [random.permutation(rows)[:_LITTLE] for _ in range(_PARTS)]
     found: list[NDArray[np.float64]] = []
     for part in parts:
         little = sample.take(part)
-        measures = [_measure(task, score[part], little) for score in scores]
+        measures = [_measure(task, loss, score[part], little) for score in scores]
         middle = np.array([measure(little.weights[None])[0] for measure in measures])
         for counts in _counts(random, rows, len(part), RESAMPLES // len(parts)):
             weights = little.weights * counts
@@ -99,7 +103,7 @@ def _differences(first: Measure, second: Measure, weights: Floats) -> Floats:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _measure(task: Task, score: Floats, sample: RowSet) -> Measure:
+def _measure(task: Task, loss: LossName | None, score: Floats, sample: RowSet) -> Measure:
     match task:
         case "binary":
             rows = SortedRows.of(sample.labels, score[:, 0])
@@ -108,4 +112,4 @@ def _measure(task: Task, score: Floats, sample: RowSet) -> Measure:
             right = (score.argmax(axis=1) == sample.labels).astype(np.float64)
             return lambda weights: np.vecdot(weights, right) / weights.sum(axis=1)
         case "regression":
-            return lambda weights: r2_of_each(sample.labels, score[:, 0], weights)
+            return lambda weights: explained(loss, sample.labels, score, weights)

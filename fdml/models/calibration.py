@@ -9,7 +9,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
-from fdml.models.losses import LOSSES, Floats
+from fdml.models.losses import Floats, loss_named
 from fdml.settings_choices import LossName
 
 
@@ -30,7 +30,7 @@ IDENTITY = Calibration(1.0, np.zeros(1))
 
 def calibrate(loss: LossName, score: Floats, sample: RowSet) -> Calibration:
     """The scale and offset with the least loss on these rows."""
-    kind = LOSSES[loss]
+    kind = loss_named(loss)
     share = sample.weights / sample.weights.sum()
 
     def value_and_slope(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

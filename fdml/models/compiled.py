@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, row_count, take, width
+from fdml.data.rows import Rows, check_width, row_count, take
 from fdml.errors import DataError
 from fdml.models.kernels.gradients import SQUARED, InteractionScores, KernelScores
 from fdml.models.kernels.optimizers import (
@@ -81,7 +81,7 @@ class CompiledModel:
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
         """The outputs of the rows from `start` to `stop`, `(rows, width)`."""
-        self._check(rows)
+        check_width(rows, self._inputs)
         stop = row_count(rows) if stop is None else stop
         out = np.empty((stop - start, self._width), self.dtype)
         self.kernels.predict(kernel_view(rows), start, self._rule, self._state, *self._extras, out)
@@ -89,7 +89,7 @@ class CompiledModel:
 
     def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """One pass over one block. With DP-SGD, or gradients that kernels do not know, one batch at a time."""
-        self._check(rows)
+        check_width(rows, self._inputs)
         code = scores.objective.kernel_code
         if self._dp_sgd is None and (code is not None or not len(block.rates)):
             self._train(rows, block, _kernel_scores(scores, code), self._rule, self._state)
@@ -112,7 +112,7 @@ class CompiledModel:
         self.kernels.train(kernel_view(rows), block, scores, rule, state, *self._extras, *self._scratch)
 
     def _given(self, rows: Rows, batch: BlockUpdate, scores: Scores) -> tuple[Rows, BlockUpdate, KernelScores]:
-        """One batch with gradients from outside: those of half the square of a score that is the gradient itself."""
+        """One batch by gradients found here: to the kernel they are scores of a squared loss, its own gradients."""
         chosen = take(rows, batch.start + batch.order)
         gradient = scores.gradient(batch.order, self.predict(chosen)).astype(self.dtype)
         count, zeros = len(batch.order), np.zeros_like(gradient)
@@ -164,10 +164,6 @@ class CompiledModel:
         self._state = OptimizerState(
             **{name: state[name].astype(mine.dtype) for name, mine in self._state._asdict().items()}
         )
-
-    def _check(self, rows: Rows) -> None:
-        if width(rows) != self._inputs:
-            raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
 
 
 def float_type(settings: ModelSettings) -> type[np.floating[Any]]:

@@ -1,55 +1,29 @@
-"""Losses of a score: value, gradient and prediction, in plain numpy.
+"""Losses by name, and those of classes: value, gradient and prediction, in plain numpy.
 
 The kernels carry their own gradients for speed and answer to these in the
 tests. Scores are `(rows, scores)`. Labels are one float per row: 0 or 1 for
-binary tasks, the number of the class for softmax, the target for squared.
+binary tasks, the number of the class for softmax, the scaled target for a
+regression (`fdml.models.regression_losses`).
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit, softmax
 
 from fdml.errors import SettingsError
-from fdml.settings_choices import LossName
+from fdml.models.loss_protocol import Floats as Floats
+from fdml.models.loss_protocol import Loss as Loss
+from fdml.models.loss_protocol import RegressionLoss
+from fdml.models.regression_losses import Poisson, Quantile, Squared
+from fdml.settings_choices import LOSSES_OF, Link, LossName, Task
+from fdml.settings_losses import thousandths_of
 
-Floats = NDArray[np.floating]
 _LEAST = 2.0**-33
 """Half a step of the grid on which gradients travel: the least chance that differs from none."""
-
-
-class Loss(Protocol):
-    """How wrong a score is."""
-
-    code: ClassVar[int | None]
-    """Its number in the kernels; None where they are given its gradients instead, which is slower."""
-    curvature: ClassVar[float]
-    """The largest second derivative, which bounds a stable step size."""
-    has_odds: ClassVar[bool]
-    """Whether scores are log-odds."""
-
-    def scores(self, classes: int) -> int:
-        """How many scores a row has, by the number of classes; 0 for a regression."""
-        ...
-
-    def value(self, score: Floats, labels: Floats) -> Floats:
-        """The loss of each row."""
-        ...
-
-    def gradient(self, score: Floats, labels: Floats) -> Floats:
-        """dLoss/dscore, `(rows, scores)`."""
-        ...
-
-    def curvatures(self, score: Floats, labels: Floats) -> Floats:
-        """The second derivative by each score, `(rows, scores)`, never below zero; what a Newton step divides by."""
-        ...
-
-    def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """Scores and labels that have this gradient: who sees a gradient can compute them."""
-        ...
 
 
 class Logistic:
@@ -58,6 +32,7 @@ class Logistic:
     code: ClassVar[int | None] = 0
     curvature: ClassVar[float] = 0.25
     has_odds: ClassVar[bool] = True
+    link: ClassVar[Link] = "identity"
 
     def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
         """One."""
@@ -94,6 +69,7 @@ class Hinge:
     code: ClassVar[int | None] = 1
     curvature: ClassVar[float] = 1.0
     has_odds: ClassVar[bool] = False
+    link: ClassVar[Link] = "identity"
 
     def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
         """One."""
@@ -117,40 +93,13 @@ class Hinge:
         raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not show scores; use logistic")
 
 
-class Squared:
-    """Half the squared error."""
-
-    code: ClassVar[int | None] = 2
-    curvature: ClassVar[float] = 1.0
-    has_odds: ClassVar[bool] = False
-
-    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
-        """One."""
-        return 1
-
-    def value(self, score: Floats, labels: Floats) -> Floats:
-        """Half the squared error of each row."""
-        return 0.5 * np.square(score[:, 0].astype(np.float64) - labels)
-
-    def gradient(self, score: Floats, labels: Floats) -> Floats:
-        """Score minus target."""
-        return score - labels[:, None]
-
-    def curvatures(self, score: Floats, labels: Floats) -> Floats:  # noqa: ARG002 (others need the labels)
-        """One."""
-        return np.ones_like(score)
-
-    def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
-        """The residual as a score beside the target 0: it has the same gradient."""
-        return gradient, np.zeros(len(gradient))
-
-
 class Softmax:
     """Log loss over K classes, one score each."""
 
     code: ClassVar[int | None] = 3
     curvature: ClassVar[float] = 0.5
     has_odds: ClassVar[bool] = True
+    link: ClassVar[Link] = "identity"
 
     def scores(self, classes: int) -> int:
         """One for each class."""
@@ -189,4 +138,31 @@ LOSSES: dict[LossName, Loss] = {
     "hinge": Hinge(),
     "squared": Squared(),
     "softmax": Softmax(),
+    "poisson": Poisson(),
+    "quantile": Quantile(500),
 }
+"""By name; a quantile of another level than the median is named by `fdml.settings_losses.loss_for`."""
+
+
+def loss_named(name: LossName) -> Loss:
+    """The loss that `loss_for` has named, or a registered one."""
+    if name in LOSSES:
+        return LOSSES[name]
+    thousandths = thousandths_of(name)
+    if thousandths is None:
+        raise SettingsError(f"there is no loss {name!r}; there are {', '.join(LOSSES)}")
+    return Quantile(thousandths)
+
+
+def register_loss(name: LossName, loss: Loss, task: Task) -> None:
+    """Make a loss known by its name to settings and estimators, for one task; a name is taken once."""
+    if LOSSES.get(name, loss) is not loss or thousandths_of(name) is not None:
+        raise SettingsError(f"there is a loss {name!r} already; choose another name")
+    if (task == "regression") != isinstance(loss, RegressionLoss):
+        has = "needs the methods `constant` and `figures`" if task == "regression" else "has no use for `constant`"
+        raise SettingsError(f"loss {name!r} is registered for task {task!r} and {has}; see docs/models.md")
+    if loss.code is not None:
+        raise SettingsError(f"loss {name!r} has the code {loss.code}; kernels know built-in losses alone, take None")
+    LOSSES[name] = loss
+    if name not in LOSSES_OF[task]:
+        LOSSES_OF[task] = (*LOSSES_OF[task], name)

@@ -9,17 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
-from fdml.models.losses import LOSSES, Floats
+from fdml.errors import SettingsError
+from fdml.models.loss_protocol import Floats, Loss, RegressionLoss
+from fdml.models.losses import loss_named
+from fdml.models.regression_losses import Squared
 from fdml.settings_choices import LossName, Task
 
 
 def mean_loss(loss: LossName, score: Floats, sample: RowSet) -> float:
     """The weighted mean loss of the rows."""
-    return float(np.average(LOSSES[loss].value(score, sample.labels), weights=sample.weights))
+    return float(np.average(loss_named(loss).value(score, sample.labels), weights=sample.weights))
 
 
-def metric(task: Task, score: Floats, sample: RowSet) -> float:
-    """AUC, accuracy or R2, by task; NaN where it is not defined, as an AUC where all rows have the same label."""
+def metric(task: Task, score: Floats, sample: RowSet, loss: LossName | None = None) -> float:
+    """AUC, accuracy, R2 or D2, by task and loss; NaN where it is not defined, as an AUC where all labels are the same.
+
+    A regression whose loss is not given is measured as one of squared loss.
+    """
     labels, weights = sample.labels, sample.weights
     match task:
         case "binary":
@@ -27,7 +33,7 @@ def metric(task: Task, score: Floats, sample: RowSet) -> float:
         case "multiclass":
             return float(np.average(score.argmax(axis=1) == labels, weights=weights))
         case "regression":
-            return r2(labels, score[:, 0], weights)
+            return float(explained(loss, labels, score, weights))
 
 
 def auc(labels: Floats, score: Floats, weights: Floats) -> float:
@@ -121,6 +127,36 @@ class SortedRows:
         sorted_weights = np.take(weights, self.order, axis=-1)
         positive = np.where(self.positive, sorted_weights, 0.0)
         return Ranking(_sums(positive, self.ends), _sums(sorted_weights - positive, self.ends))
+
+
+def explained(loss: LossName | None, labels: Floats, score: Floats, weights: Floats) -> Floats:
+    """Of a regression, under each weighting `(..., rows)`: R2 for squared loss (also where None is given), else D2."""
+    kind = loss_named(loss or "squared")
+    if isinstance(kind, Squared):
+        return r2_of_each(labels, score[:, 0], weights)
+    return d2_of_each(regression_loss(kind), labels, score, weights)
+
+
+def regression_loss(loss: Loss) -> RegressionLoss:
+    """The same loss, if it is one of a regression."""
+    if not isinstance(loss, RegressionLoss):
+        raise SettingsError(f"{type(loss).__name__} is no loss of a regression; it has no `constant` and no `figures`")
+    return loss
+
+
+def d2_of_each(loss: RegressionLoss, labels: Floats, score: Floats, weights: Floats) -> Floats:
+    """The share of the best constant's loss that the score takes away, under each weighting, `(..., rows)`.
+
+    Of squared loss it is R2. Where the best constant has no loss it is 1 for a perfect score, else 0.
+    """
+    left, shape = np.vecdot(weights, loss.value(score, labels)), weights.shape[:-1]
+    worst = np.empty(shape)
+    for place in np.ndindex(shape):
+        constant = np.full((len(labels), 1), loss.constant(labels, weights[place]))
+        worst[place] = weights[place] @ loss.value(constant, labels)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.where(worst > 0.0, 1.0 - left / worst, left == 0.0)
+    return found
 
 
 def r2(targets: Floats, score: Floats, weights: Floats) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdml.errors import SettingsError
 from fdml.models.head.head import Head
 from fdml.models.joint import SUM, Interactions, JointFunction
-from fdml.models.losses import LOSSES, Floats, Loss
+from fdml.models.losses import Floats, Loss, loss_named
 from fdml.settings_choices import LossName
 from fdml.settings_joint import SUM as SUM_SETTINGS
 from fdml.settings_joint import JointSettings
@@ -81,7 +81,7 @@ def objective_for(loss: LossName, classes: int, training: JointSettings = SUM_SE
 
     A joint function that learns begins by the seed.
     """
-    found = LOSSES[loss]
+    found = loss_named(loss)
     return Objective(found, classes, joint_for(training, found.scores(classes), seed))
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
 from fdml.events import Reliability
-from fdml.models.losses import LOSSES, Floats, Logistic
+from fdml.models.losses import Floats, Logistic, loss_named
 from fdml.models.metrics import Ranking
 from fdml.settings_choices import LossName
 
@@ -17,7 +17,7 @@ BINS = 10
 
 def reliability_of(party: str, epoch: int, loss: LossName, score: Floats, sample: RowSet) -> Reliability | None:
     """Of scores of a binary task; None where they are no probabilities, or all rows have the same label."""
-    link, labels, weights = LOSSES[loss], sample.labels, sample.weights
+    link, labels, weights = loss_named(loss), sample.labels, sample.weights
     if not np.isfinite(score).all():
         return None
     ranking = Ranking.of(labels, score[:, 0], weights)

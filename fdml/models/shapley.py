@@ -20,7 +20,8 @@ from fdml.data.row_set import RowSet
 from fdml.errors import DataError, SettingsError
 from fdml.models.bootstrap import resampled
 from fdml.models.calibration import calibrate
-from fdml.models.losses import Floats
+from fdml.models.losses import Floats, loss_named
+from fdml.models.metrics import regression_loss
 from fdml.monitor.history import Gain
 from fdml.settings_choices import LossName, Task
 
@@ -52,8 +53,8 @@ def party_shares(
     if len(parties) > MOST_PARTIES:
         raise SettingsError(f"{len(parties)} parties have 2**{len(parties)} coalitions; at most {MOST_PARTIES} do")
     coalitions = [frozenset(some) for size in range(len(parties) + 1) for some in combinations(parties, size)]
-    scores = [_read(task, loss, score(each), sample) if each else _constant(task, sample) for each in coalitions]
-    values, deviations = resampled(task, scores, sample, seed=seed)
+    scores = [_read(task, loss, score(each), sample) if each else _constant(task, loss, sample) for each in coalitions]
+    values, deviations = resampled(task, scores, sample, seed=seed, loss=loss)
     if not np.isfinite(values).all():
         raise DataError("the metric is not defined on these rows; give rows of more than one class or value")
     place = {each: number for number, each in enumerate(coalitions)}
@@ -99,7 +100,7 @@ def _read(task: Task, loss: LossName, score: Floats, sample: RowSet) -> Floats:
     return calibrate(loss, score.astype(np.float64), sample).apply(score.astype(np.float64))
 
 
-def _constant(task: Task, sample: RowSet) -> Floats:
+def _constant(task: Task, loss: LossName, sample: RowSet) -> Floats:
     """The best score that is the same for all rows."""
     count = len(sample)
     match task:
@@ -109,4 +110,5 @@ def _constant(task: Task, sample: RowSet) -> Floats:
             chances = np.bincount(sample.labels.astype(np.int64), sample.weights)
             return np.tile(chances, (count, 1))
         case "regression":
-            return np.full((count, 1), np.average(sample.labels, weights=sample.weights))
+            best = regression_loss(loss_named(loss)).constant(sample.labels, sample.weights)
+            return np.full((count, 1), best)

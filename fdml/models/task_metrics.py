@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
-from fdml.models.losses import LOSSES, Floats, Logistic, Softmax
-from fdml.models.metrics import Ranking, r2
+from fdml.models.losses import Floats, Logistic, Softmax, loss_named
+from fdml.models.metrics import Ranking, explained, regression_loss
+from fdml.monitor.history import metric_of
 from fdml.settings_choices import LossName, Task
 
 Figures = Mapping[str, float | None]
@@ -36,7 +37,7 @@ def task_metrics(
         case "multiclass":
             return _multiclass(loss, score, sample)
         case "regression":
-            return _regression(score, sample, unit)
+            return _regression(loss, score, sample, unit)
 
 
 def _binary(loss: LossName, score: Floats, sample: RowSet, threshold: float) -> dict[str, float | None]:
@@ -48,7 +49,7 @@ def _binary(loss: LossName, score: Floats, sample: RowSet, threshold: float) -> 
         "ks": ranking.ks,
         "lift": ranking.lift(_TOP),
     }
-    link = LOSSES[loss]
+    link = loss_named(loss)
     if not isinstance(link, Logistic):
         return {**figures, "accuracy": _mean((score[:, 0] > 0) == (labels > 0), weights)}
     chance = link.probability(score)[:, 1]
@@ -65,7 +66,7 @@ def _binary(loss: LossName, score: Floats, sample: RowSet, threshold: float) -> 
 def _multiclass(loss: LossName, score: Floats, sample: RowSet) -> dict[str, float | None]:
     labels, weights = sample.labels.astype(np.int64), sample.weights
     chosen = score.argmax(axis=1)
-    link = LOSSES[loss]
+    link = loss_named(loss)
     return {
         "accuracy": _mean(chosen == labels, weights),
         "macro_f1": macro_f1(labels, chosen, weights),
@@ -74,12 +75,11 @@ def _multiclass(loss: LossName, score: Floats, sample: RowSet) -> dict[str, floa
     }
 
 
-def _regression(score: Floats, sample: RowSet, unit: float) -> dict[str, float | None]:
-    error = score[:, 0].astype(np.float64) - sample.labels
+def _regression(loss: LossName, score: Floats, sample: RowSet, unit: float) -> dict[str, float | None]:
+    labels, weights = sample.labels, sample.weights
     return {
-        "r2": r2(sample.labels, score[:, 0], sample.weights),
-        "rmse": unit * float(np.sqrt(_mean(np.square(error), sample.weights))),
-        "mae": unit * _mean(np.abs(error), sample.weights),
+        metric_of("regression", loss): float(explained(loss, labels, score, weights)),
+        **regression_loss(loss_named(loss)).figures(score, labels, weights, unit),
     }
 
 

@@ -17,12 +17,18 @@ TITLES = {
     "macro_f1": "macro F1",
     "macro_auc": "macro AUC",
     "r2": "R2",
+    "d2": "D2",
     "rmse": "RMSE",
+    "poisson_deviance": "Poisson deviance",
+    "pinball_loss": "pinball loss",
+    "coverage": "coverage",
     "mae": "MAE",
 }
 """How a person reads a figure's name."""
 LOSS = "test_loss"
-LOWER_IS_BETTER = frozenset((LOSS, "log_loss", "brier", "calibration_error", "rmse", "mae"))
+LOWER_IS_BETTER = frozenset(
+    (LOSS, "log_loss", "brier", "calibration_error", "rmse", "mae", "poisson_deviance", "pinball_loss")
+)
 """Figures that are the better the lower they are."""
 CHOSEN = (
     "held-out rows have chosen this epoch, so their figures are a little too good: for an honest test use rows that no "

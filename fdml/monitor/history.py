@@ -13,14 +13,18 @@ import numpy as np
 
 from fdml.events import Compared, ComparedVersion, EpochChosen, Evaluated, Event, Reliability, Stopped
 from fdml.monitor.convergence import Convergence, convergence_of
-from fdml.settings_choices import Task
+from fdml.settings_choices import LossName, Task
 from fdml.storage.atomic import write_file
 
 Scheme = Literal["alone", "late fusion", "pooled", "joint"]
 SCHEMES: tuple[Scheme, ...] = ("alone", "late fusion", "pooled", "joint")
 
-METRIC_OF: dict[Task, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
-"""The metric of a task, beside its loss."""
+_METRIC_OF: dict[Task, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
+
+
+def metric_of(task: Task, loss: LossName | None) -> str:
+    """The metric of a task, beside its loss; of a regression R2, or by another loss than the squared D2."""
+    return "d2" if task == "regression" and loss not in (None, "squared") else _METRIC_OF[task]
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,8 @@ def read_history(path: Path, remark: Callable[[str], None] = lambda _: None) -> 
 def _evaluated_of(row: dict[str, Any]) -> Evaluated:
     found = Evaluated(**row)
     alone, earlier, reliability = (row.get(name) for name in ("compared", "earlier", "reliability"))
+    if alone is None and earlier is None and reliability is None:  # as all epochs but the last
+        return found
     return replace(
         found,
         compared=None if alone is None else Compared(**alone),

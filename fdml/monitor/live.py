@@ -157,6 +157,8 @@ class LiveRun:
         end = f" The others give up after {duration(self.facts.peer_timeout)}, and go on once started again."
         if gone:
             absent = _listed([each.name for each in gone])
+            if not any(each.incarnation for each in gone) and not is_under_way:
+                return f"Start `fdml join` at {absent}: the run begins once all parties are there."
             return f"Start `fdml join` again at {absent}: it goes on where it stopped.{end if is_under_way else ''}"
         ask = f"Ask {_listed(names)} whether its process runs, has processor time and a line to the server."
         return f"{ask}{end if is_under_way else ''}"
@@ -178,6 +180,7 @@ class LiveRun:
             "step": party.served + 1,
             "rows_per_second": None if speed is None or rows is None else round(speed * rows),
             "waiting_share": None if waiting is None else round(min(1.0, max(0.0, waiting)), 3),
+            "last_seen_seconds": _last_seen(party),
             "waits_for": list(party.waits_for),
             "waiting_seconds": round(party.waiting_seconds, 1),
             "waited_seconds": round(party.waited_seconds, 1),
@@ -188,6 +191,13 @@ class LiveRun:
             "stands_out": party.stands_out,
             "stripe": "".join(self._stripes.get(party.name, ())),
         }
+
+
+def _last_seen(party: PartyStatus) -> int | None:
+    """Seconds since the party was here; None where this server has never seen it."""
+    if party.connected or party.finished:
+        return 0
+    return round(party.gone_seconds) if party.gone_seconds else None
 
 
 def _code(party: PartyStatus, awaited: float) -> str:

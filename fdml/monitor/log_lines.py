@@ -12,7 +12,18 @@ from typing import Any, Literal, get_args
 
 from rich.console import Console
 
-from fdml.events import EpochDone, Event, LargestPart, Listener, Refused, Released, StepDone, Stopped, Waiting
+from fdml.events import (
+    EpochDone,
+    Event,
+    LargestPart,
+    Listener,
+    PartyProgress,
+    Refused,
+    Released,
+    StepDone,
+    Stopped,
+    Waiting,
+)
 from fdml.monitor.json_log import plain_values
 from fdml.monitor.terminal import print_line
 
@@ -29,7 +40,7 @@ def level_of(event: Event) -> LogLevel:
             return "warning"
         case Waiting(why=why):
             return "warning" if why else "debug"
-        case StepDone() | Released() | EpochDone() | LargestPart():
+        case StepDone() | Released() | EpochDone() | LargestPart() | PartyProgress():
             return "debug"
         case _:
             return "info"

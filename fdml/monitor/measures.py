@@ -67,6 +67,15 @@ class Measures:
         return max(0, len(self.starts) - 1)
 
 
+def lag_bars(lag: dict[int, int], most: int = 12) -> tuple[tuple[str, float], ...]:
+    """Steps by lag, from the smallest lag on, in at most so many bars: the last one has all that are larger."""
+    known = sorted(lag.items())
+    if len(known) > most:
+        rest = known[most - 1 :]
+        return (*lag_bars(dict(known[: most - 1])), (f"{rest[0][0]}+", float(sum(count for _, count in rest))))
+    return tuple((str(each), float(count)) for each, count in known)
+
+
 class MeasuresFile:
     """A listener that counts, and keeps `measures.json`; only for people, so a damaged one is begun anew."""
 

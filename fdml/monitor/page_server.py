@@ -17,6 +17,8 @@ from importlib import resources
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from fdml.monitor.prometheus import METRICS_TYPE
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -37,7 +39,6 @@ FILES = {
     "/uplot.js": ("uplot.js", "text/javascript; charset=utf-8"),
     "/favicon.svg": ("favicon.svg", "image/svg+xml"),
 }
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _COOKIE = "fdml-page"
 _MOST_VIEWERS = 32

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The type of its text in HTTP."""
 _AWAY = ("gone", "not here yet", "aligned, not joined yet")
 """States in which a party has no line to the server."""
 _COUNTERS = {
@@ -31,10 +33,10 @@ def metrics_text(state: Mapping[str, Any]) -> str:
     run, parties = {"run": str(state["run"])}, state["parties"]
     left = [(run, state["seconds_left"])]
     lines = [
-        *_family("fdml_run_steps", "gauge", "Steps of the whole run.", [(run, state["steps"])]),
-        *_family("fdml_run_steps_done", "gauge", "Steps that all parties have done.", [(run, state["step"])]),
-        *_family("fdml_run_left_seconds", "gauge", "Time that is left by the present speed.", left),
-        *_family(
+        *family("fdml_run_steps", "gauge", "Steps of the whole run.", [(run, state["steps"])]),
+        *family("fdml_run_steps_done", "gauge", "Steps that all parties have done.", [(run, state["step"])]),
+        *family("fdml_run_left_seconds", "gauge", "Time that is left by the present speed.", left),
+        *family(
             "fdml_refused_messages_total",
             "counter",
             "Messages that the server has refused.",
@@ -43,14 +45,14 @@ def metrics_text(state: Mapping[str, Any]) -> str:
     ]
     for kind, families in (("counter", _COUNTERS), ("gauge", _GAUGES)):
         for field, (name, text) in families.items():
-            lines += _family(name, kind, text, [({**run, "party": each["name"]}, each[field]) for each in parties])
+            lines += family(name, kind, text, [({**run, "party": each["name"]}, each[field]) for each in parties])
     up = [({**run, "party": each["name"]}, float(_is_here(each))) for each in parties]
-    lines += _family("fdml_party_up", "gauge", "Whether the party is connected or has finished.", up)
+    lines += family("fdml_party_up", "gauge", "Whether the party is connected or has finished.", up)
     for field, (name, text) in _CURVES.items():
         if (curve := state["curves"].get(field)) is not None:
-            lines += _family(name, "gauge", text, [(run, curve["values"][-1])])
+            lines += family(name, "gauge", text, [(run, curve["values"][-1])])
     lags = [({**run, "lag": lag}, count) for lag, count in state["lag"].items()]
-    lines += _family("fdml_steps_by_lag_total", "counter", "Steps of this party by the lag of their total.", lags)
+    lines += family("fdml_steps_by_lag_total", "counter", "Steps of this party by the lag of their total.", lags)
     return "\n".join([*lines, ""])
 
 
@@ -58,17 +60,35 @@ def _is_here(party: Mapping[str, Any]) -> bool:
     return not party["gone_seconds"] and party["state"] not in _AWAY
 
 
-def _family(
-    name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float | None]]
-) -> Iterable[str]:
+def family(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float | None]]) -> Iterable[str]:
+    """The lines of one metric, with its labels and values; none where no value is known."""
     known = [(labels, float(value)) for labels, value in samples if value is not None and math.isfinite(value)]
     if not known:
         return
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
     for labels, value in known:
-        inner = ",".join(f'{key}="{_escaped(each)}"' for key, each in labels.items())
-        yield f"{name}{{{inner}}} {value:.17g}"
+        yield _sample(name, labels, value)
+
+
+def histogram(
+    name: str, text: str, bounds: Sequence[float], counts: Mapping[str, tuple[Sequence[int], float]]
+) -> Iterable[str]:
+    """The lines of a histogram: by model, how many are up to each bound and in all, and their sum."""
+    if not counts:
+        return
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} histogram"
+    for model, (below, total) in counts.items():
+        for bound, count in zip((*(f"{each:g}" for each in bounds), "+Inf"), below, strict=True):
+            yield _sample(f"{name}_bucket", {"model": model, "le": bound}, count)
+        yield _sample(f"{name}_sum", {"model": model}, total)
+        yield _sample(f"{name}_count", {"model": model}, below[-1])
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    inner = ",".join(f'{key}="{_escaped(each)}"' for key, each in labels.items())
+    return f"{name}{{{inner}}} {value:.17g}"
 
 
 def _escaped(text: str) -> str:

@@ -25,18 +25,21 @@ from fdml.events import (
     Finished,
     Joined,
     LargestPart,
-    Listener,
     OfRun,
+    PartyProgress,
     Refused,
     Released,
     Reliability,
     Remark,
     Scheduled,
+    SchemeBegun,
+    SchemeDone,
     StepDone,
     Stopped,
     Waiting,
 )
 from fdml.monitor.figures import CHOSEN, figures_text
+from fdml.monitor.live_terminal import can_be_redrawn
 from fdml.monitor.notebook import NotebookProgress
 from fdml.protocol.quoting import shown
 
@@ -129,35 +132,12 @@ def progress_display(console: Console, total: int, title: str, unit: str = "epoc
         with closing(NotebookProgress(total, title, unit)) as bar:
             yield bar
         return
-    if not console.is_terminal:
+    if not can_be_redrawn(console):
         yield PlainProgress(console, total, title, unit)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[note]}", markup=False), console=console, transient=True) as bars:
         yield BarProgress(bars, total, title)
-
-
-@contextmanager
-def epoch_progress(console: Console, total: int, title: str) -> Iterator[Listener]:
-    """A listener that counts the epochs of several trainings, `total` of them."""
-    done, lock = 0, threading.Lock()
-    with progress_display(console, total, title) as display:
-
-        def listen(event: Event) -> None:
-            nonlocal done
-            if isinstance(event, EpochDone):
-                with lock:
-                    done += 1
-                    display.move_to(done)
-
-        yield listen
-
-
-@contextmanager
-def run_terminal(console: Console, party: str) -> Iterator[Listener]:
-    """A listener that shows one party's part in a run."""
-    with progress_display(console, 1, party) as display:  # until it is known how many epochs there are
-        yield RunTerminal(console, display)
 
 
 _Who = tuple[str, str]
@@ -200,7 +180,7 @@ class RunTerminal:
         """Show one event."""
         with self._lock:
             self._run = event.run if isinstance(event, OfRun) else ""
-            if not isinstance(event, Waiting | Released | Refused | Remark | LargestPart):
+            if not isinstance(event, Waiting | Released | Refused | Remark | LargestPart | PartyProgress):
                 self._end_wait(self._who(event))
             self._show(event)
             if self._run and isinstance(event, Finished):
@@ -216,7 +196,9 @@ class RunTerminal:
 
     def _show(self, event: Event) -> None:
         match event:
-            case StepDone() | Released() | LargestPart() | Reliability():
+            case (
+                StepDone() | Released() | LargestPart() | Reliability() | PartyProgress() | SchemeBegun() | SchemeDone()
+            ):
                 pass
             case EpochDone():
                 self._show_epoch(event)

@@ -222,7 +222,7 @@ def align_rows(
     yield Flush()
     yield SaveAlignment(shared)
     report = shared.report
-    yield Emit(Aligned(member.name, report.shared, report.train, report.held_out))
+    yield Emit(Aligned(member.name, report.shared, report.train, report.held_out, report.lost(member.name)))
     for text in report.remarks():
         yield remark(member.name, text)
     return shared

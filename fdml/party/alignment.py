@@ -57,6 +57,15 @@ class AlignmentReport:
     adds: bool = False
     """Whether the generation adds to another."""
 
+    def lost(self, party: str) -> dict[str, int]:
+        """By reason, how many rows of this party's training file the run does not use; reasons without any left out."""
+        found = dict[str, int]()
+        if self.ids and self.ids[0].dropped:
+            found = {"have no id": self.ids[0].missing, "have a duplicate id": self.ids[0].repeated}
+        if not self.absent and self.largest_group == 1:  # else rows of the run point to this party's
+            found["are not held by all others"] = self.rows.get(party, 0) - self.shared
+        return {reason: count for reason, count in found.items() if count > 0}
+
     def remarks(self) -> list[str]:
         """Rows that were left out, and warnings; no row is left out in silence."""
         lines = [f"rows aligned before on {self.since} are used again"] if self.since else []

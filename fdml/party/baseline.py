@@ -34,7 +34,7 @@ from fdml.party.member import Member
 from fdml.party.plan import Plan, learner_of, training_task
 from fdml.party.task import TrainingTask
 from fdml.protocol.messages import Checkpointed
-from fdml.settings import GuardSettings, RunSettings, loss_for
+from fdml.settings import GuardSettings, RunSettings
 
 _LOSS_ROWS = 20_000
 """Training rows by whose loss it is told whether the training alone has converged."""
@@ -106,7 +106,9 @@ def _compared(
         return None
     figures = {name: finite_or_none(figure) for name, figure in evaluation.figures(alone.score).items()}
     metric, alone_metric = next(iter(figures.items()))
-    difference = paired_difference(run.task, joint, alone.score, evaluation.rows, seed=run.training.seed)
+    difference = paired_difference(
+        run.task, joint, alone.score, evaluation.rows, seed=run.training.seed, loss=run.chosen_loss
+    )
     trend = convergence_of(alone.losses)
     text = gain_text(f"{member.name} alone", metric, *difference)
     if trend is not None and trend.text:
@@ -138,7 +140,7 @@ class AloneTraining:
         plan = _plan_alone(member, labels.classes, shared).with_native(name, rows.native)
         plan = plan.resolved(len(labels.train), own.parts)
         self._run = run
-        self._loss = loss_for(run.task, run.loss)
+        self._loss = run.chosen_loss
         self._learner = learner_of(
             plan.models[name],
             plan.model(name, width(rows.train), rows=len(labels.train)),
@@ -207,7 +209,7 @@ def _plan_alone(member: Member, classes: int, shared: SharedRows) -> Plan:
         run.training.model_copy(update=alone),
         {member.name: member.model},
         member.name,
-        loss_for(run.task, run.loss),
+        run.chosen_loss,
         classes,
         line=shared.line,
     )

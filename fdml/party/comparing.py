@@ -38,7 +38,7 @@ def compared_version(
     metric = main if run.promotion is None or run.promotion.metric is None else run.promotion.metric
     new, old = _figure(metric, found.figures, found.test_loss), _figure(metric, figures, loss)
     gain = None if new is None or old is None else (old - new if metric in LOWER_IS_BETTER else new - old)
-    interval = paired_difference(run.task, *scores, held_out.rows, seed=run.training.seed)
+    interval = paired_difference(run.task, *scores, held_out.rows, seed=run.training.seed, loss=run.chosen_loss)
     promoted = None if run.promotion is None else gain is not None and gain >= run.promotion.at_least
     return ComparedVersion(
         party=found.party,

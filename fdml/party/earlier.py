@@ -39,7 +39,7 @@ class EarlierModel:
         return f"version {self.version[:8]} (run {self.run})"
 
     def check_labels(self, now: LabelEncoding | None) -> None:
-        """Raise unless its scores are of the same classes as those of now."""
+        """Raise unless its scores are of the same classes as those of now, or of targets by the same link."""
         if self.labels is None or now is None:
             return
         ours, theirs = self.labels.classes, now.classes
@@ -51,13 +51,18 @@ class EarlierModel:
                 f"the labels have {now.class_count} classes, and {self.text} was trained on {self.labels.class_count}, "
                 f"not the same ones; leave evaluation.against and `from` out"
             )
+        if self.labels.link != now.link:
+            raise LabelError(
+                f"the loss has scores by the {now.link} link, and {self.text} by the {self.labels.link} link; leave "
+                f"evaluation.against and `from` out, or take its loss"
+            )
 
     def score(self, score: Floats, now: LabelEncoding | None) -> Floats:
         """A joint score of its models as this run has scores: calibrated, and in the units of this run's labels."""
         found = self.calibration.apply(score)
         if self.labels is None or now is None or now.classes is not None:
             return found
-        return (found * self.labels.spread + self.labels.centre - now.centre) / now.spread
+        return self.labels.rescaled(found, now)
 
 
 def without_part(version: str) -> EarlierModel:

@@ -76,7 +76,7 @@ class HeldOutRows:
             for waiting in sorted(self.evaluation.pending):
                 yield from self._score(waiting)
 
-    def stop_if_nothing_gained(self) -> Work[None]:
+    def stop_without_gain(self) -> Work[None]:
         """Before the next step, at the party that `decides`: score the epochs that are due, and stop if they say so.
 
         An epoch that was scored before it is due does not count yet.

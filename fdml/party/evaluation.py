@@ -30,7 +30,7 @@ from fdml.party.member import Member
 from fdml.privacy.guard import Guard
 from fdml.protocol.fixed_point import Codes, decode, grid_of
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
-from fdml.settings import evaluation_schedule, loss_for
+from fdml.settings import evaluation_schedule
 
 
 class Evaluation:
@@ -53,7 +53,7 @@ class Evaluation:
         self._encoding = encoding
         self.rows = RowSet({}, labels.held_out, labels.held_out_weights)
         """The held-out rows' labels and weights."""
-        self._loss = loss_for(self._run.task, self._run.loss)
+        self._loss = self._run.chosen_loss
         self._objective = objective or objective_for(self._loss, labels.classes, self._run.training)
         self._unit = 1.0 if encoding is None else encoding.spread
         """What a target of 1 means in the labels' own units."""

@@ -2,7 +2,7 @@
 
 So every run shows the same answer of a row to the same question, and a further run tells nothing new. A question is
 the label column, its classes and the epsilon; another question is answered independently, and the epsilons add up. A
-label that has changed is answered independently too, so that two answers do not tell that it has.
+label that has changed is answered independently too: two answers that agree do not tell whether it has.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ def count_labels(member: Member, labels: LabelSet, encoding: LabelEncoding | Non
         member.ledger.show_labels(member.run, flips, labels.classes, encoding)
 
 
-def labels_to_train_on(
-    member: Member, shared: SharedRows, labels: LabelSet, encoding: LabelEncoding | None
-) -> LabelSet:
+def training_labels(member: Member, shared: SharedRows, labels: LabelSet, encoding: LabelEncoding | None) -> LabelSet:
     """The label party's own labels; private ones are randomised, unless that is switched off."""
     shown = shown_labels(
         labels.train,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import SettingsError
 from fdml.party.label_flips import LabelFlips
+from fdml.party.policy import PolicySettings, Spending, check_size
 from fdml.privacy.accounts import AccountFile, BudgetedAccount, Counts, RunAccount, ShownLabels
 from fdml.privacy.build_guard import gradients_of, mechanism_of, row_uses
 from fdml.privacy.calibrate import releases_within
@@ -37,6 +38,12 @@ def planned_account(
     return RunAccount(run.name, data, file, mechanism, gradients, counts)
 
 
+def spending_alone(planned: RunAccount, guard: GuardSettings) -> Spending:
+    """What a planned run spends of a row by itself."""
+    cost = planned.direct if guard.training is None else planned.record_level
+    return Spending(releases=planned.releases, epsilon=cost.epsilon(guard.delta))
+
+
 def _check_comparison(guard: GuardSettings, mechanism: Mechanism, held_out: int) -> None:
     """Raise where the budget does not allow one more release of the held-out rows, by an earlier version."""
     if guard.epsilon is None or guard.evaluation == "exact":
@@ -60,9 +67,14 @@ class PartyLedger:
     """The name of the training file."""
     column: str = ""
     """Of the labels, at the label party."""
+    total_releases: int | None = None
+    """The most releases of a row in all runs."""
+    policy: PolicySettings | None = None
+    """The rules by which this run was accepted; None where a person has."""
 
     def open_run(self, run: RunSettings, guard: GuardSettings, schedule: Schedule, noise: NoiseKey) -> BudgetedAccount:
-        """The account of this run's life, or an error if the run as planned would exceed the party's total.
+        """The account of this run's life, or an error if the run as planned would exceed the party's totals,
+        or is larger than what its policy has accepted.
 
         A life is one noise key: a restart goes on in the same account, and starting over opens another.
         """
@@ -73,8 +85,11 @@ class PartyLedger:
             replace(planned, counts=Counts()),
             total=guard.total_epsilon,
             delta=guard.delta,
+            most_releases=self.total_releases,
         )
         life.check_plan(planned.counts)
+        if self.policy is not None and not life.has_released:
+            check_size(self.policy, run.name, spending_alone(planned, guard), schedule.rows)
         return life
 
     def show_labels(

@@ -38,7 +38,7 @@ from fdml.protocol.messages import Gradient, Push, Stop, Total
 from fdml.protocol.schedule import Schedule, Visit
 
 _LARGEST_GRADIENT = 1.0
-"""Of a loss over classes, and only those have private labels."""
+"""The gradient of a loss over classes is never larger, and private labels are always classes."""
 
 
 class Worker:
@@ -61,7 +61,7 @@ class Worker:
         self._stop_sent = False
         """Whether this start has asked to stop."""
         self._head = task.objective.joint if isinstance(task.objective.joint, Head) else None
-        """What this party's copy of the joint network is, where the run has one."""
+        """This party's copy of the head, where the run has one."""
         self._few = None
         if task.denoise is not None:
             self._few = FewExchanges(task.denoise, task.objective)

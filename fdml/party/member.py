@@ -34,7 +34,7 @@ from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.alignment_messages import START_BYTES, RowsOffer
 from fdml.protocol.identity import Credentials
 from fdml.protocol.schedule import schedule_of
-from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, loss_for, run_hash
+from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, run_hash
 from fdml.settings_hash import training_hash
 from fdml.storage.disk import Disk
 
@@ -160,7 +160,7 @@ class Member:
             self.run.training,
             {self.name: self.model},
             self.run.label_party,
-            loss_for(self.run.task, self.run.loss),
+            self.run.chosen_loss,
             classes,
             parties=len(self.run.parties),
             others=tuple(party for party in self.run.parties if party != self.name),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fdml.party.ledger import planned_account
+from fdml.party.ledger import planned_account, spending_alone
 from fdml.party.policy import Spending
 from fdml.privacy.accounts import LedgerAccounts, RunAccount
 from fdml.protocol.agreed_training import agreed_training
@@ -27,16 +27,15 @@ def spending_of(
 
     `accepted` are the plans of runs that were accepted and are not over: what they have yet to release counts too.
     """
-    record_level = guard.training is not None
     after = book
     for each in (*accepted, planned):
         after = _with(after, each)
-    alone = planned.record_level if record_level else planned.direct
+    alone = spending_alone(planned, guard)
     return Spending(
-        releases=_releases(planned),
-        epsilon=alone.epsilon(guard.delta),
-        total_releases=sum(_releases(each) for each in after.runs.values()),
-        total_epsilon=after.spent(guard.delta, record_level=record_level),
+        releases=alone.releases,
+        epsilon=alone.epsilon,
+        total_releases=after.releases,
+        total_epsilon=after.spent(guard.delta, record_level=guard.training is not None),
     )
 
 
@@ -64,7 +63,3 @@ def _with(book: LedgerAccounts, planned: RunAccount) -> LedgerAccounts:
         return replace(book, runs={**book.runs, f"planned: {planned.run}": planned})
     raised = {name: replace(each, counts=each.counts.at_least(planned.counts)) for name, each in begun.items()}
     return replace(book, runs={**book.runs, **raised})
-
-
-def _releases(account: RunAccount) -> int:
-    return max(account.counts.releases, account.counts.held_out)

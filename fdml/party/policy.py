@@ -60,8 +60,14 @@ class PolicySettings(Settings):
     hours: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """When runs may begin, in this machine's time: "08:00-18:00", "mon-fri 22:00-06:00"."""
 
+    promotion: bool = True
+    """Whether a run may promote its version by a rule of its own."""
     askers: tuple[str, ...] | None = None
     """The parties that are answered when they ask for predictions; None answers all that run.toml lets ask."""
+    answers_per_hour: PositiveInt | None = None
+    """The most rows of which one asker is told within an hour."""
+    answer_until: datetime.date | None = None
+    """The last day on which questions for predictions are answered, in this machine's time."""
 
     @field_validator("hours")
     @classmethod
@@ -180,12 +186,9 @@ def objections_to(
     yield from _listed("labels", run.privacy.labels, policy.labels, "its labels are")
     yield from _listed("servers", run.privacy.server, policy.servers, "its server is")
     yield from _listed("models", proposed.model, policy.models, "this party's model is")
-    if policy.max_epsilon is not None and spending.epsilon > policy.max_epsilon:
-        text = f"it would spend {_epsilon(spending.epsilon)} of a row, over policy.max_epsilon {policy.max_epsilon:g}"
-        yield Objection("policy.max_epsilon", text)
-    if policy.max_releases is not None and spending.releases > policy.max_releases:
-        text = f"it would release a row {spending.releases} times, over policy.max_releases {policy.max_releases}"
-        yield Objection("policy.max_releases", text)
+    yield from _size(policy, spending, proposed.rows)
+    if run.promotion is not None and not policy.promotion:
+        yield Objection("policy.promotion", "it has a rule to promote its version; policy.promotion is false")
     if run.search is not None and proposed.of_its_search >= policy.tuning:
         taken = f"of which {proposed.of_its_search} were accepted here"
         yield Objection(
@@ -197,15 +200,36 @@ def objections_to(
             f"policy.total_label_epsilon {policy.total_label_epsilon:g}"
         )
         yield Objection("policy.total_label_epsilon", text)
-    if policy.max_rows is not None and (proposed.rows is None or proposed.rows > policy.max_rows):
-        known = (
-            "a number of rows not known before the first alignment"
-            if proposed.rows is None
-            else f"{proposed.rows} rows"
+    if outside := hours_objection(policy, now):
+        yield Objection("policy.hours", outside)
+
+
+def hours_objection(policy: PolicySettings, now: datetime.datetime) -> str:
+    """What the hours in which runs may begin have against this moment; empty if nothing."""
+    if policy.hours is None or any(Hours.read(each).holds(now) for each in policy.hours):
+        return ""
+    return f"it is {now:%a %H:%M}; policy.hours is {', '.join(policy.hours)}"
+
+
+def check_size(policy: PolicySettings, run: str, spending: Spending, rows: int) -> None:
+    """Raise if a run that these rules have accepted is larger than they allow, now that its rows are found."""
+    for each in _size(policy, spending, rows):
+        raise SettingsError(
+            f"run {run!r} was accepted by the policy, and is larger than was known then: {each.reason}; `fdml runs "
+            f"approve {run}` lets it go on, `fdml runs stop {run}` ends it for all"
         )
+
+
+def _size(policy: PolicySettings, spending: Spending, rows: int | None) -> Iterator[Objection]:
+    if policy.max_epsilon is not None and spending.epsilon > policy.max_epsilon:
+        text = f"it would spend {_epsilon(spending.epsilon)} of a row, over policy.max_epsilon {policy.max_epsilon:g}"
+        yield Objection("policy.max_epsilon", text)
+    if policy.max_releases is not None and spending.releases > policy.max_releases:
+        text = f"it would release a row {spending.releases} times, over policy.max_releases {policy.max_releases}"
+        yield Objection("policy.max_releases", text)
+    if policy.max_rows is not None and (rows is None or rows > policy.max_rows):
+        known = "a number of rows not known before the first alignment" if rows is None else f"{rows} rows"
         yield Objection("policy.max_rows", f"it would train on {known}; policy.max_rows is {policy.max_rows}")
-    if policy.hours is not None and not any(Hours.read(each).holds(now) for each in policy.hours):
-        yield Objection("policy.hours", f"it is {now:%a %H:%M}; policy.hours is {', '.join(policy.hours)}")
 
 
 def _totals(policy: PolicySettings, spending: Spending, total_epsilon: float | None) -> Iterator[Objection]:

@@ -39,7 +39,7 @@ from fdml.party.effects import (
 )
 from fdml.party.evaluating import HeldOutRows
 from fdml.party.evaluation import Evaluation
-from fdml.party.labelling import LABELS_OFF, count_labels, labels_received, labels_to_send, labels_to_train_on
+from fdml.party.labelling import LABELS_OFF, count_labels, labels_received, labels_to_send, training_labels
 from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
@@ -61,7 +61,7 @@ from fdml.protocol.messages import (
     Stopped,
     Total,
 )
-from fdml.settings import loss_for, run_hash
+from fdml.settings import run_hash
 from fdml.storage.arrays import hash_arrays
 
 Phase = Literal["starting", "aligning", "labelling", "training", "evaluating", "finished"]
@@ -169,7 +169,7 @@ class PartySession:
             yield Send(labels_to_send(member, shared, labels))
             if member.has_private_labels and self._run.privacy.label_epsilon == "off":
                 yield remark(member.name, LABELS_OFF)
-            return labels_to_train_on(member, shared, labels, self._label_encoding)
+            return training_labels(member, shared, labels, self._label_encoding)
         while self._messages.labels is None:
             yield from self._take_in("for {} to give the labels")
         return labels_received(member, shared, self._messages.labels)
@@ -221,7 +221,7 @@ class PartySession:
                 worker.stop_at(answer.step)
             else:
                 if held_out.decides:
-                    yield from held_out.stop_if_nothing_gained()
+                    yield from held_out.stop_without_gain()
                 yield from self._send(worker.learn(answer))
                 self._seconds = self._clock() - began
                 yield Emit(events.StepDone(worker.party, answer.step, answer.lag if isinstance(answer, Total) else 0))
@@ -231,7 +231,7 @@ class PartySession:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
                     yield from held_out.end_epoch(self._seconds)
             yield from self._save(worker, guard, held_out.evaluation, facts)
-        if worker.ended_early:  # in both slots: from an older state it might hear of the end after a total more
+        if worker.ended_early:  # once more, so that no slot is left from which a start is served a total past the end
             yield from self._save(worker, guard, held_out.evaluation, facts)
 
     def _answer(self, step: int) -> Work[Total | Gradient | Stopped]:
@@ -266,7 +266,7 @@ class PartySession:
             reason = worker.spent or self._messages.why_stopped or NO_GAIN
             yield Emit(events.Stopped(worker.party, worker.step, reason))
         if self._member.is_label_party and not self._member.has_private_labels:
-            loss = loss_for(self._run.task, self._run.loss)
+            loss = self._run.chosen_loss
             evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
         if evaluation.at_end:
             yield from held_out.predict(worker.last_epoch, self._seconds)

@@ -90,6 +90,11 @@ class RunAccount:
     counts: Counts = field(default_factory=Counts)
 
     @property
+    def releases(self) -> int:
+        """Of its most released row, of training or held-out rows."""
+        return max(self.counts.releases, self.counts.held_out)
+
+    @property
     def direct(self) -> Cost:
         """By a row's own releases, of training or held-out rows, whichever is more."""
         return self._released(self.counts.releases).at_least(self._held_out())
@@ -134,6 +139,11 @@ class LedgerAccounts:
         """What all runs have spent of a row that was in every one of them."""
         costs = (run.record_level if record_level else run.direct for run in self.runs.values())
         return sum(costs, NOTHING).epsilon(delta)
+
+    @property
+    def releases(self) -> int:
+        """Of a row that was in every run."""
+        return sum(run.releases for run in self.runs.values())
 
     def label_epsilons(self) -> dict[str, float]:
         """By label column, what its answers add up to; infinite where they were shown as they are."""
@@ -192,39 +202,62 @@ class AccountFile:
 
 
 class BudgetedAccount:
-    """One run's account in a ledger; refuses what would bring all runs together over the total."""
+    """One run's account in a ledger; refuses what would bring all runs together over a total."""
 
-    def __init__(self, file: AccountFile, name: str, account: RunAccount, *, total: float | None, delta: float) -> None:
+    def __init__(
+        self,
+        file: AccountFile,
+        name: str,
+        account: RunAccount,
+        *,
+        total: float | None,
+        delta: float,
+        most_releases: int | None = None,
+    ) -> None:
+        """`total` is an epsilon, `most_releases` the same in releases of a row."""
         self._file = file
         self._name = name
         self._account = account
         self._total = total
         self._delta = delta
+        self._most_releases = most_releases
         self._known = Counts()
         """What is on disk at least."""
         self._planned = Counts()
         """What is counted with the first release: where that costs everything, as many as the run plans."""
 
     def check_plan(self, planned: Counts) -> None:
-        """Raise if a run that has released nothing yet cannot be finished within the total."""
+        """Raise if a run that has released nothing yet cannot be finished within the totals."""
         if self._account.mechanism.noise == "none" and self._account.gradients is None:
             self._planned = planned
-        book = self._file.read()
-        if self._total is None or (self._name in book.runs and book.runs[self._name].counts != Counts()):
+        if self.has_released:
             return
-        before, after = self._spent(book), self._spent(self._with(book, planned))
-        if after > self._total:
+        book = self._file.read()
+        planned_book = self._with(book, planned)
+        if self._total is not None and (after := self._spent(planned_book)) > self._total:
             raise SettingsError(
                 f"this run would bring what all runs of this ledger spend of a row to epsilon {after:.4g} at delta "
-                f"{self._delta:g}, over guard.total_epsilon {self._total:g}; {before:.4g} is spent already. Plan "
-                f"more noise or fewer exchanges (`fdml budget plan`), or raise the total; `fdml budget show` has the "
-                f"accounts"
+                f"{self._delta:g}, over guard.total_epsilon {self._total:g}; {self._spent(book):.4g} is spent already. "
+                f"Plan more noise or fewer exchanges (`fdml budget plan`), or raise the total; `fdml budget show` has "
+                f"the accounts"
             )
+        if self._most_releases is not None and planned_book.releases > self._most_releases:
+            raise SettingsError(
+                f"this run would bring the releases of a row in all runs of this ledger to {planned_book.releases}, "
+                f"over policy.total_releases {self._most_releases}; {book.releases} were made already. Plan fewer "
+                f"exchanges, or raise the total; `fdml budget show` has the accounts"
+            )
+
+    @property
+    def has_released(self) -> bool:
+        """Whether anything of this run has been counted by now."""
+        known = self._file.read().runs.get(self._name)
+        return known is not None and known.counts != Counts()
 
     def count(
         self, *, releases: int = 0, held_out: int = 0, exact: int = 0, uses: int = 0, has_left: bool = False
     ) -> None:
-        """Count at least so much; durable on return. Raises and counts nothing if that would overspend the total.
+        """Count at least so much; durable on return. Raises and counts nothing if that would overspend a total.
 
         What has left already is counted in any case.
         """
@@ -239,15 +272,26 @@ class BudgetedAccount:
 
         def raised(book: LedgerAccounts) -> LedgerAccounts:
             after = self._with(book, wanted)
-            if self._total is not None and not has_left and self._spent(after) > self._total:
-                raise PrivacyBudgetSpent(
-                    f"one more release would bring what all runs of this ledger have spent of a row over "
-                    f"guard.total_epsilon {self._total:g} at delta {self._delta:g}; stop here, or raise the total: "
-                    f"`fdml budget show` has the accounts"
-                )
+            if not has_left:
+                self._check(after)
             return after
 
         self._known = self._file.change(raised).runs[self._name].counts
+
+    def _check(self, after: LedgerAccounts) -> None:
+        """Raise if a total is overspent in this book."""
+        if self._total is not None and self._spent(after) > self._total:
+            raise PrivacyBudgetSpent(
+                f"one more release would bring what all runs of this ledger have spent of a row over "
+                f"guard.total_epsilon {self._total:g} at delta {self._delta:g}; stop here, or raise the total: "
+                f"`fdml budget show` has the accounts"
+            )
+        if self._most_releases is not None and after.releases > self._most_releases:
+            raise PrivacyBudgetSpent(
+                f"this would bring the releases of a row in all runs of this ledger to {after.releases}, over "
+                f"policy.total_releases {self._most_releases}; stop here, or raise the total: `fdml budget show` has "
+                f"the accounts"
+            )
 
     def _with(self, book: LedgerAccounts, counts: Counts) -> LedgerAccounts:
         before = book.runs.get(self._name, self._account)

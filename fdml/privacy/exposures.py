@@ -1,4 +1,4 @@
-"""What of a party someone saw: a line of its statement; and the lines of rows that point to other parties' rows."""
+"""What of a party someone saw: a line of its statement; and the lines of pointers, of noise and of answers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,62 @@ def pointer_exposures(run: RunSettings, party: str) -> list[Exposure]:
     if run.pointing_party is None:
         return []
     return _of_label_party(run) if party == run.label_party else _of_other(run, party)
+
+
+def answer_exposures(run: RunSettings, party: str, protection: str) -> list[Exposure]:
+    """What questions and answers about the run's model show of this party, from the end of the run on."""
+    askers = run.serving.may_ask or (run.label_party,)
+    who, found = ", ".join(name for name in askers if name != party), []
+    if who:
+        saw = "its predictions of any row of its files, shared or not, and which ids it holds"
+        often = f"whenever they are asked for; counted in the ledger as '{run.name} (predictions)', not above"
+        found.append(Exposure(who, saw, _answer_form(run), often, protection, ""))
+    if who and party == run.label_party:
+        saw = "how a score is read: the names of its classes, or mean and spread of its targets"
+        found.append(Exposure(who, saw, "with every answer, sealed from the server", "always", "none", ""))
+    if party in askers and len(run.parties) > 1:
+        unsure = party == run.label_party and run.serving.ask == "unsure"
+        saw = "which rows it asks for, and when" + (", and that it is unsure of them" if unsure else "")
+        form = "tokens of their ids; the server sees how many rows, when, and who is asked"
+        found.append(Exposure("every other party", saw, form, "every question", "none", ""))
+    return found
+
+
+def _answer_form(run: RunSettings) -> str:
+    if len(run.parties) == 2:
+        return "exactly this party's"
+    if run.serving.absent == "calibrated":
+        return "exactly this party's, where it is asked alone"
+    kept = "; of rows that it alone of them holds, exactly this party's" if run.unmatched == "keep" else ""
+    return "the sum of all parties that answer" + kept
+
+
+def noise_exposures(variance: float) -> list[Exposure]:
+    """What is told of a party's noise."""
+    if not variance:
+        return []
+    return [Exposure("server and every other party", "how much noise it adds", "its variance", "always", "none", "")]
+
+
+def single_sums(run: RunSettings, party: str) -> str:
+    """Where, of three or more parties, a sum lacks some and so shows this one: for the form of its predictions."""
+    label_party, form = run.label_party, ""
+    if run.training.absence:
+        form += "; in blocks that are trained without a party, the sum without it"
+    if run.training.absence and len(run.parties) == 3:
+        form += ": exactly this party's" + ("" if party == label_party else f", to {label_party}")
+    if run.unmatched == "keep" and party == label_party:
+        form += "; of rows that one other party alone holds, exactly this party's, to that one"
+    elif run.unmatched == "keep":
+        form += f"; of rows that no other party but {label_party} holds, exactly this party's, to {label_party}"
+    if run.training.frozen_epochs and party in run.new_parties:
+        whose = "this party's" if len(run.new_parties) == 1 else "that of the new parties together"
+        form += f"; while the parties of the version are frozen, what changes in the sum is exactly {whose}"
+    if run.compared_version and run.new_parties and party not in (label_party, *run.new_parties):
+        form += f"; of the version compared with, the sum without {', '.join(run.new_parties)}"
+        if len(run.parties) - len(run.new_parties) == 2:
+            form += f": exactly this party's, to {label_party}"
+    return form
 
 
 def _of_label_party(run: RunSettings) -> list[Exposure]:

@@ -49,18 +49,18 @@ class Guard:
     ) -> None:
         self._perturbation = perturbation
         self._held_out_perturbation = held_out or perturbation
-        """Of predictions of held-out rows; counted only if it is the same."""
+        """Of held-out rows; counted as a noisy release only where it is that of all other predictions."""
         self.ledger = ledger
         self._masks = masks
         self._blind = blind
         self._hiding: PredictionMasks | None = (pairwise or masks) if blind else None
-        """Of predictions."""
+        """The masks of predictions, if they have any."""
         self._store = store
         self.differences = differences
         """Where few bits travel: what the server has already, part of the worker's state."""
 
     def push(self, step: int, block: int, predictions: Predictions) -> tuple[Push, Codes]:
-        """The predictions of a step as they may leave, and what the server then has of them, under the mask.
+        """The predictions of a step as they may leave, and the codes that the server then has, but for the mask.
 
         Raises `PrivacyBudgetSpent`, and then nothing is counted and nothing leaves.
         """

@@ -17,9 +17,10 @@ Predictions = NDArray[np.floating[Any]]
 _STREAM = {"held-out": "trial"}
 """Names of random streams where they are not the purpose's own: a name never changes, or noise would."""
 _FAR = 16.0
-"""Times the largest that can travel: without a clip a prediction up to there is cut where the grid saturates."""
+"""Without a clip, on a grid that saturates: a prediction up to so many times the largest that can travel is cut to
+that; a larger one ends the run."""
 _LONGEST = 1e100
-"""A prediction is cut there before its length is taken, which might overflow."""
+"""A prediction is cut to it before its norm is taken, which might overflow."""
 
 
 class Perturbation:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fdml.privacy.exposures import Exposure, pointer_exposures
+from fdml.privacy.exposures import Exposure, answer_exposures, noise_exposures, pointer_exposures, single_sums
 from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
@@ -90,7 +90,8 @@ class Statement:
             "",
             "Until `fdml forget --run NAME` at each side: at the server sealed labels and all predictions as it got "
             "them; at this party its noise key, releases and features. Until `fdml forget --alignments`: at the server "
-            "tokens or blinded points of ids; at this party its group key. The ledger stays for good.",
+            "tokens or blinded points of ids; at this party its group key. Until `fdml model forget NAME`: there "
+            "also its predictions of all its rows, with which it answers. The ledger stays for good.",
             "",
         ]
         return "\n".join(lines)
@@ -130,20 +131,21 @@ def state_of(
     often = f"{ledger.releases(worst)} times each training row, {evaluations} times each held-out row"
     server = Exposure(
         "server",
-        "its predictions of every row",
+        _predictions(run),
         "under masks that only the parties can take off" if blind else "each party's own, plain",
         often,
         _masks(run) if blind else protection,
         "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
     )
     exposures = [server, _model_mac(), _others(run, party, often, protection)]
-    exposures += pointer_exposures(run, party)
+    exposures += [*noise_exposures(ledger.mechanism.variance), *pointer_exposures(run, party)]
     if party == run.label_party:
         exposures += [*_labels(run, schedule), *_metrics(run, evaluations)]
     if run.evaluation.stop_after is not None:
         exposures.append(_best_epoch(run))
     if run.promotion is not None:
         exposures.append(_promotion())
+    exposures += answer_exposures(run, party, protection)
     exposures.append(
         Exposure(
             "network",
@@ -189,14 +191,13 @@ def _others(run: RunSettings, party: str, often: str, protection: str) -> Exposu
         form = "the sum of two: less its own part, exactly this party's"
     else:
         form = f"the sum of all {len(run.parties)}; all others together can tell this party's part"
-        if run.training.absence:
-            form += "; in blocks that are trained without a party, the sum without it"
-        if run.training.absence and len(run.parties) == 3:
-            form += ": exactly this party's" + ("" if party == run.label_party else f", to {run.label_party}")
-        if run.training.frozen_epochs and party in run.new_parties:
-            whose = "this party's" if len(run.new_parties) == 1 else "that of the new parties together"
-            form += f"; while the parties of the version are frozen, what changes in the sum is exactly {whose}"
-    return Exposure(sees_sums, "its predictions of every row", form, often, protection, "A4 to A6; A7 together")
+        form += single_sums(run, party)
+    return Exposure(sees_sums, _predictions(run), form, often, protection, "A4 to A6; A7 together")
+
+
+def _predictions(run: RunSettings) -> str:
+    vector = f", each with a vector of {run.training.vector} numbers" if run.training.vector else ""
+    return f"its predictions of every row{vector}"
 
 
 def _model_mac() -> Exposure:

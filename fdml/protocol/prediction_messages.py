@@ -62,7 +62,8 @@ class Asked:
     parties: tuple[str, ...]
     """All that are asked, whose answers are added up."""
     digests: tuple[bytes, ...]
-    """Of the tokens that each of them is asked for, so that all know whether they answer the same question."""
+    """Of the tokens that each of them is asked for, under its key with the asker: so that all know whether they answer
+    the same question, and none can try out what another is asked for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The server's arithmetic, without a network."""
+"""The server's loop of Algorithm 1, without a network: a push comes in, totals go out."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from fdml.server.snapshot_arrays import answer_arrays, answer_of, digest_array, 
 
 
 class Coordinator:
-    """The prediction matrix and who may be served what, moved only by `handle`.
+    """The prediction matrix and who may be served what; only `handle` changes them.
 
-    It owns no socket, thread or clock: the caller brings messages in any order
-    and sends whatever comes back. A party's part of the total of step t is what
-    it last pushed for that block at step t or before, never later: so a party
-    that is behind reads what the others pushed for its own step, and at
-    staleness 0 every total is the sum of exactly that step's pushes.
+    It owns no socket, thread or clock: the caller brings messages in any order and sends whatever comes back. A party's
+    part of the total of step t is what it last pushed for that block at step t or before, never later: so a party that
+    is behind reads what the others pushed for its own step, and at staleness 0 every total is the sum of exactly that
+    step's pushes.
 
     A total stays as it was first made until its party has a checkpoint after that
     step, so a party that starts again is served the same totals again.
@@ -40,7 +39,8 @@ class Coordinator:
     A blind server of three or more parties serves the total of a block only once every
     party has pushed that block: a sum of fewer parts would show a party's own ones.
 
-    Where few bits travel, a push after a block's first is a difference. In step its total is the sum of these.
+    Where few bits travel, each push of a block but the first is a difference to the push before. Where the run is in
+    step (`FewBits.in_step`) totals travel as sums of differences, too.
     """
 
     def __init__(

@@ -144,6 +144,12 @@ class RunHost:
                 f"([rights] in federation.toml), party {party!r} may not",
                 Refusal.GAP,
             )
+        self._check_case(run.name)
+        if self._authority is not None and not proposal.signature:
+            raise MessageRefused(
+                f"run {run.name!r} has not been started yet: `fdml run` at its starter does, under its signature",
+                Refusal.GAP,
+            )
         if self._authority is not None:
             check_proposal(proposal, run, party, self._authority)
         self._check_room()
@@ -239,6 +245,15 @@ class RunHost:
         if found:
             text = difference_text(found, f"at party {party!r}", "at the server")
             raise MessageRefused(f"{text}; give both sides the same federation.toml", Refusal.MISMATCH)
+
+    def _check_case(self, name: str) -> None:
+        """Refuse a name that is another run's but for capital letters: some disks take both for one folder."""
+        same = next((each for each in self._runs if each.lower() == name.lower()), None)
+        if same is not None:
+            raise MessageRefused(
+                f"there is a run {same!r}, and {name!r} differs from it by capital letters alone; {_NEW_NAME}",
+                Refusal.MISMATCH,
+            )
 
     def _check_room(self) -> None:
         still_open = sum(not run.ended for run in self._runs.values())

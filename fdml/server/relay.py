@@ -121,6 +121,14 @@ class Relay:
         del self._open[key]
         return [Delivery(waiting.asker, replace(reply, party=line.party))]
 
+    def undelivered(self, line: RelayLine, question: Question) -> list[Delivery]:
+        """A question did not reach a party's stream, which takes no more: its asker is told."""
+        waiting = self._open.pop((question.party, question.number, line.party), None)
+        if waiting is None:
+            return []
+        text = "it has more questions than it takes; ask again later"
+        return [Delivery(waiting.asker, Reply(question.number, question.run, line.party, absent=text))]
+
     def _make_room(self, line: RelayLine) -> None:
         own = [key for key, each in self._open.items() if each.asker is line]
         if len(own) >= _MOST_OPEN:

@@ -1,4 +1,4 @@
-"""All the server does but sockets: it checks, remembers, logs and answers.
+"""The server's state of a run, and its recovery: it checks, remembers, logs and answers, without sockets.
 
 `take` moves the state and gathers replies; they may be sent only after `commit`
 has made the log durable. So nothing that was sent is ever forgotten.

@@ -226,6 +226,10 @@ class ServerSession:
                 effects.append(Answer(stream, Waiting(waited_for)))
         return effects
 
+    def progress(self) -> list[Effect]:
+        """Tell listeners here what has changed of who is where and who waits for whom; of the waits as last noted."""
+        return [Emit(event) for event in self.status.progress(self._streams)]
+
     @property
     def joined(self) -> frozenset[str]:
         """The parties that have an open stream."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from fdml.events import Event
+from fdml.events import Event, PartyProgress
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.part_sizes import PartSizes
@@ -61,6 +61,7 @@ class StatusTracker:
         self.sizes = PartSizes(settings.parties)
         self.refused: Counter[str] = Counter()
         """Number of refused messages by reason."""
+        self._reported: dict[str, PartyProgress] = {}
 
     @property
     def traffic(self) -> dict[str, tuple[int, int]]:
@@ -110,6 +111,20 @@ class StatusTracker:
         if self._awaits_best_epoch and party != self._settings.label_party:
             return [self._settings.label_party]
         return [other for other in self._settings.parties if other != party and not self._state.has_finished(other)]
+
+    def progress(self, connected: Container[str]) -> list[Event]:
+        """What has changed of the parties since the last call."""
+        training, found = self._state.coordinator, self.report(connected)
+        epochs = 0 if training is None else training.schedule.epochs
+        now = {
+            each.name: PartyProgress(
+                each.name, each.served + 1, found.steps, epochs, each.state.partition(" for ")[0], each.waits_for
+            )
+            for each in found.parties
+        }
+        changed: list[Event] = [each for name, each in now.items() if self._reported.get(name) != each]
+        self._reported = now
+        return changed
 
     def report(self, connected: Container[str]) -> RunStatus:
         """The status of the run now."""

@@ -17,7 +17,6 @@ from fdml.data.row_set import RowSet
 from fdml.models.calibration import Calibration, calibrate
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.reading import score_of
-from fdml.settings import loss_for
 from fdml.storage.atomic import write_file
 
 SAMPLE = 4096
@@ -78,7 +77,7 @@ class AbsenceCalibrations:
             return None
         score = score_of(own.run, total[known], own.facts.bits, reading).astype(np.float64)
         sample = labelled.labels.take(np.flatnonzero(known))
-        return calibrate(loss_for(own.run.task, own.run.loss), score, sample)
+        return calibrate(own.run.chosen_loss, score, sample)
 
     def _read(self) -> dict[str, Calibration]:
         if self._path is None or not self._path.is_file():

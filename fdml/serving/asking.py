@@ -27,9 +27,8 @@ from fdml.protocol.prediction_wire import decode_answered, encode_asked
 from fdml.serving.answering import ANSWER, QUESTION
 from fdml.serving.answers import Answers, row_patterns
 from fdml.serving.column import Column
-from fdml.serving.keys import tokens_digest
 from fdml.serving.publication import Publication
-from fdml.serving.reading import ScoreReading, score_of
+from fdml.serving.reading import ScoreReading, check_reading, score_of
 from fdml.serving.reasons import ANSWERED_VERSION, LATE, not_asked
 from fdml.serving.unsure import FindCalibration, answers_alone
 from fdml.settings_joint import scores_in
@@ -192,7 +191,7 @@ class Asker:
         """Ask these parties once: the answers, and why the others have given none."""
         facts, number = self.own.facts, secrets.token_bytes(NUMBER_BYTES)
         tokens = self._tokens(rows, parties)
-        digests = tuple(tokens_digest(tokens[name]) for name in parties)
+        digests = tuple(facts.keys.digest(name, number, tokens[name]) for name in parties)
         questions = [
             Question(
                 number,
@@ -248,8 +247,10 @@ class Asker:
                 or answered.codes.shape[1] != self.own.column.width
             ):
                 return "its answer has another form than this party's predictions"
-            if answered.reading and party == facts.run.label_party:
-                self._reading = self._reading or ScoreReading.from_json(answered.reading)
+            if self._reading is None and answered.reading and party == facts.run.label_party:
+                reading = ScoreReading.from_json(answered.reading)
+                check_reading(facts.run, self.own.column.width, facts.bits, reading)
+                self._reading = reading
         except MessageRefused as refused:
             return str(refused)
         return answered

@@ -27,7 +27,8 @@ from fdml.errors import DataError, ServerUnreachable
 from fdml.serving.answers import Answers
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.column import Column
-from fdml.storage.atomic import PUBLIC, make_private_folder, write_file
+from fdml.storage.atomic import PUBLIC, write_file
+from fdml.storage.lock import LOCK, exclusive_lock
 
 _JOB = "job.json"
 _PAUSE = 0.5
@@ -65,6 +66,8 @@ class AskedTable:
     count: int
     blocks: Callable[[int], Iterator[tuple[Any, AskedRows]]]
     """So many rows at a time: the columns to repeat in the output as a pyarrow table, and what is asked for."""
+    has_changed: Callable[[], bool] = lambda: False
+    """Whether the content is no longer that of the digest."""
 
 
 def with_live(table: AskedTable, live: Column, digest: bytes) -> AskedTable:
@@ -75,7 +78,7 @@ def with_live(table: AskedTable, live: Column, digest: bytes) -> AskedTable:
             yield shown, replace(rows, live=live)
 
     whole = hashlib.blake2b(table.digest + digest, digest_size=32).digest()
-    return AskedTable(whole, table.count, blocks)
+    return AskedTable(whole, table.count, blocks, table.has_changed)
 
 
 @dataclass(frozen=True)
@@ -116,39 +119,57 @@ def predict_batch(
     `progress` hears how many rows are done, of how many.
     """
     ending = ending_of(out)
+    folder = out.with_name(f".{out.name}.blocks")
+    with exclusive_lock(folder, "prediction into this file"):
+        paths, resumed = _blocks_of(asker, table, folder, partial(retry.ask, asker), progress)
+        if table.has_changed():
+            raise DataError("the file of ids was changed while it was read; run the same command again")
+        write_file(out, _combined(paths, ending), mode=PUBLIC)
+        result = _summary(asker, paths, resumed)
+        shutil.rmtree(folder)
+    return result
+
+
+def _blocks_of(
+    asker: Asker,
+    table: AskedTable,
+    folder: Path,
+    ask: Callable[[AskedRows], Answers],
+    progress: Callable[[int, int], None],
+) -> tuple[list[Path], int]:
+    """Ask for all blocks that are not in the folder; gives the files of all, and how many were there."""
     size = asker.rows_at_once
-    folder, resumed = _job_folder(asker, table, out, size), 0
-    ask = partial(retry.ask, asker)
-    paths, under_way, done = list[Path](), deque[tuple[Future[None], int]](), 0
+    _prepare(asker, table, folder, size)
+    paths, under_way, done, resumed = list[Path](), deque[tuple[Future[Path], int]](), 0, 0
 
     def settle(most: int) -> None:
         """Wait until at most so many blocks are under way."""
         nonlocal done
         while len(under_way) > most:
             block, rows = under_way.popleft()
-            block.result()
+            paths.append(block.result())
             done += rows
             progress(done, table.count)
 
     with ThreadPoolExecutor(_AT_ONCE, "blocks") as threads:
         for number, (shown, rows) in enumerate(table.blocks(size)):
-            paths.append(folder / f"block-{number:06d}.parquet")
-            if paths[-1].is_file():
-                resumed += 1
-                done += len(rows)
-                progress(done, table.count)
-            else:
-                under_way.append((threads.submit(_write_block, ask, shown, rows, paths[-1]), len(rows)))
-                settle(_AT_ONCE)
+            path = folder / f"block-{number:06d}.parquet"
+            resumed += path.is_file()
+            under_way.append((threads.submit(_block, ask, shown, rows, path), len(rows)))
+            settle(_AT_ONCE)
         settle(0)
-    write_file(out, _combined(paths, ending), mode=PUBLIC)
-    result = _summary(asker, paths, resumed)
-    shutil.rmtree(folder)
-    return result
+    return paths, resumed
 
 
-def _write_block(ask: Callable[[AskedRows], Answers], shown: Any, rows: AskedRows, path: Path) -> None:
-    write_file(path, _parquet(answer_table(shown, ask(rows))))
+def _block(ask: Callable[[AskedRows], Answers], shown: Any, rows: AskedRows, path: Path) -> Path:
+    """The file of a block. Where a party has not answered it has another name, and the next start asks for it again."""
+    if path.is_file():
+        return path
+    answers = ask(rows)
+    if answers.absent:
+        path = path.with_suffix(".incomplete")
+    write_file(path, _parquet(answer_table(shown, answers)))
+    return path
 
 
 def answer_table(shown: Any, answers: Answers) -> Any:
@@ -191,19 +212,19 @@ def _or_null(values: Any, has: Any) -> Any:
     return pa.array(values, mask=~np.asarray(has))
 
 
-def _job_folder(asker: Asker, table: AskedTable, out: Path, size: int) -> Path:
-    """The folder of the blocks; blocks of another question are removed."""
-    folder = out.with_name(f".{out.name}.blocks")
+def _prepare(asker: Asker, table: AskedTable, folder: Path, size: int) -> None:
+    """Blocks of another question are removed from the folder."""
     facts = asker.own.facts
     known = f"{facts.run.name} {facts.party} {facts.version} {facts.generation} {size} {table.digest.hex()}"
     job = json.dumps({"layout": 1, "of": hashlib.blake2b(known.encode(), digest_size=16).hexdigest()}).encode()
     path = folder / _JOB
     if path.is_file() and path.read_bytes() == job:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    make_private_folder(folder)
+        return
+    path.unlink(missing_ok=True)  # first, or a crash would leave its blocks to another job
+    for each in folder.iterdir():
+        if each.name != LOCK:
+            each.unlink()
     write_file(path, job)
-    return folder
 
 
 def _parquet(table: Any) -> bytes:

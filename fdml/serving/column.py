@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -21,6 +21,17 @@ from fdml.protocol.key_sets import ascending, words
 from fdml.storage.atomic import new_file
 
 _ARRAYS = ("high", "low", "codes", "exact")
+
+
+class Difference(NamedTuple):
+    """What is other in a column than in the one before."""
+
+    changed: bool
+    """Whether a row of both has another value."""
+    came: bool
+    """Whether it has rows that were not there."""
+    left: bool
+    """Whether it lacks rows that were."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +79,10 @@ class Column:
                 return np.where(alike, places, -1)
             places[wrong] += 1  # tokens are hashes, so two that begin alike never come; but it must not rely on that
 
-    def after(self, before: Column) -> tuple[Column, bool]:
-        """This column with the codes of an earlier one where a row has not changed, and whether any row has.
+    def after(self, before: Column) -> tuple[Column, Difference]:
+        """This column with the codes of an earlier one where a row has not changed, and what is other than there.
 
-        So a value that leaves again is the same, noise included.
+        So a value that leaves again is the same, noise included. A row that has gone has other noise when it is back.
         """
         places = before._find(self.high, self.low)
         known = places >= 0
@@ -79,7 +90,9 @@ class Column:
         same[known] = (before.exact[places[known]] == self.exact[known]).all(axis=1)
         codes = self.codes.copy()
         codes[same] = before.codes[places[same]]
-        return Column(self.high, self.low, codes, self.exact), bool((known & ~same).any())
+        kept = int(known.sum())
+        difference = Difference(bool((known & ~same).any()), kept < len(self), kept < len(before))
+        return Column(self.high, self.low, codes, self.exact), difference
 
     def save(self, folder: Path) -> None:
         """Write the arrays into a folder that is being made."""

@@ -11,7 +11,6 @@ from fdml.models.metrics import mean_loss
 from fdml.models.task_metrics import task_metrics
 from fdml.serving.absence import LabelledRows
 from fdml.serving.asking import AskedRows, Asker
-from fdml.settings import loss_for
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def evaluate(asker: Asker, labelled: LabelledRows) -> EvaluatedRows:
     has = ~np.isnan(score).any(axis=1)
     if reading is None or not has.any():
         raise DataError(f"none of {len(score)} rows has a score: {'; '.join(why) or 'there are no rows'}")
-    sample, loss = labelled.labels.take(np.flatnonzero(has)), loss_for(run.task, run.loss)
+    sample, loss = labelled.labels.take(np.flatnonzero(has)), run.chosen_loss
     figures = task_metrics(
         run.task, loss, score[has], sample, threshold=run.evaluation.threshold, unit=reading.labels.spread
     )

@@ -21,7 +21,6 @@ from fdml.protocol.fixed_point import Codes
 from fdml.serving.absence import LabelledRows
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.reading import score_of
-from fdml.settings import loss_for
 
 MOST_ROWS = 20_000
 """Of the rows, so many are asked for unless more are wanted."""
@@ -59,7 +58,7 @@ def explain(asker: Asker, labelled: LabelledRows, most: int = MOST_ROWS) -> Expl
         total = sum((parts[name][known] for name in sorted(parties)), np.zeros_like(parts[own.party][known]))
         return score_of(run, total, own.facts.bits, reading).astype(np.float64)
 
-    loss = loss_for(run.task, run.loss)
+    loss = run.chosen_loss
     found = party_shares(run.task, loss, run.parties, score, sample, seed=run.training.seed)
     return Explained(int(known.sum()), len(known), found, singly=len(own.others) > 1)
 

@@ -70,31 +70,49 @@ class ServingKeys:
                 Refusal.INVALID,
             ) from None
 
-    def mask(self, parties: Sequence[str], question: bytes, codes: Codes) -> Codes:
+    def digest(self, other: str, number: bytes, tokens: Keys) -> bytes:
+        """Of the rows that the other of this pair is asked for, or was asked for by it; nobody else can try out rows.
+
+        All parties that are asked see it, and keys of another grain, as an hour, are few.
+        """
+        digest = hashlib.blake2b(number, key=self._pair(other), digest_size=DIGEST_BYTES, person=b"fdml serve rows")
+        digest.update(np.ascontiguousarray(tokens).tobytes())
+        return digest.digest()
+
+    def mask(
+        self, parties: Sequence[str], question: bytes, codes: Codes, *, alike: Sequence[str] = (), rows: bytes = b""
+    ) -> Codes:
         """This party's codes under its masks with all other `parties` that answer this question.
 
         In the sum of all of them the masks cancel. A question's hash covers all that is asked, so two that differ in
-        anything have unrelated masks.
+        anything have unrelated masks. With those that are `alike`, and must be asked for the same `rows` as this party,
+        masks follow from these, too: so parts of different rows do not add up.
         """
         masked, before = codes.copy(), True
         for other in parties:
             if other == self.party:
                 before = False
                 continue
-            key = hashlib.blake2b(question, key=self.pairs[other], digest_size=32, person=b"fdml serve mask").digest()
+            content = question + rows if other in alike else question
+            key = hashlib.blake2b(content, key=self._pair(other), digest_size=32, person=b"fdml serve mask").digest()
             values = Keystream(key).values(0, codes)
             masked = masked - values if before else masked + values
         return masked
 
     def _cipher(self, other: str) -> ChaCha20Poly1305:
+        key = hashlib.blake2b(key=self._pair(other), digest_size=32, person=b"fdml serve seal").digest()
+        return ChaCha20Poly1305(key)
+
+    def _pair(self, other: str) -> bytes:
         pair = self.pairs.get(other)
         if pair is None:
             raise MessageRefused(f"party {self.party!r} has no key with {other!r}", Refusal.NOT_PERMITTED)
-        return ChaCha20Poly1305(hashlib.blake2b(key=pair, digest_size=32, person=b"fdml serve seal").digest())
+        return pair
 
 
 def tokens_digest(tokens: Keys) -> bytes:
-    """Of the rows that a party is asked for, in their order."""
+    """Of the rows that a party is asked for, in their order. It stays at the party: whoever has the key can try out
+    ids."""
     return hashlib.blake2b(np.ascontiguousarray(tokens).tobytes(), digest_size=DIGEST_BYTES).digest()
 
 

@@ -21,12 +21,14 @@ from fdml.privacy.noise import NoiseKey
 from fdml.serving.column import Column
 from fdml.serving.keys import ServingKeys
 from fdml.settings import RunSettings
-from fdml.storage.atomic import new_file, new_folder, whole_folder
+from fdml.storage.atomic import folder_identity, new_file, new_folder, whole_folder
 
 FOLDER = "serving"
 """In the folder of a run."""
 _FACTS = "facts.json"
 _LAYOUT = "fdml published model 1"
+_TRIES = 10
+"""To read a model while it is replaced, which takes longer than reading it."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,12 @@ class Published:
     file: str = ""
     """The name of the training file, for people."""
     generation: int = 1
-    """Raised whenever a value that may have left has changed: so often a row may have been released."""
+    """Raised whenever a value that may have left has changed, or its row has gone: so often a row may have been
+    released."""
     computed: int = 1
     """How often the column was computed; each time has noise of its own."""
+    rows_left: bool = False
+    """Whether rows of this generation are no longer there: if they come back, they may be released once more."""
     reading: str = ""
     """At the label party: how a score is read, as JSON."""
 
@@ -97,17 +102,32 @@ class Publication:
 
     @classmethod
     def load(cls, folder: Path) -> Publication:
-        """Map a published model."""
-        return cls(read_facts(folder), Column.load(whole_folder(folder)))
+        """Map a published model; one that is replaced meanwhile is read again, so that its files are of one time."""
+        for _ in range(_TRIES):
+            identity = folder_identity(folder)
+            try:
+                found = cls(read_facts(folder), Column.load(whole_folder(folder)))
+            except (DataError, StateCorrupt):
+                if folder_identity(folder) == identity:
+                    raise
+            else:
+                if folder_identity(folder) == identity:
+                    return found
+        raise StateCorrupt(f"the published model in {str(folder)!r} is replaced faster than it can be read; try again")
 
     def updated(self, column: Column, data: str) -> Publication:
-        """With a column that was computed anew from changed files; what has not changed keeps its bits."""
-        merged, changed = column.after(self.column)
+        """With a column that was computed anew from changed files; what has not changed keeps its bits.
+
+        A row that comes back after it was gone may have been released before, with other bits: it is a new generation.
+        """
+        merged, difference = column.after(self.column)
+        is_new = difference.changed or (difference.came and self.facts.rows_left)
         facts = replace(
             self.facts,
             data=data,
-            generation=self.facts.generation + int(changed),
+            generation=self.facts.generation + int(is_new),
             computed=self.facts.computed + 1,
+            rows_left=(difference.left or self.facts.rows_left) and not is_new,
         )
         return Publication(facts, merged)
 
@@ -154,6 +174,7 @@ def _to_json(facts: Published) -> bytes:
         "file": facts.file,
         "generation": facts.generation,
         "computed": facts.computed,
+        "rows_left": facts.rows_left,
         "reading": facts.reading,
     }
     return (json.dumps(content, indent=1) + "\n").encode()
@@ -176,5 +197,6 @@ def _of_json(known: Mapping[str, Any]) -> Published:
         file=known["file"],
         generation=known["generation"],
         computed=known["computed"],
+        rows_left=known.get("rows_left", False),
         reading=known["reading"],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +14,10 @@ from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import DataError, LabelError, MessageRefused, Refusal
 from fdml.models.calibration import Calibration
 from fdml.models.head.head import Head
-from fdml.models.losses import LOSSES, Floats, Logistic, Softmax
+from fdml.models.losses import Floats, Logistic, Softmax, loss_named
 from fdml.models.objective import objective_for
 from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
-from fdml.settings import RunSettings, loss_for
+from fdml.settings import RunSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +50,34 @@ class ScoreReading:
             head = None if facts.get("head") is None else np.asarray(facts["head"], np.float64)
             if head is not None and (head.ndim != 1 or not np.isfinite(head).all()):
                 raise ValueError("its head is no list of numbers")
-            return cls(Calibration(float(facts["scale"]), offset), LabelEncoding.from_json(facts["labels"]), head)
+            scale = float(facts["scale"])
+            if not math.isfinite(scale):
+                raise ValueError("its scale is no number")
+            return cls(Calibration(scale, offset), LabelEncoding.from_json(facts["labels"]), head)
         except (ValueError, TypeError, KeyError, DataError, LabelError) as error:
             raise MessageRefused(
                 f"what the label party says of its scores cannot be read: {error}", Refusal.INVALID
             ) from None
 
 
+def check_reading(run: RunSettings, width: int, bits: int, reading: ScoreReading) -> None:
+    """Raise `MessageRefused` where a reading does not fit scores of this run: it is another party's word."""
+    try:
+        plain = score_of(run, np.zeros((1, width), np.int64), bits, reading).astype(np.float64)
+        fits = reading.calibration.apply(plain).shape == plain.shape
+        predictions_of(run, plain, reading.labels)
+    except (ValueError, IndexError) as error:
+        raise MessageRefused(f"how the label party reads scores does not fit: {error}", Refusal.INVALID) from None
+    if not fits or reading.labels.task != run.task:
+        raise MessageRefused(
+            "how the label party reads scores is for another task or number of scores", Refusal.INVALID
+        )
+
+
 def score_of(run: RunSettings, total: Codes, bits: int, reading: ScoreReading) -> Floats:
     """The scores of totals in fixed point, before calibration: the same bits as in training's evaluation."""
     grid = FIXED_POINTS[bits]
-    objective = objective_for(loss_for(run.task, run.loss), reading.labels.class_count, run.training)
+    objective = objective_for(run.chosen_loss, reading.labels.class_count, run.training)
     if isinstance(objective.joint, Head):
         if reading.head is None:
             raise MessageRefused("the label party has not said what the run's head is", Refusal.INVALID)
@@ -69,7 +87,7 @@ def score_of(run: RunSettings, total: Codes, bits: int, reading: ScoreReading) -
 
 def probabilities_of(run: RunSettings, score: Floats) -> NDArray[np.float64] | None:
     """Of class 1, or of each class; None where the loss gives none."""
-    loss = LOSSES[loss_for(run.task, run.loss)]
+    loss = loss_named(run.chosen_loss)
     if isinstance(loss, Logistic):
         return loss.probability(score)[:, 1]
     return loss.probability(score) if isinstance(loss, Softmax) else None

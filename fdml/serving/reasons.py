@@ -8,6 +8,7 @@ from enum import Enum
 SPENT = "its privacy budget is spent"
 MAY_NOT_ASK = "may not ask"
 NOT_ANSWERED = "its policy does not answer"
+TOO_OFTEN = "its policy answers one asker for at most"
 OTHER_VERSION = "it has version"
 ANSWERED_VERSION = "it answered with version"
 SEALED_OTHERWISE = "of another run or version"
@@ -22,6 +23,7 @@ class Reason(Enum):
     FORBIDDEN = (MAY_NOT_ASK, NOT_ANSWERED)
     VERSION = (OTHER_VERSION, ANSWERED_VERSION, SEALED_OTHERWISE)
     BUDGET = (SPENT,)
+    TOO_OFTEN = (TOO_OFTEN,)
     LATE = (LATE,)
     AWAY = ()
     """Not there, or with an error of its own."""

@@ -1,13 +1,13 @@
 """What a party's answers cost, in the ledger that outlives runs.
 
 An answer repeats stored bits, so a row costs one release per version, and one more for every generation of the column
-in which values changed: never too little, and too much for a row that did not change or was never asked for.
+in which values changed or rows had gone: never too little, and too much for a row that did not change or was never
+asked for.
 """
 
 from __future__ import annotations
 
-from fdml.errors import PrivacyBudgetSpent
-from fdml.privacy.accounts import AccountFile, BudgetedAccount, LedgerAccounts, RunAccount
+from fdml.privacy.accounts import AccountFile, BudgetedAccount, RunAccount
 from fdml.serving.publication import Publication
 
 
@@ -30,7 +30,6 @@ class LedgerReleases:
         facts = publication.facts
         if self._counted.get(facts.account, 0) >= facts.generation:
             return
-        self._check_releases(self._accounts.read(), facts.account, facts.generation)
         account = self._open.setdefault(facts.account, self._opened(publication))
         account.count(releases=facts.generation)
         self._counted[facts.account] = facts.generation
@@ -40,14 +39,11 @@ class LedgerReleases:
         account = RunAccount(
             f"{facts.run.name} (predictions)", facts.data, facts.file, facts.mechanism, facts.gradients
         )
-        return BudgetedAccount(self._accounts, facts.account, account, total=self._total_epsilon, delta=self._delta)
-
-    def _check_releases(self, book: LedgerAccounts, name: str, wanted: int) -> None:
-        if self._total_releases is None:
-            return
-        others = sum(max(each.counts.releases, each.counts.held_out) for key, each in book.runs.items() if key != name)
-        if others + wanted > self._total_releases:
-            raise PrivacyBudgetSpent(
-                f"answering would bring the releases of a row in all runs to {others + wanted}, over "
-                f"policy.total_releases {self._total_releases}; raise it in party.toml to answer"
-            )
+        return BudgetedAccount(
+            self._accounts,
+            facts.account,
+            account,
+            total=self._total_epsilon,
+            delta=self._delta,
+            most_releases=self._total_releases,
+        )

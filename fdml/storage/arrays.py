@@ -37,7 +37,7 @@ def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:
                 with archive.open(name) as member:
                     arrays[name.removesuffix(".npy")] = np.asarray(npy.read_array(member, allow_pickle=False))
             return arrays
-    except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(f"no file of numpy arrays: {error}") from None
 
 

@@ -29,7 +29,7 @@ def write_file(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    beside = path.with_name(f".{path.name}.partial")
+    beside = _partial(path)
     with naming(path):
         beside.unlink(missing_ok=True)  # of a crash; whoever has it open must not see the new content
         try:
@@ -60,7 +60,7 @@ def new_folder(folder: Path, *, mode: int = 0o700) -> Iterator[Path]:
     old one is found by `whole_folder`.
     """
     folder = folder.resolve()
-    beside, old = folder.with_name(f".{folder.name}.partial"), _old(folder)
+    beside, old = _partial(folder), _old(folder)
     if old.exists() and not folder.exists():
         old.rename(folder)
     shutil.rmtree(beside, ignore_errors=True)
@@ -83,6 +83,31 @@ def whole_folder(folder: Path) -> Path:
     """Where the content of a folder written by `new_folder` is: beside its place after a crash in mid swap."""
     old = _old(folder.resolve())
     return old if old.is_dir() and not folder.exists() else folder
+
+
+def remove_folder(folder: Path) -> bool:
+    """Remove a folder written by `new_folder`, and what a crash has left of it beside; whether there was any.
+
+    An old one that stayed would else take its place.
+    """
+    folder = folder.resolve()
+    places = (_partial(folder), _old(folder), folder)
+    there = [place for place in places if place.is_dir()]
+    for place in there:
+        shutil.rmtree(place)
+    return bool(there)
+
+
+def folder_identity(folder: Path) -> tuple[int, int]:
+    """Another one whenever `new_folder` has replaced a folder; zeros where there is none.
+
+    The folder's number alone would not do: a file system may give it out again at once.
+    """
+    try:
+        found = whole_folder(folder).stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_ino, found.st_mtime_ns)
 
 
 @contextmanager
@@ -133,6 +158,10 @@ def write_all(handle: int, content: bytes) -> None:
 def _create(path: Path, mode: int) -> int:
     """A file that was not there before: neither someone's link nor a file that someone has open."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
 
 
 def _old(folder: Path) -> Path:

@@ -173,6 +173,7 @@ class GrpcQuestions:
             self._trouble = None
             try:
                 stream = self._open_stream()
+                self._server.look()
                 for question in questions:
                     stream.send(question)
                 while self._replies[number].keys() < parties:
@@ -210,6 +211,8 @@ class GrpcQuestions:
         except MessageRefused as refused:
             trouble = refused
         with self._changed:
+            if isinstance(trouble, ServerUnreachable):
+                self._server.forget()  # it may come back with a renewed certificate
             if self._stream is stream:
                 self._stream, self._trouble = None, trouble
                 self._changed.notify_all()

@@ -26,6 +26,7 @@ from fdml.server.refusals import Refusals
 from fdml.server.relay import Relay, RelayLine
 from fdml.settings_federation import FederationSettings
 from fdml.transport.caller_certificates import CallerCertificates, shown_certificate
+from fdml.transport.first_ended import until_one_ends
 from fdml.transport.grpc_endpoint import (
     ANSWERS,
     PARTY_HEADER,
@@ -97,12 +98,8 @@ class GrpcServer:
         if self._only is not None:
             tasks.append(asyncio.create_task(self._runs.wait(self._only)))
         try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                task.result()
+            await until_one_ends(tasks)
         finally:
-            for task in tasks:
-                task.cancel()
             await self._runs.close()
             await server.stop(grace=_FLUSH_SECONDS)
             await _let_tasks_end(before)

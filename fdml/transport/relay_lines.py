@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from cryptography import x509
 
 from fdml.errors import MessageRefused
-from fdml.protocol.prediction_messages import MOST_MESSAGE
+from fdml.protocol.prediction_messages import MOST_MESSAGE, Question
 from fdml.protocol.prediction_wire import decode_relayed, encode_relayed
 from fdml.server.relay import Delivery, Relay, RelayLine
 from fdml.transport.caller_certificates import CallerCertificates
@@ -17,6 +17,8 @@ from fdml.transport.pieces import Assembly, check_length, pieces
 
 _MOST_LINES = 16
 """Open streams of one party; then the oldest is ended."""
+_MOST_WAITING = 2 * MOST_MESSAGE
+"""Bytes that wait for a stream to take them; what comes then is not delivered, or one party could fill the memory."""
 _TICK_SECONDS = 1.0
 """How often the certificates of open streams are looked at."""
 
@@ -25,6 +27,8 @@ _TICK_SECONDS = 1.0
 class _Stream:
     line: RelayLine
     outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
+    waiting: int = 0
+    """Bytes of the messages in it."""
 
 
 class RelayLines:
@@ -60,6 +64,7 @@ class RelayLines:
                     return
                 for piece in pieces(item):
                     await write(piece)
+                stream.waiting -= len(item)
         finally:
             self._end(line, tasks)
 
@@ -99,5 +104,12 @@ class RelayLines:
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         for line, message in deliveries:
-            if line in self._streams:
-                self._streams[line].outgoing.put_nowait(encode_relayed(message))
+            stream = self._streams.get(line)
+            if stream is None:
+                continue
+            raw = encode_relayed(message)
+            if stream.waiting + len(raw) <= _MOST_WAITING:
+                stream.waiting += len(raw)
+                stream.outgoing.put_nowait(raw)
+            elif isinstance(message, Question):  # a reply that its asker does not take is left out
+                self._deliver(self.relay.undelivered(line, message))

@@ -17,6 +17,7 @@ from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSessi
 from fdml.settings import RunSettings
 from fdml.transport.bulletin_calls import BulletinCalls
 from fdml.transport.caller_certificates import CallerCertificates
+from fdml.transport.first_ended import until_one_ends
 from fdml.transport.pieces import Assembly, pieces
 
 _MOST_UNREAD = 64
@@ -90,14 +91,7 @@ class RunLines:
         works = [self._work(finished), self._tick(), self._acknowledge()]
         if self._standing:
             works.append(self._until_idle())
-        tasks = [asyncio.create_task(work) for work in works]
-        try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
+        await until_one_ends([asyncio.create_task(work) for work in works])
 
     def use(self) -> None:
         """Somebody calls: the run is not idle."""
@@ -245,6 +239,7 @@ class RunLines:
             await asyncio.sleep(_TICK_SECONDS)
             self._look_at_certificates()
             self.carry_out(self.session.tick())
+            self.carry_out(self.session.progress())
 
     async def _until_idle(self) -> None:
         while self._calls or time.monotonic() - self._used_at < _IDLE_SECONDS:

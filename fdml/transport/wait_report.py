@@ -43,11 +43,11 @@ class WaitReport:
         self._trouble = None
 
     def waits_for(self, parties: Iterable[WaitedFor]) -> None:
-        """The server says whom this party waits for; listeners hear of it when the names are others than before."""
+        """The server says whom this party waits for; listeners hear of every wait once, and of other names in it."""
         self._trouble, self._parties = None, tuple(parties)
         names = tuple(each.name for each in self._parties)
-        if names and names != self._named:
-            self._named = names
+        before, self._named = self._named, names
+        if names and names != before:
             self._on_event(Waiting(self._endpoint.party, names))
 
     @property

@@ -56,6 +56,35 @@ def test_every_command_has_a_help_text_and_a_help_for_every_argument(name):
     assert inspect.getdoc(command).split(".")[0][:30] in text
 
 
+def commands(name):
+    """A command, or those of a group, by the words by which each is called."""
+    found = getattr(importlib.import_module(f"fdml.cli.{name}"), name)
+    if name not in GROUPS:
+        return {(name,): found}
+    return {(name, each.name or each.callback.__name__): each.callback for each in found.registered_commands}
+
+
+def help_texts(command):
+    yield inspect.getdoc(command)
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if parameter.annotation is not typer.Context:
+            yield parameter.annotation.__metadata__[0].help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_text_loses_a_word(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for words, command in commands(name).items():
+        printed = set(succeed(*words, "--help").replace("`", "").split())
+        said = {word for text in help_texts(command) for word in text.replace("`", "").split()}
+        assert said <= printed, sorted(said - printed)
+
+
+def test_a_word_in_square_brackets_is_in_the_help():
+    assert "[policy]" in succeed("up", "--help")
+    assert "[align]" in succeed("join", "--help")
+
+
 FIGURES = [name for name in SINGLE if name not in ("new", "data", "up", "report", "watch", "endpoint")]
 
 

@@ -174,6 +174,8 @@ def test_nan_in_features_names_column_and_row_and_the_way_out(people):
     [
         (["--models", "forest"], "--models has 'forest'; it takes linear, fm, mlp"),
         (["--task", "rank"], "--task is 'rank'; it takes binary, multiclass, regression"),
+        (["--loss", "rank"], "there is no loss 'rank'; there are logistic, hinge, softmax, squared, poisson, quantile"),
+        (["--loss", "poisson", "--task", "binary"], "loss 'poisson' does not fit task 'binary'"),
         (["--groups", "age; cty"], "'cty'; did you mean 'city'?"),
         (["--groups", "age;"], "group 2 has no features"),
         (["--json", "no/such/out.json"], "there is no folder 'no/such'"),
@@ -186,6 +188,16 @@ def test_wrong_options_are_named(people, words, message):
     run = forked("compare", "people.csv", "--label", "rich", *words, cwd=people)
     assert run.returncode == 1
     assert message in run.stderr
+
+
+@pytest.mark.parametrize("loss", ["poisson", "quantile(0.9)"])
+def test_counts_and_quantiles_are_compared_by_d2(people, loss):
+    words = ["--label", "age", "--ignore", "rich", "--loss", loss, "--models", "linear", "--epochs", 2]
+    run = forked("compare", "people.csv", *words, "--json", "out.json", cwd=people)
+    assert run.returncode == 0, run.stderr
+    assert "test D2" in run.stdout
+    assert "D2 over alone" in run.stdout
+    assert "test_d2" in json.loads((people / "out.json").read_text())["rows"][0]
 
 
 def test_wrong_usage_exits_with_2(tmp_path):

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import typer
+from rich.table import Table
 
 from fdml import extras
 from fdml.cli.output import (
@@ -13,16 +14,13 @@ from fdml.cli.output import (
     echo,
     gain_lines,
     joint_over_pooled,
-    logged,
     resumable,
     run_name,
-    said,
+    stdout,
     write_json,
 )
 from fdml.errors import MissingExtra, SettingsError
-from fdml.events import Joined, Remark, StepDone
 from fdml.monitor.history import EpochRecord, Gain, LearningCurve
-from tests.monitor.sample_events import SAMPLES
 
 CURVES = [
     LearningCurve("LR", "alone", (EpochRecord(1, 0.5, 0.7, 0.6, 0.8),)),
@@ -40,6 +38,13 @@ def test_the_table_has_the_last_epoch_of_every_curve():
         ["LR", "LR"], ["alone", "joint"], ["0.7000", "0.5000"], ["0.6000", "0.4000"], ["0.8000", "0.9000"],
         ["0.50", "1.00"],
     ]  # fmt: skip
+
+
+def test_words_in_square_brackets_are_printed_as_they_are(capsys):
+    table = Table("run", "more")
+    table.add_row("first", "not before Monday [/bold] [see mail] :boom:")
+    stdout.print(table)
+    assert "not before Monday [/bold] [see mail] :boom:" in capsys.readouterr().out
 
 
 def test_the_paper_s_figures_are_beside_ours_where_it_has_some():
@@ -116,34 +121,6 @@ def test_figures_are_written_where_asked_and_nowhere_else(tmp_path, capsys):
     write_json(tmp_path / "figures.json", {"a": 1})
     assert json.loads((tmp_path / "figures.json").read_text()) == {"a": 1}
     assert capsys.readouterr().err == f"figures written to {tmp_path / 'figures.json'}\n"
-
-
-def test_without_a_log_the_listener_is_the_same():
-    events = []
-    with logged(events.append, None) as listener:
-        listener(SAMPLES[0])
-    assert events == [SAMPLES[0]]
-
-
-def test_with_a_log_events_go_to_both(tmp_path):
-    events = []
-    with logged(events.append, tmp_path / "log") as listener:
-        listener(Remark("ann", "hello"))
-    assert events == [Remark("ann", "hello")]
-    assert json.loads((tmp_path / "log").read_text())["text"] == "hello"
-
-
-def test_what_is_said_is_text_or_json_lines_of_a_level(capsys):
-    heard = []
-    assert said(heard.append, "first", "text", "info") == heard.append
-    said(heard.append, "first", "text", "warning")(Joined("ann", 0))
-    assert heard == []
-    listener = said(heard.append, "first", "json", "info")
-    listener(StepDone("ann", 3, 0))
-    listener(Joined("ann", 0))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["run"] == "first"
-    assert heard == [], "one or the other"
 
 
 def test_the_name_of_a_run_is_that_of_its_file(tmp_path):

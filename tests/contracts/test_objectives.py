@@ -5,7 +5,7 @@ import pytest
 
 from fdml.errors import SettingsError
 from fdml.models.joint import SUM, Interactions
-from fdml.models.losses import LOSSES
+from fdml.models.losses import LOSSES, loss_named
 from fdml.models.objective import Objective, objective_for
 from fdml.protocol.messages import prediction_width
 from fdml.settings_choices import LOSSES_OF
@@ -19,22 +19,24 @@ SETTINGS = {
     "fm": JointSettings(joint="fm", joint_width=3),
     "head": JointSettings(joint="head", joint_width=4, head_units=5),
 }
-EVERY = {
-    f"{loss} of {name}": Objective(LOSSES[loss], classes, joint)
+OBJECTIVES = {
+    f"{loss} of {name}": Objective(loss_named(loss), classes, joint)
     for name, joint in JOINTS.items()
     for loss, classes in CLASSES_OF.items()
 } | {f"{loss} of head": objective_for(loss, classes, SETTINGS["head"]) for loss, classes in CLASSES_OF.items()}
-NAMES = {id(loss): name for name, loss in LOSSES.items()}
 
 
-@pytest.fixture(params=EVERY.values(), ids=EVERY)
+NAMES = {id(each): name.split()[0] for name, each in OBJECTIVES.items()}
+
+
+@pytest.fixture(params=OBJECTIVES.values(), ids=OBJECTIVES)
 def objective(request):
     return request.param
 
 
 def drawn(objective, rows=40):
     random = np.random.default_rng(3)
-    return random.normal(size=(rows, objective.width)), random_labels(random, rows, NAMES[id(objective.loss)])
+    return random.normal(size=(rows, objective.width)), random_labels(random, rows, NAMES[id(objective)])
 
 
 @pytest.mark.parametrize("joint", JOINTS.values(), ids=JOINTS)

@@ -57,6 +57,55 @@ def test_a_test_label_that_training_never_saw_is_named():
         fit_labels("binary", np.array(["a", "b"])).transform(np.array(["a", "c"]))
 
 
+# Counts and rates, whose scores are logarithms
+
+
+def test_under_a_log_link_targets_are_divided_by_their_mean_and_scores_are_logarithms():
+    counts = np.array([0.0, 2.0, 10.0])
+    code = fit_labels("regression", counts, link="log")
+    assert code.transform(counts) == pytest.approx(counts / 4.0)
+    assert code.inverse_transform(np.array([[0.0], [np.log(2.5)]])) == pytest.approx([4.0, 10.0])
+
+
+def test_the_mean_is_that_of_weighted_rows():
+    assert fit_labels("regression", np.array([1.0, 4.0]), np.array([2.0, 1.0]), "log").spread == pytest.approx(2.0)
+
+
+def test_no_score_makes_a_prediction_that_is_no_number():
+    code = fit_labels("regression", np.array([1.0, 3.0]), link="log")
+    found = code.inverse_transform(np.array([[1e30], [20.0], [-1e30]]))
+    assert found.tolist() == [2.0 * np.exp(20.0), 2.0 * np.exp(20.0), 0.0]
+
+
+def test_a_target_below_0_has_no_logarithm_and_is_named_by_its_row():
+    with pytest.raises(
+        LabelError, match="the label in row 2 is below 0, and this loss takes counts or rates from 0 on"
+    ):
+        fit_labels("regression", np.array([1.0, 0.0, -3.0]), link="log")
+    with pytest.raises(LabelError, match="the label in row 0 is below 0"):
+        fit_labels("regression", np.array([1.0, 2.0]), link="log").transform(np.array([-1.0]))
+
+
+def test_targets_that_are_all_0_have_no_mean_to_divide_by():
+    with pytest.raises(LabelError, match="all 3 labels are 0, whose mean has no logarithm; add rows of other labels"):
+        fit_labels("regression", np.zeros(3), link="log")
+
+
+def test_the_link_is_stored_and_others_have_the_text_that_they_had():
+    code = fit_labels("regression", np.array([1.0, 3.0]), link="log")
+    assert LabelEncoding.from_json(code.to_json()) == code
+    assert "link" not in fit_labels("regression", np.array([1.0, 3.0])).to_json()
+    with pytest.raises(DataError, match="link"):
+        LabelEncoding.from_json(code.to_json().replace('"log"', '"logit"'))
+
+
+@pytest.mark.parametrize("link", ["identity", "log"])
+def test_a_score_by_one_encoding_means_the_same_by_another(link):
+    before, now = (fit_labels("regression", np.array(each), link=link) for each in ([1.0, 3.0], [2.0, 9.0, 40.0]))
+    score = np.array([[0.3], [-1.2]])
+    assert now.inverse_transform(before.rescaled(score, now)) == pytest.approx(before.inverse_transform(score))
+
+
 CLASSES = {
     "text": np.array(["", "nein", "é", "東京", "01"]),
     "bool": np.array([False, True]),

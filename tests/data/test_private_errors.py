@@ -55,6 +55,12 @@ def test_labels_that_do_not_fit_the_task_are_counted_and_not_listed(task, labels
     assert "flu" not in text
 
 
+def test_a_label_below_0_is_given_by_its_row():
+    text = told(LabelError, fit_labels, "regression", np.array([1.0, -4711.5]), link="log")
+    assert "row 1" in text
+    assert "4711" not in text
+
+
 @pytest.mark.parametrize("classes", [["flu", CANARY], [CANARY, CANARY]])
 def test_the_classes_of_a_damaged_label_encoding_are_not_listed(classes):
     stored = fit_labels("binary", np.array(["a", "b"])).to_json().replace('"a"', f'"{classes[0]}"')

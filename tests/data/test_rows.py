@@ -9,6 +9,7 @@ from fdml.data.rows import (
     DenseRows,
     SparseRows,
     as_rows,
+    check_width,
     columns,
     drop_unit_values,
     hstack,
@@ -207,3 +208,11 @@ def test_only_the_rows_themselves_are_looked_at():
     rows = as_rows(sp.csr_array(np.array([[2.0, 0.0], [1.0, 1.0], [3.0, 0.0]])))
     assert drop_unit_values(span(rows, 1, 2)).values.strides == (0,)
     assert drop_unit_values(span(rows, 0, 2)).values.strides == (4,)
+
+
+@given(matrices)
+def test_rows_of_another_width_than_a_models_are_refused_with_both(matrix):
+    for rows in both_kinds(matrix):
+        check_width(rows, matrix.shape[1])
+        with pytest.raises(DataError, match=f"rows have {matrix.shape[1]} features, the model was made for 9"):
+            check_width(rows, 9)

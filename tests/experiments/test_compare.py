@@ -9,7 +9,7 @@ from fdml.cli.compare import compare as compare_command
 from fdml.data.rows import as_rows
 from fdml.data.table import PartyData, Table
 from fdml.errors import SettingsError
-from fdml.events import EpochDone
+from fdml.events import EpochDone, SchemeBegun, SchemeDone
 from fdml.experiments.compare import Contender, compare, mean_gains, workload
 from fdml.experiments.dataset import build_dataset
 from fdml.models.registry import model_settings
@@ -53,6 +53,10 @@ def test_joint_comes_near_pooled_and_beats_alone(task):
     assert max(last["joint"].test_loss, last["late fusion"].test_loss) < last["alone"].test_loss
     assert all(len(curve.records) == 30 for curve in curves)
     assert len([e for e in events if isinstance(e, EpochDone)]) == workload(problem, [contender()], [1, 2])
+    begun = [each.scheme for each in events if isinstance(each, SchemeBegun) and each.seed == 1]
+    assert begun == ["alone", "pooled", "joint"]
+    done = {each.scheme for each in events if isinstance(each, SchemeDone) and each.seed == 2}
+    assert done == {curve.scheme for curve in curves}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -218,3 +222,22 @@ def test_the_command_keeps_to_few_exchanges_and_their_budget(tmp_path, capsys):
     assert said_of_epsilon(capsys) == [
         f"{party} spends epsilon 2.50 at delta 1e-05 in a run; it covers {DIRECT}" for party in ("shop", "bank")
     ]
+
+
+def test_a_comparison_tells_what_it_trains_and_what_came_of_it():
+    problem, events = dataset_of("binary"), []
+    curves = {each.scheme: each for each in compare(problem, [contender()], [1], events.append)}
+    told = [each for each in events if isinstance(each, SchemeBegun | SchemeDone)]
+    assert [(type(each).__name__, each.scheme) for each in told] == [
+        ("SchemeBegun", "alone"),
+        ("SchemeDone", "alone"),
+        ("SchemeDone", "late fusion"),
+        ("SchemeBegun", "pooled"),
+        ("SchemeDone", "pooled"),
+        ("SchemeBegun", "joint"),
+        ("SchemeDone", "joint"),
+    ]
+    for each in told:
+        assert (each.model, each.seed) == (contender().name, 1)
+        if isinstance(each, SchemeDone):
+            assert each.test_metric == curves[each.scheme].last.test_metric

@@ -75,6 +75,16 @@ def test_the_task_is_guessed_from_the_labels_unless_it_is_given(table):
     assert from_data_file(table, None, "regression", 0.25, 0).encoding.task == "regression"
 
 
+def test_a_loss_says_which_task_it_is_of(table):
+    problem = from_data_file(table, None, None, 0.25, 0, loss="poisson")
+    assert (problem.encoding.task, problem.encoding.link, problem.loss) == ("regression", "log", "poisson")
+    assert from_data_file(table, None, None, 0.25, 0, loss="quantile(0.9)").loss == "quantile(0.9)"
+    with pytest.raises(SettingsError, match="there is no loss 'gamma'; there are logistic, hinge, softmax, squared"):
+        from_data_file(table, None, None, 0.25, 0, loss="gamma")
+    with pytest.raises(SettingsError, match="loss 'poisson' does not fit task 'binary'"):
+        from_data_file(table, None, "binary", 0.25, 0, loss="poisson")
+
+
 def test_a_contender_for_every_kind_has_it_at_every_party():
     training = TrainingSettings(epochs=2)
     found = contenders(["linear", "mlp"], ["p", "q"], training, 0.5)

@@ -3,7 +3,7 @@ import pytest
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import as_rows
-from fdml.errors import DataError
+from fdml.errors import SettingsError
 from fdml.experiments.in_memory import DIGEST, KEY, NothingStored, RowsInMemory, members_of, run_of
 from fdml.models.registry import model_settings
 from fdml.party.driver import PartyStore
@@ -67,7 +67,7 @@ def test_the_run_of_a_plan_has_the_task_of_its_loss(loss, classes, task):
 
 
 def test_a_loss_of_no_task_is_named():
-    with pytest.raises(DataError, match="no task has the loss 'cubic'"):
+    with pytest.raises(SettingsError, match="there is no loss 'cubic'; there are logistic, hinge"):
         run_of(plan_of("cubic"))
 
 

@@ -1,11 +1,14 @@
 """What a standing party answers from: models that count, as they are on disk now."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 
 from fdml.federation.answering import PublishedModels
 from fdml.federation.run_folder import RunFolder
+from fdml.storage.atomic import remove_folder
 from tests.serving.published import (
     IDS,
     PARTIES,
@@ -48,6 +51,20 @@ def test_a_model_that_was_written_anew_is_mapped_anew(home):
     assert (models.find("first").column.codes != before).all()
 
 
+def test_a_model_whose_folder_has_the_number_of_an_older_one_is_mapped_anew(home):
+    """File systems give numbers out again: after two changes the folder may have the first one's."""
+    values = values_of()["bob"]
+    models = PublishedModels(home, lambda _: True)
+    save(home, values)
+    before, place = models.find("first").column.codes.copy(), home / "runs" / "first" / "serving"
+    publication_of("bob", IDS, values + 1.0).save(home / "other")
+    for path in place.iterdir():
+        path.unlink()
+    for path in (home / "other").iterdir():
+        path.rename(place / path.name)
+    assert (models.find("first").column.codes != before).all()
+
+
 def test_a_model_that_some_party_has_not_finished_does_not_count(home):
     finished = threading.Event()
     models = PublishedModels(home, lambda _: finished.is_set())
@@ -72,3 +89,14 @@ def test_a_question_is_answered_from_what_is_found(home):
     answers = ask(asker_of(found, "ann"), IDS[:3])
     assert answers.score.tolist() == sum(values[name] for name in PARTIES)[:3].tolist()
     assert answerer_of(found["bob"]).find("first") is found["bob"]
+
+
+def test_a_model_that_was_forgotten_is_let_go(home):
+    save(home, values_of()["bob"])
+    models = PublishedModels(home, lambda _: True)
+    found = weakref.ref(models.find("first"))
+    assert found() is not None
+    remove_folder(home / "runs" / "first" / "serving")
+    assert models.find("first") is None
+    gc.collect()
+    assert found() is None, "its file stays on disk for as long as it is mapped"

@@ -155,3 +155,64 @@ def test_another_program_can_check_it_with_the_public_key(three):
     assert len(verified(raw, KEY.public_key())) == 3
     with pytest.raises(StateCorrupt, match="line 1 of the log"):
         verified(raw, OTHER.public_key())
+
+
+# Logs of older keys.
+
+
+@pytest.fixture
+def renewed(three):
+    """The log of a new key, beside that of the old one."""
+    log = log_of(three.path.parent, OTHER)
+    log.append(decision("fourth"))
+    return log
+
+
+def older_of(log):
+    return log.path.parent / "log-1.jsonl"
+
+
+def test_runs_of_older_logs_are_known(renewed):
+    assert [each.decision.run for each in renewed.older()] == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "changed", "first line gone"])
+def test_an_older_log_that_was_changed_or_cut_is_missed_by_the_one_after_it(renewed, damage):
+    """The first line of a log is signed and has the hash of the last one before it, and that of all others."""
+    older = older_of(renewed)
+    lines = older.read_bytes().splitlines(keepends=True)
+    kept = {
+        "gone": [],
+        "cut": lines[:2],
+        "changed": [lines[0].replace(b"first", b"fires"), *lines[1:]],
+        "first line gone": lines[1:],
+    }[damage]
+    older.write_bytes(b"".join(kept)) if kept else older.unlink()
+    with pytest.raises(StateCorrupt, match=r"the log of decisions.* does not hold"):
+        renewed.read()
+
+
+def test_a_crash_while_an_older_log_is_put_aside_does_not_break_the_chain(three):
+    three.path.rename(older_of(three))
+    renewed = log_of(three.path.parent, OTHER)
+    renewed.append(decision("fourth"))
+    assert [each.decision.run for each in renewed.read()] == ["fourth"]
+    assert renewed.read()[0].before != "0" * 64
+
+
+def test_a_log_of_the_first_key_follows_from_nothing(three):
+    """A log that was moved away with all its lines is begun anew, and the place of the old one is empty."""
+    lines = lines_of(three)
+    facts = json.loads(lines[0])
+    assert facts["before"] == "0" * 64
+    assert three.older() == []
+
+
+def test_a_first_line_that_a_crash_has_torn_is_cut_off(tmp_path):
+    log = log_of(tmp_path)
+    log.append(decision("first"))
+    torn = log.path.read_bytes()[:40]
+    log.path.write_bytes(torn)
+    assert log.read() == []
+    log.append(decision("second"))
+    assert [each.decision.run for each in log.read()] == ["second"]

@@ -61,7 +61,17 @@ def test_finding_20_nothing_secret_is_left_at_any_side_and_what_is_of_use_stays(
         assert left_in(finished / party) == ["alignments", "data.csv", "decisions", "ledger", "party.toml", "runs"]
         assert left_in(finished / party / "alignments") == []
         assert left_in(finished / party / RUN) == sorted(
-            ["forgotten", "measures.json", MODEL, "privacy.json", "privacy.md", "report.html", "run.json", "serving"]
+            [
+                ".serving.turn",
+                "forgotten",
+                "measures.json",
+                MODEL,
+                "privacy.json",
+                "privacy.md",
+                "report.html",
+                "run.json",
+                "serving",
+            ]
             + ["state"]
             + ["history.json"] * (party == "ann")
         )

@@ -1,6 +1,7 @@
 """Whole runs over gRPC on loopback, with the server and the parties as threads of this process."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +9,14 @@ import pytest
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import AlignmentError, PeerTimeout, SettingsError
 from fdml.events import Aligned, EpochDone, Evaluated, Finished, Joined, Remark, Waiting
+from fdml.federation.decision_log import Decision
 from fdml.federation.join import align, join
 from fdml.federation.party_folder import HISTORY, PartyFolder
+from fdml.federation.party_home import decision_log
 from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
+from fdml.settings import run_hash
 from fdml.storage.arrays import hash_arrays
 from tests.federation.folders import EPOCHS, ROWS, RUN, serving, together, write_run
 
@@ -213,3 +217,28 @@ def test_rows_that_nobody_shares_end_the_alignment_of_all(tmp_path):
     with pytest.raises(AlignmentError, match="share no row"):  # noqa: SIM117 - the server waits for the end
         with serving(tmp_path / "run.toml") as server:
             together(*(aligned(tmp_path, party, server) for party in ("ann", "bob")))
+
+
+def test_a_run_that_the_policy_took_for_a_smaller_one_ends_before_anything_leaves(tmp_path):
+    """A person may let it go on: then the rules for runs without one do not hold."""
+    write_run(tmp_path)
+    party = tmp_path / "bob" / "party.toml"
+    party.write_text(party.read_text() + '[policy]\naccept = "policy"\nmax_rows = 20\n')
+    folder, log = PartyFolder(party), decision_log(tmp_path / "bob", None)
+    accepted = Decision(folder.run.name, run_hash(folder.run).hex(), "ann", "accepted", "policy")
+    log.append(accepted)
+    with serving(tmp_path / "run.toml") as server:
+        together(aligned(tmp_path, "ann", server), aligned(tmp_path, "bob", server))
+        with pytest.raises(
+            SettingsError, match=r"larger than was known then: it would train on 96 rows; policy\.max_rows"
+        ):
+            joined(tmp_path, "bob", server)()
+        assert folder.ledger().accounts.read().runs == {}
+        log.append(replace(accepted, by="person"))
+        together(joined(tmp_path, "ann", server), joined(tmp_path, "bob", server))
+
+
+def test_a_run_json_that_is_not_there_does_not_stand_for_another_run(tmp_path):
+    write_run(tmp_path)
+    with pytest.raises(SettingsError, match=r"there is no .*runs/frist/run\.json': no run has begun there"):
+        join(tmp_path / "ann" / "party.toml", tmp_path / "ann" / "runs" / "frist" / "run.json", plain=True)

@@ -27,18 +27,17 @@ def test_runs_with_ever_new_label_epsilons_wait_once_the_total_is_reached(tmp_pa
     """Each is a new question to the same labels: many answers together tell the truth."""
     own = label_party(tmp_path)
     runs = [asking(own, f"run-{number}", 2.0 + number / 100) for number in range(4)]
-    names = [run.name for run in runs]
-    decisions = [decider_of(own).decide(facts_of(own, run, starter="bob"), names) for run in runs]
+    decisions = [decider_of(own).decide(facts_of(own, run, starter="bob")) for run in runs]
     assert [each.choice for each in decisions] == ["accepted", "accepted", "waits", "waits"]
     assert decisions[-1].rule == "policy.total_label_epsilon"
     again = asking(own, "again", 2.0)
-    assert decider_of(own).decide(facts_of(own, again, starter="bob"), [*names, "again"]).choice == "accepted"
+    assert decider_of(own).decide(facts_of(own, again, starter="bob")).choice == "accepted"
 
 
 @pytest.mark.parametrize(("labels", "epsilon"), [("shared", 2.0), ("private", "off")])
 def test_labels_that_would_leave_as_they_are_wait_for_a_person(tmp_path, labels, epsilon):
     own = label_party(tmp_path)
-    decision = decider_of(own).decide(facts_of(own, asking(own, "first", epsilon, labels), starter="bob"), ["first"])
+    decision = decider_of(own).decide(facts_of(own, asking(own, "first", epsilon, labels), starter="bob"))
     assert (decision.choice, decision.rule) == ("waits", "policy.total_label_epsilon")
     assert "an epsilon without bound" in decision.reason
 
@@ -47,8 +46,8 @@ def test_what_earlier_runs_have_shown_counts(tmp_path):
     own = label_party(tmp_path)
     shown = {"one": ShownLabels("y", 4.0, 2, ("old",)), "other": ShownLabels("z", None, 2, ("old",))}
     AccountFile(FolderDisk(own.settings.ledger)).change(lambda _: LedgerAccounts({}, shown))
-    assert decider_of(own).decide(facts_of(own, asking(own, "new", 2.0)), ["new"]).choice == "waits"
-    assert decider_of(own).decide(facts_of(own, asking(own, "same", 4.0)), ["same"]).choice == "accepted"
+    assert decider_of(own).decide(facts_of(own, asking(own, "new", 2.0))).choice == "waits"
+    assert decider_of(own).decide(facts_of(own, asking(own, "same", 4.0))).choice == "accepted"
 
 
 def test_labels_of_another_party_are_not_this_one_s(tmp_path):

@@ -236,6 +236,14 @@ def test_noise_in_training_cannot_go_on_from_a_model(october):
         folder_of(october, f'from = "{version(october, "october")}"')
 
 
+def test_noise_in_training_is_not_compared_with_a_model_that_had_none(october):
+    write_parties(october, 10, more="[guard.training]\nclip = 1.0\nsigma = 1.0\n")
+    against = f'evaluation.against = "{version(october, "october")}"\ntraining.learning_rate = 0.1'
+    folder = folder_of(october, against, "bob")
+    with pytest.raises(SettingsError, match="was trained without it"):
+        folder.member(folder.endpoint(plain=True, server="127.0.0.1:1"))
+
+
 def test_a_damaged_bundle_is_told_before_anything_leaves(october):
     (october / "bob" / "runs" / "october" / "model" / "parameters.npz").unlink()
     with pytest.raises(StateCorrupt, match=r"runs/october/model' is damaged: parameters\.npz"):

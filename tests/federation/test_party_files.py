@@ -146,6 +146,23 @@ def test_weights_have_mean_one_over_the_rows_they_are_of(tmp_path):
     assert not files_of(tmp_path, label="label").weighted
 
 
+@pytest.mark.parametrize("held_out", [[], [3, 1]])
+def test_a_label_that_cannot_be_a_count_is_named_by_its_row_in_the_file(tmp_path, held_out):
+    run = RunSettings(parties=("ann", "bob"), label_party="ann", task="regression", loss="poisson")
+    files = files_of(tmp_path, text="id,x,y\n1,1,10\n2,2,20\n3,3,30\n4,4,-4711\n", run=run, label="y")
+    with pytest.raises(LabelError, match="the label in row 3 is below 0") as raised:
+        files.labels(shared_rows([2, 0] if held_out else [2, 3, 0, 1], held_out))
+    assert "4711" not in str(raised.value)
+
+
+def test_counts_are_divided_by_their_mean(tmp_path):
+    run = RunSettings(parties=("ann", "bob"), label_party="ann", task="regression", loss="poisson")
+    files = files_of(tmp_path, text="id,x,y\n1,1,10\n2,2,20\n3,3,30\n", run=run, label="y")
+    labels, encoding = files.labels(shared_rows([0, 1], [2]))
+    assert (labels.train.tolist(), labels.held_out.tolist()) == ([10 / 15, 20 / 15], [2.0])
+    assert encoding.inverse_transform(np.zeros((1, 1))).tolist() == [15.0]
+
+
 def test_a_regression_has_no_classes(tmp_path):
     run = RunSettings(parties=("ann", "bob"), label_party="ann", task="regression")
     files = files_of(tmp_path, text="id,x,y\n1,1,10\n2,2,20\n3,3,30\n", run=run, label="y")

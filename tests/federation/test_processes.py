@@ -4,6 +4,7 @@ import time
 import pytest
 
 from fdml.errors import PartyFailed, SettingsError
+from fdml.events import Evaluated, Finished, Remark
 from fdml.federation.processes import ChildProcess, Children, run_processes
 from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
@@ -29,7 +30,7 @@ def finished(home):
 
 
 def remarks(events, party):
-    return [event.text for event in events if event.party == party]
+    return [event.text for event in events if event.party == party and isinstance(event, Remark)]
 
 
 @pytest.mark.slow
@@ -168,3 +169,15 @@ def test_children_run_the_same_python(tmp_path):
     with Children(tmp_path, ignore_events) as children:
         assert children.start("ann", "--version").process.args[0] == sys.executable
         ended(children)
+
+
+@pytest.mark.slow
+def test_processes_tell_how_far_they_are_where_that_is_asked(home, tmp_path):
+    write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {"epochs": EPOCHS})
+    events = []
+    run_processes(tmp_path / "run" / "run.toml", on_event=events.append, tells=True, options=["--quiet"])
+    evaluated = [each for each in events if isinstance(each, Evaluated)]
+    assert [each.epoch for each in evaluated] == list(range(1, EPOCHS + 1))
+    assert all(each.test_metric is not None for each in evaluated), "of the label party, with its figures"
+    assert {each.party for each in events if isinstance(each, Finished)} == {"ann", "bob"}
+    assert not any("epochs" in text for text in remarks(events, "bob")), "quiet"

@@ -1,11 +1,13 @@
 """Publishing at the end of a run, and again when files change; the models of a folder."""
 
+import contextlib
 import json
 import shutil
 
 import pytest
 
 from fdml.errors import DataError, SettingsError
+from fdml.federation import publish as publishing
 from fdml.federation.asked_files import asked_file, own_rows
 from fdml.federation.models import chosen_model, forget_model, models_of
 from fdml.federation.party_folder import PartyFolder
@@ -13,7 +15,8 @@ from fdml.federation.predicting import answerer_of, asking_locally, releases_of
 from fdml.federation.publish import publish, refreshed
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
-from fdml.serving.publication import Publication
+from fdml.serving.publication import Publication, is_published
+from fdml.storage.lock import is_locked
 from tests.serving.published import texts
 from tests.serving.trained import trained, write_federation
 
@@ -81,6 +84,54 @@ def test_changed_and_new_rows_are_computed_again_and_the_others_stay(home):
     assert Publication.load(home / "bob" / "runs" / "first" / "serving").facts == after.facts
 
 
+def test_one_process_at_a_time_computes_a_column(home, monkeypatch):
+    """Two would draw the same noise, for values that may differ; whoever waited takes what the other has made."""
+    change(home, "r1", "r1,5.0,5.0")
+    compute, made = publishing._computed, []
+
+    def computed(*given):
+        assert is_locked(home / "bob" / "runs" / "first" / ".serving.turn")
+        made.append(given)
+        return compute(*given)
+
+    monkeypatch.setattr(publishing, "_computed", computed)
+    turns = publishing.shared_turns
+
+    @contextlib.contextmanager
+    def turn_after_another(folder):
+        monkeypatch.setattr(publishing, "shared_turns", turns)
+        refreshed(*bob(home), "first")
+        with turns(folder):
+            yield
+
+    monkeypatch.setattr(publishing, "shared_turns", turn_after_another)
+    assert refreshed(*bob(home), "first").facts.computed == 2
+    assert len(made) == 1
+
+
+def test_a_model_is_published_by_one_process_at_a_time(home, monkeypatch):
+    shutil.rmtree(home / "bob" / "runs" / "first" / "serving")
+    compute, held = publishing._computed, []
+
+    def computed(*given):
+        held.append(is_locked(home / "bob" / "runs" / "first" / ".serving.turn"))
+        return compute(*given)
+
+    monkeypatch.setattr(publishing, "_computed", computed)
+    publish(PartyFolder(home / "bob" / "party.toml"))
+    publish(PartyFolder(home / "bob" / "party.toml"))
+    assert held == [True]
+
+
+def test_a_row_that_leaves_the_file_and_comes_back_is_one_more_release(home):
+    path = home / "bob" / "data.csv"
+    whole = path.read_text()
+    path.write_text("".join(line for line in whole.splitlines(keepends=True) if not line.startswith("r1,")))
+    assert refreshed(*bob(home), "first").facts.generation == 1
+    path.write_text(whole)
+    assert refreshed(*bob(home), "first").facts.generation == 2
+
+
 def test_a_new_row_alone_is_no_new_generation(home):
     change(home, "fresh", "fresh,0.1,0.2")
     assert refreshed(*bob(home), "first").facts.generation == 1
@@ -121,6 +172,9 @@ def test_a_file_is_read_in_blocks(once, tmp_path):
     assert table.count == 7
     assert [len(rows) for _, rows in table.blocks(3)] == [3, 3, 1]
     assert table.digest == asked_file(tmp_path / "ids.csv", party, run).table.digest
+    assert not table.has_changed()
+    (tmp_path / "ids.csv").write_text("id,more\nr1,x\n")
+    assert table.has_changed()
 
 
 def test_own_rows_have_labels(once):
@@ -155,6 +209,19 @@ def test_models_are_found_by_run_or_version_and_forgotten_for_good(home):
         chosen_model(home / "bob", "first")
     with pytest.raises(SettingsError, match="no run 'second'"):
         forget_model(home / "bob", "second")
+
+
+@pytest.mark.parametrize("left", [".serving.old", ".serving.partial"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_forgotten_model_does_not_come_back_from_what_a_crash_has_left(home, left, is_whole):
+    """A crash in the middle of a refresh leaves the old folder beside, or in the place of, the new one."""
+    folder = home / "bob" / "runs" / "first"
+    shutil.copytree(folder / "serving", folder / left)
+    if not is_whole:
+        shutil.rmtree(folder / "serving")
+    assert "serving" in forget_model(home / "bob", "first")
+    assert not is_published(folder / "serving")
+    assert [path.name for path in folder.glob("*serving*")] == [".serving.turn"], "a lock"
 
 
 def test_asking_without_a_published_model_says_which_there_are(home):

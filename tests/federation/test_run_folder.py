@@ -39,6 +39,15 @@ def test_the_same_name_goes_on_and_leaves_the_file_as_it_was(tmp_path):
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
 
 
+def test_of_two_that_begin_a_name_at_once_the_second_is_refused(tmp_path):
+    """Both have looked before either has written."""
+    first, second = (RunFolder(tmp_path, run(training={"epochs": epochs})) for epochs in (3, 4))
+    first.begin()
+    with pytest.raises(SettingsError, match=r"training\.epochs is 4 here, 3 when run 'first' began"):
+        second.begin()
+    assert begun_run(tmp_path, "first") == first.settings
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -1,7 +1,9 @@
 """Runs from a party's side: started, listed, approved, refused, stopped, waited for; and what stands by for them."""
 
 import contextlib
+import datetime
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -15,11 +17,13 @@ from fdml.errors import (
     StateCorrupt,
 )
 from fdml.events import Waiting
-from fdml.federation.accepting import await_acceptance
-from fdml.federation.runs import decide, listing, show, start, wait_for
+from fdml.federation import runs
+from fdml.federation.accepting import await_acceptance, joining_proposal
+from fdml.federation.run_folder import run_names
+from fdml.federation.runs import decide, listing, looked_at, show, start, wait_for
 from fdml.federation.up import up
-from fdml.protocol.signed_proposals import make_proposal
-from tests.federation.homes import run_of
+from fdml.protocol.signed_proposals import check_proposal, make_proposal
+from tests.federation.homes import facts_of, home_of, run_of, write_homes
 from tests.federation.served_federation import ServedFederation
 from tests.transport.served import SECONDS, free_port, until
 
@@ -69,11 +73,14 @@ def test_other_settings_under_the_same_name_are_refused_at_home(shop):
         start(ann, run_of(ann, epochs=9))
 
 
-def test_other_settings_under_a_name_of_another_party_are_refused_by_the_server(shop):
+def test_other_settings_under_a_name_of_another_party_are_refused_before_anything_is_written(shop):
+    """Else this party would keep the name for a run that never begins, and refuse the other's for it."""
     ann, bob = shop.home("ann"), shop.home("bob")
     start(ann, run_of(ann))
-    with pytest.raises(MessageRefused, match=r"training\.epochs is 9 at party 'bob', 3 when run 'first' began"):
+    with pytest.raises(SettingsError, match=r"training\.epochs is 9 here, 3 in run 'first' of ann; give it a new name"):
         start(bob, run_of(bob, epochs=9))
+    assert (bob.log.read(), run_names(bob.folder)) == ([], [])
+    assert decide(bob, "first", "accepted").decision_of("bob").choice == "accepted"
 
 
 def test_all_who_are_asked_approve_and_the_run_is_under_way(shop):
@@ -105,6 +112,21 @@ def test_what_was_accepted_is_stopped_not_refused(shop):
 def test_an_unknown_run_is_told(shop):
     with pytest.raises(SettingsError, match="there is no run 'none' at the server"):
         show(shop.home("ann"), "none")
+
+
+def test_settings_that_a_server_has_made_up_are_not_shown_to_whoever_decides(tmp_path, monkeypatch):
+    """It could show harmless ones, and hand out the starter's own to whoever approves."""
+    folder = write_homes(tmp_path, keys=True)
+    bob, ann = (home_of(folder, name, plain=False) for name in ("bob", "ann"))
+    signed = facts_of(bob, credentials=ann.endpoint.credentials)
+    made_up = replace(
+        signed, proposal=replace(signed.proposal, settings=make_proposal(run_of(bob, epochs=1), "ann", None).settings)
+    )
+    monkeypatch.setattr(runs, "show", lambda *_: made_up)
+    with pytest.raises(MessageRefused, match=r"run 'first' is not what the server says: .* has a wrong signature"):
+        looked_at(bob, "first")
+    monkeypatch.setattr(runs, "show", lambda *_: signed)
+    assert looked_at(bob, "first") == signed
 
 
 def test_who_has_no_right_is_told_before_anything_is_sent(tmp_path):
@@ -201,6 +223,16 @@ def test_a_party_with_other_settings_is_named_to_those_who_wait_for_it(shop):
         accept(ann, longest=0.2)
 
 
+def test_only_the_starter_signs_so_that_nobody_else_is_passed_off_as_it(tmp_path):
+    """A server that has bob's signature could tell cid, who takes runs of bob alone, that bob has started ann's run."""
+    bob = home_of(write_homes(tmp_path, keys=True), "bob", plain=False)
+    keys, run = bob.endpoint.credentials, run_of(bob)
+    joins, starts = (joining_proposal(run, "bob", starter, keys) for starter in ("ann", "bob"))
+    with pytest.raises(MessageRefused, match="said to be started by 'bob', has no certificate"):
+        check_proposal(joins, run, "bob", keys.authority)
+    check_proposal(starts, run, "bob", keys.authority)
+
+
 def test_who_may_not_start_runs_waits_for_who_may(tmp_path):
     with ServedFederation(tmp_path / "shop", rights='[rights]\nstart = ["ann"]') as shop:
         with pytest.raises(PeerTimeout, match="run 'first' has not been started yet"):
@@ -263,6 +295,29 @@ def test_a_party_that_stands_by_decides_by_its_policy_and_tells_the_server(tmp_p
         texts = stand_by(shop, "bob", lambda: choice_of(shop, "bob") == "accepted")
         assert "run 'first' of ann is accepted" in texts
         assert [each.decision.choice for each in shop.home("bob").log.read()] == ["accepted"]
+
+
+def test_a_run_that_all_have_accepted_does_not_begin_outside_the_hours(tmp_path):
+    later = [datetime.datetime.now() + datetime.timedelta(hours=hours) for hours in (2, 3)]
+    with ServedFederation(tmp_path / "shop", party=POLICY) as shop, standing_by(shop, "bob") as texts:
+        ann, bob = shop.home("ann"), shop.home("bob")
+        start(ann, run_of(ann))
+        until(lambda: choice_of(shop, "bob") == "accepted", "bob's decision")
+        bob.file.write_text(f'{bob.file.read_text()}hours = ["{later[0]:%H:%M}-{later[1]:%H:%M}"]\n')
+        assert decide(shop.home("cid"), "first", "accepted").state == "running"
+        until(lambda: any("run 'first' does not begin yet: it is" in text for text in texts), "what bob says")
+    assert not any("under way" in text for text in texts)
+
+
+def test_a_log_that_is_changed_while_a_party_stands_by_is_told_and_decides_nothing(tmp_path):
+    with ServedFederation(tmp_path / "shop", party=POLICY) as shop, standing_by(shop, "bob") as texts:
+        ann, log = shop.home("ann"), shop.home("bob").log.path
+        start(ann, run_of(ann, "one"))
+        until(lambda: choice_of(shop, "bob", "one") == "accepted", "bob's decision")
+        log.write_bytes(log.read_bytes().replace(b'"ann"', b'"eve"') * 2)
+        start(ann, run_of(ann, "two"))
+        until(lambda: any("of the log of decisions does not hold" in text for text in texts), "what bob says")
+        assert choice_of(shop, "bob", "two") is None
 
 
 def test_who_stands_by_is_listed(shop):

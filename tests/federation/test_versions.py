@@ -1,6 +1,8 @@
 """Versions that a party holds, and which one is promoted."""
 
+import contextlib
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
 from fdml.models.registry import model_settings
 from fdml.party.settings import PartySettings
+from fdml.privacy.ledger import DIRECT, RECORD_LEVEL
+from fdml.privacy.statement import Spent
 from fdml.settings import GradientGuardSettings, GuardSettings, RunSettings
 from fdml.settings_data import DataSettings
 from tests.cli.commands import fail, succeed
@@ -33,12 +37,15 @@ def run_settings(name="first", **changes):
     return RunSettings(name=name, parties=("ann", "bob"), label_party="ann", **changes)
 
 
-def finish(home, name, **changes):
-    """Leave the bundle of a finished run in a party's folder; gives its version."""
+def finish(home, name, *, scope=None, **changes):
+    """Leave the bundle of a finished run in a party's folder; gives its version. Its epsilon has this scope."""
+    spent = None if scope is None else [Spent("training rows", 1, 1.0, 1e-5, scope)]
     run = run_settings(name, **changes)
     folder = RunFolder(home, run)
     folder.begin()
-    card = BundleCard.of(run=run, party="ann", model=model_settings(), data=DataSettings(id="id"), alignment_hash=b"")
+    card = BundleCard.of(
+        run=run, party="ann", model=model_settings(), data=DataSettings(id="id"), alignment_hash=b"", privacy=spent
+    )
     encoder = Encoder((Number("age", None, 40.0, 12.5),))
     Bundle(card=card, parameters={"theta": np.zeros(1)}, encoder=encoder).save(folder.path / "model")
     return card.version
@@ -131,7 +138,19 @@ def test_why_a_party_cannot_take_part(home):
     assert A in why_not_here(home, own(), run_settings("next", from_version=first, evaluation={"against": A}))
     noisy = own(training=GradientGuardSettings(clip=1.0, sigma=1.0))
     assert "[guard.training]" in why_not_here(home, noisy, run_settings("next", from_version=first))
-    assert why_not_here(home, noisy, run_settings("next", evaluation={"against": first})) == ""
+    assert why_not_here(home, own(), run_settings("next", evaluation={"against": first})) == ""
+
+
+def test_noise_in_training_is_compared_only_with_versions_that_had_it(home):
+    """Else predictions of the held-out rows would tell of rows that the earlier version has learned without noise."""
+    noisy = own(training=GradientGuardSettings(clip=1.0, sigma=1.0))
+    for number, scope in enumerate((None, DIRECT)):
+        bare = finish(home, f"bare{number}", scope=scope)
+        why = why_not_here(home, noisy, run_settings("next", evaluation={"against": bare}))
+        assert "was trained without it" in why
+        assert "leave evaluation.against out" in why
+    covered = finish(home, "covered", scope=RECORD_LEVEL)
+    assert why_not_here(home, noisy, run_settings("next", evaluation={"against": covered})) == ""
 
 
 def test_the_rule_is_told_in_words():
@@ -154,3 +173,33 @@ def test_promoting_by_hand_and_listing(home):
     assert [each["version"] for each in found["promotions"]] == [first, second]
     assert {each["run"] for each in found["versions"]} == {"first", "second"}
     assert "no run that has finished here" in fail(SettingsError, "runs", "promote", "third", "--party", party)
+
+
+def test_a_rule_promotes_a_run_once_though_its_process_is_started_again(home):
+    """Else a process that was killed after it had promoted would take back what came since."""
+    promotions = Promotions(home)
+    first = promotions.promote(A, "first", "rule")
+    promotions.promote(B, "second", "rule")
+    assert promotions.promote(A, "first", "rule") == first
+    assert promotions.current.version == B
+    assert len(promotions.all()) == 2
+
+
+def test_promotions_that_are_made_at_once_are_all_kept(home, monkeypatch):
+    """Each has read the list before the other has written it, unless they take turns."""
+    both, read = threading.Barrier(2), Promotions.all
+
+    def slow(self):
+        found = read(self)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return found
+
+    monkeypatch.setattr(Promotions, "all", slow)
+    made = ((A, "first", "rule"), (B, "second", "rule"))
+    threads = [threading.Thread(target=Promotions(home).promote, args=each) for each in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(each.run for each in read(Promotions(home))) == ["first", "second"]

@@ -2,13 +2,16 @@
 
 import json
 import threading
+import time
 import urllib.request
 
 import pytest
 
 from fdml.errors import SettingsError
+from fdml.federation.endpoint_counts import ENDPOINT
 from fdml.federation.key_files import write_credentials
-from fdml.federation.watch import Watch, running_privacy, watch
+from fdml.federation.watch import Watch, watch
+from fdml.federation.watch_sections import running_privacy
 from fdml.monitor.page_server import PageServer
 from fdml.settings import GuardSettings
 from tests.cli.commands import fail
@@ -56,7 +59,7 @@ def test_its_curves_are_those_of_the_history(finished):
 def test_rows_lag_privacy_and_settings_are_this_partys_own(finished):
     for party in ("ann", "bob"):
         state = shown(finished / party / "party.toml")
-        assert state["rows"] == {"shared": 120, "train": 96, "held_out": 24}
+        assert state["rows"] == {"shared": 120, "train": 96, "held_out": 24, "lost": {}}
         assert sum(state["lag"].values()) == state["steps"]
         assert "without noise; there is no epsilon to state" in state["privacy"][0]
         assert dict(state["settings"])["training.batch_size"] == "8"
@@ -73,6 +76,49 @@ def test_no_feature_label_id_or_key_is_on_the_page_or_in_the_metrics(finished, p
     for text in (found.published.text, found.metrics()):
         assert not [each for each in (COLUMN, ID, YES, NO, KEY, KEY[:16], str(finished)) if each in text]
         assert not [value for value in values_of(finished) if value in text]
+
+
+def test_the_accounts_of_the_ledger_are_there_without_names_of_files(finished):
+    found = shown(finished / "ann" / "party.toml")["accounts"]
+    assert [each["run"] for each in found["runs"]] == ["first"]
+    assert found["runs"][0]["direct"] is None, "without noise there is no bound"
+    assert "data" not in json.dumps(found)
+
+
+def test_figures_of_an_endpoint_are_there_while_it_runs(finished):
+    path = finished / "ann" / ENDPOINT
+    assert shown(finished / "ann" / "party.toml")["serving"] is None
+    try:
+        path.write_text(json.dumps({"at": time.time(), "requests": 3}))
+        assert shown(finished / "ann" / "party.toml")["serving"] == {"requests": 3}
+        path.write_text(json.dumps({"at": time.time() - 60.0, "requests": 3}))
+        assert shown(finished / "ann" / "party.toml")["serving"] is None
+    finally:
+        path.unlink()
+
+
+def test_a_port_that_is_taken_is_named(finished):
+    found = Watch(finished / "ann" / "party.toml", plain=True, server=NOBODY, seconds=0.1)
+    with (
+        PageServer("127.0.0.1", 0, found.published, found.metrics) as taken,
+        pytest.raises(SettingsError, match="cannot listen at 127"),
+    ):
+        watch(found, "127.0.0.1", taken.port, on_start=print)
+
+
+def test_curves_are_made_anew_only_where_there_is_something_new(finished, monkeypatch):
+    clock = Clock()
+    found = Watch(finished / "ann" / "party.toml", plain=True, server=NOBODY, seconds=0.1, clock=clock)
+    found.look()
+    curves = found.state()["curves"]
+    clock.now += 10.0
+    found.look()
+    assert found.state()["curves"] is curves
+    (finished / "ann" / RUN / "measures.json").touch()
+    clock.now += 10.0
+    found.look()
+    assert found.state()["curves"] is not curves
+    assert found.state()["curves"] == curves
 
 
 # A run that goes on.

@@ -8,12 +8,12 @@ import scipy.sparse as sp
 from fdml.data.rows import as_rows
 from fdml.models.joint import SUM
 from fdml.models.kind import ModelSpec
-from fdml.models.losses import LOSSES
+from fdml.models.losses import loss_named
 from fdml.models.objective import Objective, objective_for
 from fdml.models.registry import build_model, kind_named, model_settings
 from fdml.models.signals import BlockUpdate, Scores
 
-CLASSES_OF = {"logistic": 2, "hinge": 2, "squared": 0, "softmax": 3}
+CLASSES_OF = {"logistic": 2, "hinge": 2, "squared": 0, "softmax": 3, "poisson": 0, "quantile": 0, "quantile(0.9)": 0}
 WIDTH_OF = {loss: objective_for(loss, classes).width for loss, classes in CLASSES_OF.items()}
 DTYPES = {"single": np.float32, "double": np.float64}
 
@@ -43,15 +43,22 @@ def stored(x, form):
 
 
 def random_labels(random, rows, loss):
-    if loss == "squared":
+    if loss == "poisson":
+        return random.poisson(1.0, rows).astype(np.float64)
+    if CLASSES_OF[loss] == 0:
         return random.normal(size=rows)
     return random.integers(0, CLASSES_OF[loss], rows).astype(np.float64)
 
 
 def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0, joint=SUM):
-    """A pass over the rows from `shape.start` to the last, and a signal for it."""
+    """A pass over the rows from `shape.start` to the last, and a signal for it.
+
+    The scores and steps of Poisson are smaller: with exp in its gradient it would run away.
+    """
+    tame = 0.03 if loss == "poisson" else 1.0
+    rate *= tame
     size, dtype = shape.rows - shape.start, DTYPES[precision]
-    objective = Objective(LOSSES[loss], CLASSES_OF[loss], joint)
+    objective = Objective(loss_named(loss), CLASSES_OF[loss], joint)
     batch_bounds = np.minimum(np.arange(0, size + shape.batch, shape.batch), size)
     block = BlockUpdate(
         start=shape.start,
@@ -60,8 +67,8 @@ def random_update(random, loss, precision, shape=USUAL, *, rate=0.3, echo=2.0, j
         rates=rate * random.uniform(0.5, 1.0, len(batch_bounds) - 1),
     )
     scores = Scores(
-        total=random.normal(size=(size, objective.width)).astype(dtype),
-        own_at_push=random.normal(size=(size, objective.width)).astype(dtype),
+        total=(tame * random.normal(size=(size, objective.width))).astype(dtype),
+        own_at_push=(tame * random.normal(size=(size, objective.width))).astype(dtype),
         labels=random_labels(random, size, loss),
         weights=random.uniform(0.5, 1.5, size),
         echo=echo,

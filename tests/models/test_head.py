@@ -5,10 +5,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from fdml.errors import DataError
+from fdml.errors import DataError, SettingsError
 from fdml.models.head.head import Head
 from fdml.models.joint_model import JointModel, joint_state
-from fdml.models.losses import LOSSES
+from fdml.models.losses import LOSSES, loss_named
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, build, random_labels, settings_of
 
 VECTOR, UNITS, ROWS = 4, 6, 60
@@ -25,7 +25,7 @@ def learned(head, loss="logistic", passes=3, seed=5, rate=0.02):
     weights, bounds = random.uniform(0.5, 1.5, ROWS), np.array([0, 25, 50, 60])
     for _ in range(passes):
         head.learn(
-            LOSSES[loss],
+            loss_named(loss),
             total,
             labels,
             weights,
@@ -60,11 +60,11 @@ def test_one_update_is_that_of_adam_on_the_slope_of_the_loss(loss):
     weights = random.uniform(0.5, 1.5, ROWS)
 
     def value(point):
-        return float(weights @ LOSSES[loss].value(plain_score(point, total, scores), labels)) / ROWS
+        return float(weights @ loss_named(loss).value(plain_score(point, total, scores), labels)) / ROWS
 
     slopes = np.array([(value(theta + step) - value(theta - step)) / 2e-6 for step in 1e-6 * np.eye(len(theta))])
     head.learn(
-        LOSSES[loss],
+        loss_named(loss),
         total,
         labels,
         weights,
@@ -84,7 +84,7 @@ def test_learning_lowers_the_loss(loss):
     scores = WIDTH_OF[loss]
     before = head_of(scores)
     head, total, labels, weights = learned(head_of(scores), loss, passes=40)
-    values = [float(weights @ LOSSES[loss].value(each.score(total), labels)) for each in (before, head)]
+    values = [float(weights @ loss_named(loss).value(each.score(total), labels)) for each in (before, head)]
     assert values[1] < 0.9 * values[0]
 
 
@@ -151,7 +151,7 @@ def test_a_loss_that_the_kernels_do_not_know_is_refused():
     class Other:
         code = None
 
-    with pytest.raises(DataError, match="knows no gradient of Other"):
+    with pytest.raises(SettingsError, match="Other has no compiled gradient"):
         head_of().warm_up(Other())
 
 

@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from fdml.errors import DataError
 from fdml.models.head.head import Head
-from fdml.models.losses import LOSSES
+from fdml.models.losses import LOSSES, loss_named
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 
 VECTOR, UNITS, ROWS, L2 = 3, 5, 40, 1e-4
@@ -59,7 +59,7 @@ def block_of(loss, seed=1):
 
 
 def learn(head, loss, total, labels, weights, order):
-    head.learn(LOSSES[loss], total, labels, weights, order=order, batch_bounds=BOUNDS, rates=RATES)
+    head.learn(loss_named(loss), total, labels, weights, order=order, batch_bounds=BOUNDS, rates=RATES)
     return head
 
 
@@ -72,7 +72,7 @@ def test_two_passes_are_those_of_the_twin(loss):
         learn(head, loss, total, labels, weights, order)
         for batch, rate in enumerate(RATES):
             rows = order[BOUNDS[batch] : BOUNDS[batch + 1]]
-            twin.step(twin.gradients(LOSSES[loss], total[rows], labels[rows], weights[rows]), rate)
+            twin.step(twin.gradients(loss_named(loss), total[rows], labels[rows], weights[rows]), rate)
     np.testing.assert_allclose(head.state()["theta"], twin.theta(), rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(head.score(total), twin.score(total), rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(head.state()["powers"], [0.9**6, 0.999**6])

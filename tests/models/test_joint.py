@@ -6,7 +6,7 @@ import pytest
 from fdml.errors import SettingsError
 from fdml.models.joint import SUM, Interactions
 from fdml.models.joint_model import JointModel, joint_of
-from fdml.models.losses import LOSSES
+from fdml.models.losses import loss_named
 from fdml.models.objective import Objective
 from fdml.models.registry import resolved_model
 from fdml.models.vectors.machine import VectorMachine
@@ -91,7 +91,7 @@ def test_kernels_follow_the_formulas(kind, loss, precision):
         set_parameters(model, theta)
     block, scores = random_update(random, loss, precision, rate=0.05, joint=FM)
     models[0].learn(rows, block, scores)
-    slow = scores._replace(objective=Objective(LOSSES[loss], CLASSES_OF[loss], Unknown(3)))
+    slow = scores._replace(objective=Objective(loss_named(loss), CLASSES_OF[loss], Unknown(3)))
     assert slow.objective.kernel_code is None
     models[1].learn(rows, block, slow)
     fast, slow = (model.state()["theta"] for model in models)

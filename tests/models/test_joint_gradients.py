@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fdml.errors import DataError, SettingsError
 from fdml.models.head.head import Head
 from fdml.models.joint import SUM, Interactions
-from fdml.models.losses import LOSSES
+from fdml.models.losses import LOSSES, loss_named
 from fdml.models.objective import Objective, joint_for, objective_for
 from fdml.models.signals import Scores
 from fdml.settings_joint import JointSettings, scores_in
@@ -41,7 +41,7 @@ def test_the_score_has_the_product_of_every_pair_of_parties_and_no_square(partie
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_the_gradient_by_the_total_is_the_slope_of_the_loss(name, loss):
     random = np.random.default_rng(1)
-    objective = Objective(LOSSES[loss], CLASSES_OF[loss], joints(WIDTH_OF[loss])[name])
+    objective = Objective(loss_named(loss), CLASSES_OF[loss], joints(WIDTH_OF[loss])[name])
     total, labels = random.normal(size=(ROWS, objective.width)), random_labels(random, ROWS, loss)
     found = objective.gradient(total, labels)
     for column, step in enumerate(1e-6 * np.eye(objective.width)):
@@ -54,7 +54,7 @@ def test_the_gradient_by_the_total_is_the_slope_of_the_loss(name, loss):
 def test_what_a_party_learns_from_is_the_slope_of_the_loss_by_its_outputs(name, loss):
     """Two parties, of which one moves after the push: with an echo of 1 its signal is the whole chain rule."""
     random = np.random.default_rng(2)
-    objective = Objective(LOSSES[loss], CLASSES_OF[loss], joints(WIDTH_OF[loss])[name])
+    objective = Objective(loss_named(loss), CLASSES_OF[loss], joints(WIDTH_OF[loss])[name])
     other, pushed, now = random.normal(size=(3, ROWS, objective.width))
     labels, weights = random_labels(random, ROWS, loss), random.uniform(0.5, 1.5, ROWS)
     sent = objective.joint.local_prediction

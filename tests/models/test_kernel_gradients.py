@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fdml.models.kernels.gradients import KernelScores, logistic, row_gradient
-from fdml.models.losses import LOSSES
+from fdml.models.losses import loss_named
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 
 TYPES = {np.float32: 3e-7, np.float64: 1e-14}
@@ -52,11 +52,11 @@ def test_a_rows_gradient_is_its_share_of_the_batchs_mean_at_the_moved_score(loss
         echo=2.5,
         labels=random_labels(random, rows, loss),
         weights=random.uniform(0.5, 2.0, rows),
-        loss=LOSSES[loss].code,
+        loss=loss_named(loss).code,
     )
     for row in range(rows):
         own, score, out = random.normal(size=width), np.empty(width), np.empty(width)
         row_gradient(scores, row, 4, own, score, out)
         moved = scores.total[row] + 2.5 * (own - scores.own_at_push[row])
-        expected = LOSSES[loss].gradient(moved[None], scores.labels[[row]])[0] * scores.weights[row] / 4
+        expected = loss_named(loss).gradient(moved[None], scores.labels[[row]])[0] * scores.weights[row] / 4
         np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-15)

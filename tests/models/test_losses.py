@@ -1,131 +1,134 @@
-"""What each loss is; `tests/contracts/test_losses.py` has what all of them must pass."""
+"""Losses by name, and one that comes from outside the package."""
+
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
-from fdml.errors import SettingsError
-from fdml.models.losses import LOSSES
-from fdml.settings_choices import LOSSES_OF, PRIVATE_LOSSES
+import fdml
+from fdml.data.row_set import RowSet
+from fdml.data.rows import as_rows
+from fdml.errors import LabelError, SettingsError
+from fdml.experiments.in_process import train_in_process
+from fdml.models import losses
+from fdml.models.losses import LOSSES, loss_named, register_loss
+from fdml.models.metrics import mean_loss, metric
+from fdml.models.registry import model_settings
+from fdml.party.plan import Plan
+from fdml.settings import RunSettings, TrainingSettings
+from fdml.settings_choices import LOSSES_OF
 
-SCORES = np.array([[-30.0], [-1.5], [0.0], [0.25], [4.0], [30.0]])
-ONES, ZEROS = np.ones(6), np.zeros(6)
-
-
-def test_every_loss_of_a_task_is_there_and_no_other():
-    assert set(LOSSES) == {loss for losses in LOSSES_OF.values() for loss in losses}
-
-
-def test_the_logistic_loss_is_minus_the_log_of_the_probability():
-    loss = LOSSES["logistic"]
-    np.testing.assert_allclose(loss.value(SCORES, ONES), -np.log(expit(SCORES[:, 0])), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(loss.value(SCORES, ZEROS), -np.log(expit(-SCORES[:, 0])), rtol=1e-6, atol=1e-9)
+# A loss as someone else would write it: numpy alone, nothing of it known to the package (docs/models.md).
 
 
-def test_the_logistic_loss_of_scores_far_out_is_the_score():
-    far = np.array([[1e4], [-1e4]])
-    np.testing.assert_allclose(LOSSES["logistic"].value(far, np.array([0.0, 1.0])), 1e4)
-    np.testing.assert_array_equal(LOSSES["logistic"].value(far, np.array([1.0, 0.0])), 0.0)
+class Gamma:
+    """Half the gamma deviance of a target above 0, for amounts whose spread grows with their mean."""
+
+    code = None
+    curvature: ClassVar[float] = 4.0
+    has_odds: ClassVar[bool] = False
+    link: ClassVar[str] = "log"
+
+    def scores(self, classes):
+        return 1
+
+    def value(self, score, labels):
+        ratio = np.maximum(labels, 1e-9) * np.exp(-np.clip(score[:, 0], -20.0, 20.0))
+        return ratio - np.log(ratio) - 1.0
+
+    def gradient(self, score, labels):
+        return 1.0 - np.maximum(labels, 1e-9)[:, None] * np.exp(-np.clip(score, -20.0, 20.0))
+
+    def curvatures(self, score, labels):
+        return np.maximum(labels, 1e-9)[:, None] * np.exp(-np.clip(score, -20.0, 20.0))
+
+    def invert_gradient(self, gradient):
+        raise SettingsError(f"the gradient of gamma ({len(gradient)} rows) does not show scores; share the labels")
+
+    def constant(self, labels, weights):
+        return float(np.log(np.average(labels, weights=weights)))
+
+    def figures(self, score, labels, weights, unit):
+        return {"gamma_deviance": 2.0 * float(np.average(self.value(score, labels), weights=weights))}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_logistic_loss_is_in_the_precision_of_the_score(dtype):
-    assert LOSSES["logistic"].value(SCORES.astype(dtype), ONES).dtype == dtype
+@pytest.fixture
+def gamma(monkeypatch):
+    """The loss, registered for one test."""
+    monkeypatch.setattr(losses, "LOSSES", dict(LOSSES))
+    monkeypatch.setitem(LOSSES_OF, "regression", LOSSES_OF["regression"])
+    loss = Gamma()
+    register_loss("gamma", loss, "regression")
+    return loss
 
 
-def test_hinge_counts_rows_inside_the_margin_alone():
-    loss = LOSSES["hinge"]
-    np.testing.assert_allclose(loss.value(SCORES, ONES), [31.0, 2.5, 1.0, 0.75, 0.0, 0.0])
-    np.testing.assert_array_equal(loss.gradient(SCORES, ONES)[:, 0], [-1, -1, -1, -1, 0, 0])
-    np.testing.assert_array_equal(loss.gradient(SCORES, ZEROS)[:, 0], [0, 0, 1, 1, 1, 1])
-
-
-def test_the_squared_loss_is_half_the_squared_error():
-    targets = np.arange(6.0)
-    np.testing.assert_allclose(LOSSES["squared"].value(SCORES, targets), (SCORES[:, 0] - targets) ** 2 / 2)
-    np.testing.assert_array_equal(LOSSES["squared"].gradient(SCORES, targets)[:, 0], SCORES[:, 0] - targets)
-
-
-def test_softmax_of_two_classes_is_logistic_of_their_difference():
-    score = np.random.default_rng(0).normal(size=(20, 2))
-    labels = np.arange(20) % 2.0
-    difference = score[:, 1:] - score[:, :1]
-    softmax, logistic = LOSSES["softmax"], LOSSES["logistic"]
-    np.testing.assert_allclose(softmax.value(score, labels), logistic.value(difference, labels), rtol=1e-9)
-    np.testing.assert_allclose(softmax.gradient(score, labels)[:, 1:], logistic.gradient(difference, labels))
-    np.testing.assert_allclose(softmax.probability(score), logistic.probability(difference), atol=1e-12)
-
-
-def test_softmax_does_not_change_where_all_scores_move_together():
-    score, labels = np.random.default_rng(1).normal(size=(10, 4)), np.arange(10) % 4.0
-    moved = score + 500.0
-    np.testing.assert_allclose(
-        LOSSES["softmax"].value(moved, labels), LOSSES["softmax"].value(score, labels), atol=1e-9
-    )
-
-
-@pytest.mark.parametrize("loss", ["logistic", "softmax"])
-def test_probabilities_sum_to_one(loss):
-    score = np.random.default_rng(2).normal(size=(10, 3 if loss == "softmax" else 1)) * 20
-    chances = LOSSES[loss].probability(score)
-    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-    assert (chances >= 0).all()
-
-
-@pytest.mark.parametrize(
-    ("loss", "classes", "scores"), [("logistic", 2, 1), ("hinge", 2, 1), ("softmax", 5, 5), ("squared", 0, 1)]
-)
-def test_a_row_has_one_score_or_one_for_each_class(loss, classes, scores):
-    assert LOSSES[loss].scores(classes) == scores
-
-
-# What a gradient discloses
-
-
-@pytest.mark.parametrize("loss", PRIVATE_LOSSES)
-def test_a_gradient_discloses_the_label(loss):
+def amounts(rows=600):
     random = np.random.default_rng(3)
-    score = random.normal(size=(200, 4 if loss == "softmax" else 1)) * 4
-    labels = random.integers(0, 4 if loss == "softmax" else 2, 200).astype(float)
-    _, found = LOSSES[loss].invert_gradient(LOSSES[loss].gradient(score, labels))
-    np.testing.assert_array_equal(found, labels)
+    X = random.normal(size=(rows, 4)).astype(np.float32)
+    return X, random.gamma(3.0, np.exp(6.0 + X @ [0.6, 0.0, -0.5, 0.3]))
 
 
-def test_a_gradient_of_nothing_is_a_score_as_far_as_the_grid_can_tell():
-    score, labels = LOSSES["logistic"].invert_gradient(np.array([[0.0], [-1.0], [1.0]]))
-    assert labels.tolist() == [0.0, 1.0, 0.0]
-    assert np.isfinite(score).all()
-    assert np.abs(score).max() == pytest.approx(np.log(2.0**33), rel=1e-3)
+@pytest.mark.usefixtures("gamma")
+@pytest.mark.parametrize("kinds", [("linear", "linear"), ("linear", "mlp")])
+@pytest.mark.parametrize("joint", ["sum", "fm"])
+def test_a_loss_from_outside_trains_parties_in_process(kinds, joint):
+    X, amount = amounts()
+    sample = RowSet({"a": as_rows(X[:, :2]), "b": as_rows(X[:, 2:])}, amount / amount.mean(), np.ones(len(X)))
+    models = dict(zip("ab", (model_settings(kind) for kind in kinds), strict=True))
+    plan = Plan(TrainingSettings(epochs=8, batch_size=20, learning_rate=0.02, joint=joint), models, "a", "gamma", 0)
+    outcome = train_in_process(plan, sample)
+    score = outcome.score(sample.parts)
+    assert mean_loss("gamma", score, sample) < 0.5 * mean_loss("gamma", np.zeros_like(score), sample)
+    assert metric("regression", score, sample, "gamma") > 0.5
 
 
-def test_a_residual_is_a_score_beside_the_target_zero():
-    score, labels = LOSSES["squared"].invert_gradient(SCORES)
-    np.testing.assert_array_equal(LOSSES["squared"].gradient(score, labels), SCORES)
+@pytest.mark.usefixtures("gamma")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_loss_from_outside_is_offered_to_settings_and_estimators():
+    X, amount = amounts()
+    run = RunSettings(parties=("a", "b"), label_party="a", task="regression", loss="gamma")
+    assert run.chosen_loss == "gamma"
+    model = fdml.FeatureDistributedRegressor(loss="gamma", epochs=8, random_state=0).fit(X, amount)
+    predicted = model.predict(X)
+    assert predicted.min() > 0.0
+    assert predicted.mean() == pytest.approx(amount.mean(), rel=0.1)
+    assert model.coef_ == pytest.approx([0.6, 0.0, -0.5, 0.3], abs=0.1)
+    with pytest.raises(LabelError, match="below 0"):
+        model.fit(X, -amount)
 
 
-def test_the_gradient_of_hinge_shows_no_score():
-    with pytest.raises(SettingsError, match=r"gradient of hinge \(6 rows\) does not show scores; use logistic"):
-        LOSSES["hinge"].invert_gradient(SCORES)
+def test_a_head_refuses_a_loss_that_it_cannot_round_alike_everywhere(gamma):
+    sample = RowSet({"a": as_rows(np.ones((4, 1), np.float32))}, np.ones(4), np.ones(4))
+    plan = Plan(TrainingSettings(epochs=1, joint="head"), {"a": model_settings()}, "a", "gamma", 0)
+    with pytest.raises(SettingsError, match=f"{type(gamma).__name__} has no compiled gradient; set training.joint"):
+        train_in_process(plan, sample)
 
 
-@pytest.mark.parametrize("name", ["logistic", "squared", "softmax"])
-def test_curvatures_are_the_slopes_of_the_gradient(name):
-    loss, random, shift = LOSSES[name], np.random.default_rng(3), 1e-5
-    scores = random.normal(size=(20, loss.scores(3)))
-    labels = random.integers(0, 2, 20).astype(float)
-    found = loss.curvatures(scores, labels)
-    assert found.shape == scores.shape
-    for k in range(scores.shape[1]):
-        moved = np.zeros_like(scores)
-        moved[:, k] = shift
-        slope = loss.gradient(scores + moved, labels)[:, k] - loss.gradient(scores - moved, labels)[:, k]
-        np.testing.assert_allclose(found[:, k], slope / (2 * shift), rtol=1e-6, atol=1e-9)
+@pytest.mark.usefixtures("gamma")
+def test_a_name_is_taken_once():
+    for name in ("gamma", "squared", "quantile(0.9)"):
+        with pytest.raises(SettingsError, match="already; choose another name"):
+            register_loss(name, Gamma(), "regression")
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_curvatures_are_never_below_zero_nor_above_the_largest(name):
-    loss = LOSSES[name]
-    scores = np.linspace(-40.0, 40.0, 30)[:, None] * np.ones(loss.scores(3))
-    found = loss.curvatures(scores, np.zeros(30))
-    assert (found >= 0.0).all()
-    assert (found <= loss.curvature + 1e-12).all()
+def test_what_cannot_be_trained_with_is_refused(monkeypatch):
+    monkeypatch.setattr(losses, "LOSSES", dict(LOSSES))
+    with pytest.raises(SettingsError, match=r"needs the methods `constant` and `figures`; see docs/models\.md"):
+        register_loss("half", LOSSES["logistic"], "regression")
+    with pytest.raises(SettingsError, match="task 'binary' and has no use for `constant`"):
+        register_loss("gamma", Gamma(), "binary")
+    coded = Gamma()
+    coded.code = 3
+    with pytest.raises(SettingsError, match="has the code 3; kernels know built-in losses alone, take None"):
+        register_loss("gamma", coded, "regression")
+    assert "gamma" not in LOSSES_OF["regression"]
+
+
+def test_a_loss_that_there_is_not_is_named_with_those_that_there_are():
+    with pytest.raises(SettingsError, match="there is no loss 'gamma'; there are logistic, hinge, squared"):
+        loss_named("gamma")
+
+
+def test_a_quantile_is_found_by_its_level():
+    assert loss_named("quantile(0.9)").level == 0.9
+    assert loss_named("quantile").level == 0.5

@@ -52,6 +52,18 @@ def test_shares_add_up_to_the_whole_gain():
     assert sum(each.value for each in found.shares.values()) == pytest.approx(found.worth.value - found.nothing)
 
 
+@pytest.mark.parametrize("loss", ["poisson", "quantile(0.9)"])
+def test_shares_of_other_losses_are_of_d2_where_nobody_explains_nothing(loss):
+    random = np.random.default_rng(5)
+    parts = {name: scale * random.normal(size=(ROWS, 1)) for name, scale in (("strong", 0.8), ("weak", 0.3))}
+    mean = sum(parts.values())[:, 0]
+    labels = random.poisson(np.exp(mean)).astype(float) if loss == "poisson" else mean + random.normal(size=ROWS)
+    found = found_of(parts, RowSet({}, labels, np.ones(ROWS)), "regression", loss)
+    assert found.nothing == pytest.approx(0.0, abs=1e-12)
+    assert found.shares["strong"].value > found.shares["weak"].value > 0.0
+    assert sum(each.value for each in found.shares.values()) == pytest.approx(found.worth.value)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_pure_noise_has_an_interval_that_covers_zero_and_the_others_have_none(seed):
     found = found_of(*problem(seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -15,6 +16,9 @@ from pathlib import Path
 
 IS_HERE = shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
 WHY_NOT = "no Chromium with chromedriver here; scripts/chromium.sh installs them on Debian"
+AXE = Path(__file__).parents[2] / "out" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+AXE_IS_HERE = IS_HERE and AXE.is_file()
+WHY_NO_AXE = "no axe-core here; scripts/axe.sh installs it from npm"
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _ARGUMENTS = (
     "--headless",
@@ -43,6 +47,10 @@ class Browser:
     def run(self, script: str, *arguments: object) -> object:
         """What a script gives, run in the page by the driver; the page's policy is not asked."""
         return self.call("POST", "/execute/sync", script=script, args=list(arguments))
+
+    def run_async(self, script: str, *arguments: object) -> object:
+        """The same of a script that calls its last argument when it is done."""
+        return self.call("POST", "/execute/async", script=script, args=list(arguments))
 
     def text(self, selector: str) -> str:
         """What a reader sees of an element; empty if it is hidden."""
@@ -79,10 +87,38 @@ class Browser:
     def size(self, width: int, height: int) -> None:
         self.call("POST", "/window/rect", width=width, height=height)
 
+    def phone(self, width: int = 390, height: int = 844) -> None:
+        """As wide as a phone, which no window is."""
+        screen = {"width": width, "height": height, "deviceScaleFactor": 2, "mobile": True}
+        self.call("POST", "/goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=screen)
+
+    def desktop(self) -> None:
+        """As wide as its window."""
+        self.call("POST", "/goog/cdp/execute", cmd="Emulation.clearDeviceMetricsOverride", params={})
+
+    def picture(self) -> bytes:
+        """The whole page as PNG."""
+        wanted = {"format": "png", "captureBeyondViewport": True}
+        found = self.call("POST", "/goog/cdp/execute", cmd="Page.captureScreenshot", params=wanted)
+        return base64.b64decode(found["data"])  # type: ignore[index]
+
     def scheme(self, name: str) -> None:
         """Light or dark."""
         features = [{"name": "prefers-color-scheme", "value": name}]
         self.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": features})
+
+
+def faults(window: Browser) -> list[str]:
+    """Serious faults of accessibility that axe-core finds on the open page, each with the places where it is."""
+    window.run(AXE.read_text(encoding="utf-8"))
+    found = window.run_async(
+        "const done = arguments[0]; axe.run().then((r) => done(r.violations), (error) => done([String(error)]))"
+    )
+    return [
+        f"{each['id']} ({each['impact']}): {[node['html'] for node in each['nodes']]}"
+        for each in found  # type: ignore[attr-defined]
+        if not isinstance(each, dict) or each["impact"] in ("serious", "critical")
+    ]
 
 
 @contextmanager

@@ -2,7 +2,7 @@ from typing import get_args
 
 import pytest
 
-from fdml.monitor.history import METRIC_OF, SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records
+from fdml.monitor.history import SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records, metric_of
 from fdml.settings_choices import Task
 
 
@@ -34,5 +34,11 @@ def test_runs_of_different_lengths_have_no_mean():
 
 
 def test_every_task_has_a_metric_and_every_scheme_is_listed():
-    assert set(METRIC_OF) == set(get_args(Task))
+    assert [metric_of(task, None) for task in get_args(Task)] == ["auc", "accuracy", "r2"]
     assert set(SCHEMES) == set(get_args(Scheme))
+
+
+def test_a_regression_is_measured_by_r2_with_squared_loss_and_else_by_d2():
+    found = [metric_of("regression", loss) for loss in ("squared", "poisson", "quantile", "quantile(0.9)")]
+    assert found == ["r2", "d2", "d2", "d2"]
+    assert metric_of("binary", "hinge") == "auc"

@@ -202,3 +202,19 @@ def test_while_one_holds_up_the_run_no_time_is_promised():
     before = status(party("ann", 31), party("bob", 31))
     live, _ = looked(before, status(party("ann", 41, waits_for=("bob",), seconds=2.0), party("bob", 41)))
     assert "left" not in live.sentence.text
+
+
+def test_a_party_that_never_came_is_to_be_started_not_started_again():
+    live, _ = looked(status(party("ann", -1), party("bob", -1, connected=False, incarnation=0), steps=0))
+    assert live.sentence.advice == "Start `fdml join` at bob: the run begins once all parties are there."
+
+
+def test_when_each_party_was_last_seen():
+    found = status(
+        party("ann"),
+        party("bob", connected=False, gone_seconds=12.4),
+        party("cid", connected=False),
+        party("dan", connected=False, finished=True, gone_seconds=90.0),
+    )
+    live, _ = looked(found)
+    assert [row["last_seen_seconds"] for row in live.rows()] == [0, 12, None, 0]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fdml.events import Aligned, EpochDone, Finished, Joined, Released, Scheduled, StepDone, Stopped
-from fdml.monitor.measures import MEASURES, Measures, MeasuresFile, read_measures
+from fdml.monitor.measures import MEASURES, Measures, MeasuresFile, lag_bars, read_measures
 from tests.monitor.sample_events import SAMPLES, Clock
 
 ALIGNED, SCHEDULED = Aligned("ann", 400, 320, 80), Scheduled("ann", 20, 16, 4, 320, 64)
@@ -92,3 +92,11 @@ def test_every_kind_of_event_may_come(tmp_path):
         measures(event)
     assert json.loads((tmp_path / MEASURES).read_text())["finished"]
     assert Measures().restarts == 0
+
+
+def test_many_lags_become_a_few_bars():
+    assert lag_bars({2: 5, 0: 30, 1: 10}) == (("0", 30.0), ("1", 10.0), ("2", 5.0))
+    many = lag_bars(dict.fromkeys(range(40), 2))
+    assert len(many) == 12
+    assert many[-1] == ("11+", 58.0)
+    assert sum(count for _, count in many) == 80.0

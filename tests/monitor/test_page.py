@@ -12,6 +12,7 @@ from tests.monitor.browser import IS_HERE, WHY_NOT, browser
 from tests.monitor.sample_events import Clock
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_HERE, reason=WHY_NOT)]
+SHARES = {"computing": 0.7, "waiting": 0.25, "line": 0.05}
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -36,14 +37,23 @@ def state(waiting=0.0, epochs=3, starts=1, **more):
         "steps": 200,
         "step": 42,
         "seconds_left": None,
-        "parties": live.rows(),
+        "parties": [
+            {**row, "shares": SHARES if row["own"] else {"waiting": 0.25, "rest": 0.75}} for row in live.rows()
+        ],
         "refused": {"gap": 2},
         "curves": {
             "test_loss": curve("Held-out loss", values),
             "test_metric": curve("Held-out AUC", values, [("ann alone", 0.25)]),
         },
         "privacy": ["training rows: released 5 times without noise; there is no epsilon to state."],
-        "rows": {"shared": 4000, "train": 3200, "held_out": 800},
+        "rows": {
+            "shared": 4000,
+            "train": 3200,
+            "held_out": 800,
+            "lost": {"have no id": 3, "are not held by all others": 1500},
+        },
+        "accounts": None,
+        "serving": None,
         "lag": {"0": 30, "1": 10},
         "settings": [["run hash", "ab12"], ["training.seed", "7"]],
         "next": ["After a crash this goes on where the party stopped:", "fdml join party.toml"],
@@ -87,7 +97,18 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
     assert window.text("#refused") == "Refused messages: 2 gap."
     assert "no epsilon to state" in window.text("#privacy")
     assert "4,000 rows are shared by all: 3,200 to train on, 800 held out." in window.text("#rows")
-    assert window.texts("#lag tbody tr:first-child td")[:2] == ["0", "30"]
+    assert window.text("#lost-rows").endswith(
+        "not used: 3 rows that have no id, 1,500 rows that are not held by all others."
+    )
+    window.click("#lag-box summary")
+    assert window.texts("#lag tbody tr:first-child td") == ["0", "30", "75.0 %"]
+    assert window.run("return document.querySelectorAll('#lag-bars .bar').length") == 2
+    cells = window.texts("#parties tbody tr:first-child td")
+    assert cells[6] == "25 % waiting, 5 % line"
+    spoken = "return document.querySelector('#parties .share').getAttribute('aria-label')"
+    assert window.run(spoken) == "Share of time: computing 70 %, waiting 25 %, line 5 %"
+    assert cells[10] == "now"
+    assert window.text("#ledger") == window.text("#serving") == ""
     assert window.texts("#settings tbody tr td") == ["run hash", "ab12", "training.seed", "7"]
     assert window.text("#resume") == "fdml join party.toml"
 

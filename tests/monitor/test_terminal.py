@@ -14,22 +14,12 @@ from fdml.events import (
     Refused,
     Released,
     Remark,
-    Scheduled,
     StepDone,
     Stopped,
     Waiting,
 )
-from fdml.monitor.terminal import (
-    PlainProgress,
-    RunTerminal,
-    epoch_progress,
-    print_line,
-    progress_display,
-    run_terminal,
-)
+from fdml.monitor.terminal import PlainProgress, RunTerminal, print_line, progress_display
 from tests.monitor.sample_events import SAMPLES, Clock, plain_console, terminal_console
-
-ERASE_LINE = "\x1b[2K"
 
 
 def lines_of(*events):
@@ -202,53 +192,6 @@ def test_a_short_job_has_a_line_for_every_unit():
     assert [line.rpartition(",")[0] for line in output.getvalue().splitlines()] == [
         f"making rows: {done} of 3 chunks" for done in (1, 2, 3)
     ]
-
-
-def test_the_epochs_of_all_trainings_are_counted_together():
-    console, output = plain_console()
-    with epoch_progress(console, 4, "training") as listener:
-        for event in (EpochDone("ann", 1), StepDone("ann", 1, 0), EpochDone("bob", 1), EpochDone("ann", 2)):
-            listener(event)
-    assert [line.split(" of ")[0] for line in output.getvalue().splitlines()] == [
-        f"training: {done}" for done in (1, 2, 3)
-    ]
-
-
-def test_a_party_that_goes_on_counts_from_where_it_was():
-    console, output = plain_console()
-    with run_terminal(console, "ann") as listener:
-        listener(Scheduled("ann", 10, 100, 4, 1600, 64))
-        listener(EpochDone("ann", 8))
-    assert output.getvalue().splitlines()[1].startswith("ann: 8 of 10 epochs")
-
-
-def test_a_line_of_progress_has_the_newest_figures():
-    console, output = plain_console()
-    with run_terminal(console, "ann") as listener:
-        listener(Scheduled("ann", 10, 100, 4, 1600, 64))
-        listener(EpochDone("ann", 1))
-        listener(Evaluated("ann", 1, 1.0, 0.6, 0.5, 0.9))
-        listener(EpochDone("ann", 2))
-    schedule, first, second = output.getvalue().splitlines()
-    assert schedule == "ann: 10 epochs over 1,600 rows in batches of 100, 4 exchanges an epoch, 64 bits a prediction"
-    assert "test loss" not in first
-    assert second.endswith("epoch 1: test loss 0.5000, test metric 0.9000")
-
-
-def test_a_terminal_has_a_bar_that_leaves_no_trace_and_keeps_the_lines():
-    console, output = terminal_console()
-    with run_terminal(console, "ann") as listener:
-        listener(Scheduled("ann", 10, 100, 4, 1600, 64))
-        listener(EpochDone("ann", 3))
-        listener(Waiting("ann", ("bob [x]",)))
-        listener(Remark("ann", "a remark"))
-        listener(Finished("ann", 1.0))
-    text = output.getvalue()
-    assert "a remark\n" in text
-    assert "waits for bob [x]" in text
-    assert "3/10" in text
-    assert text.endswith(ERASE_LINE)
-    assert "of 10 epochs" not in text
 
 
 def test_a_bar_forgets_the_wait_once_it_is_over():

@@ -25,3 +25,18 @@ def test_good_ids_are_not_remarked():
 
 def test_remarks_say_which_file_they_are_about():
     assert report_of(GOOD, IdCounts(20, 1, 0, 1, (3,), ())).remarks()[0].startswith("data.test_path: 1 rows without")
+
+
+def test_rows_that_the_run_does_not_use_are_counted_by_reason():
+    ids = IdCounts(120, 3, 2, 5, (1, 2, 3), (4, 5))
+    report = AlignmentReport("tokens", {"ann": 115, "bob": 100}, 90, 72, 18, 0.5, ids=(ids,))
+    assert report.lost("ann") == {"have no id": 3, "have a duplicate id": 2, "are not held by all others": 25}
+    assert report.lost("bob")["are not held by all others"] == 10
+
+
+def test_where_all_rows_are_used_none_are_lost():
+    assert AlignmentReport("tokens", {"ann": 90, "bob": 90}, 90, 72, 18, 0.5).lost("ann") == {}
+
+
+def test_rows_of_a_coarser_table_are_not_lost_by_not_being_pointed_to():
+    assert AlignmentReport("tokens", {"ann": 90, "bob": 900}, 90, 72, 18, 0.5, absent=3).lost("bob") == {}

@@ -88,6 +88,21 @@ def test_an_earlier_score_is_calibrated_and_read_in_the_units_of_now():
     assert np.array_equal(EARLIER.score(np.ones((2, 1)), now), np.ones((2, 1)))
 
 
+def test_an_earlier_score_of_counts_moves_by_the_logarithm_of_their_means():
+    before, now = (LabelEncoding("regression", None, spread=mean, link="log") for mean in (2.0, 8.0))
+    earlier = EarlierModel(VERSION, "october", EARLIER.predict, before)
+    found = earlier.score(np.array([[0.5]]), now)
+    assert now.inverse_transform(found) == pytest.approx(before.inverse_transform(np.array([[0.5]])))
+
+
+def test_scores_by_another_link_cannot_be_compared():
+    counts, plain = (LabelEncoding("regression", None, link=link) for link in ("log", "identity"))
+    earlier = EarlierModel(VERSION, "october", EARLIER.predict, plain)
+    earlier.check_labels(plain)
+    with pytest.raises(LabelError, match=r"scores by the log link, and version .* by the identity link; leave"):
+        earlier.check_labels(counts)
+
+
 def test_the_same_classes_can_be_compared_and_others_cannot():
     two, three = (LabelEncoding("multiclass", np.array(names)) for names in (["a", "b"], ["a", "b", "c"]))
     earlier = EarlierModel(VERSION, "october", EARLIER.predict, two)

@@ -79,6 +79,15 @@ def test_a_label_that_has_changed_is_answered_independently():
     assert 0.3 < differ(before, after) < 0.75, "flips that cancel would make all of them differ"
 
 
+def test_two_answers_that_differ_tell_that_a_label_has_changed():
+    """A limit that docs/privacy.md names: of a label that stays, all answers are the same."""
+    changed = np.arange(ROWS) % 10 == 0
+    before, after = shown(), shown(labels=np.where(changed, 1.0 - TRUE, TRUE))
+    assert not (before != after)[~changed].any()
+    assert (before != after)[changed].any()
+    assert (before == after)[changed].any()
+
+
 def test_labels_that_are_shared_or_not_randomised_are_shown_as_they_are():
     for privacy in (PrivacySettings(), PrivacySettings(labels="private", label_epsilon="off")):
         assert shown(privacy=privacy) is not None

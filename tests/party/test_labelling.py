@@ -5,7 +5,7 @@ import pytest
 
 from fdml.align.sealed_labels import LabelSet
 from fdml.errors import FdmlError, LabelError
-from fdml.party.labelling import labels_received, labels_to_send, labels_to_train_on
+from fdml.party.labelling import labels_received, labels_to_send, training_labels
 from fdml.protocol.messages import Labels
 from fdml.settings import PrivacySettings
 from tests.party.sessions import BROWSER, STORE, SmallRun, hold
@@ -50,7 +50,7 @@ def test_another_party_trains_with_nothing_in_place_of_private_labels(shared):
 
 def test_private_labels_are_randomised_once_and_the_same_way_at_every_start(shared):
     many = replace(shared, train=np.arange(400))
-    first, second = (labels_to_train_on(PRIVATE.member(STORE), many, labels(400), None) for _ in range(2))
+    first, second = (training_labels(PRIVATE.member(STORE), many, labels(400), None) for _ in range(2))
     np.testing.assert_array_equal(first.train, second.train)
     flipped = np.mean(first.train != labels(400).train)
     assert 0.25 < flipped < 0.5, "at epsilon 0.5 a share of 1 / (1 + e^0.5) = 0.38"
@@ -60,7 +60,7 @@ def test_private_labels_are_randomised_once_and_the_same_way_at_every_start(shar
 @pytest.mark.parametrize("privacy", [PrivacySettings(), PrivacySettings(labels="private", label_epsilon="off")])
 def test_labels_are_trained_on_as_they_are_where_they_are_shared_or_randomising_is_off(privacy, shared):
     own = labels()
-    assert labels_to_train_on(SmallRun(privacy=privacy).member(STORE), shared, own, None) is own
+    assert training_labels(SmallRun(privacy=privacy).member(STORE), shared, own, None) is own
 
 
 def test_weights_would_disclose_private_labels(shared):

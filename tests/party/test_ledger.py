@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fdml.data.label_encoding import LabelEncoding
-from fdml.errors import SettingsError
+from fdml.errors import PrivacyBudgetSpent, SettingsError
 from fdml.party.label_flips import LabelFlips
 from fdml.party.ledger import PartyLedger
+from fdml.party.policy import PolicySettings
 from fdml.privacy.accounts import AccountFile, Counts
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.privacy.noise import NoiseKey
@@ -99,3 +100,50 @@ def test_nothing_is_written_before_the_first_release():
     own.open_run(RUN, guard(), SCHEDULE, KEY)
     assert own.accounts.read().runs == {}
     assert Counts() == Counts(0, 0, 0, 0)
+
+
+# The rules of [policy], over rows as they were found.
+
+
+def ruled(accounts=None, total_releases=None, **rules):
+    """The ledger of a party whose policy has these rules and has accepted the run."""
+    policy = PolicySettings(**rules) if rules else None
+    book = AccountFile(MemoryDisk()) if accounts is None else accounts
+    return PartyLedger(book, "fingerprint", "data.csv", total_releases=total_releases, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [({"max_releases": 4}, "max_releases"), ({"max_rows": 23}, "max_rows"), ({"max_epsilon": 0.1}, "max_epsilon")],
+)
+def test_a_run_that_is_larger_than_what_the_policy_took_it_for_releases_nothing(rules, rule):
+    """Before the alignment the number of rows, and with it that of "auto" epochs, is only guessed."""
+    own = ruled(**rules)
+    with pytest.raises(SettingsError, match=rf"policy\.{rule} .*`fdml runs approve run`"):
+        own.open_run(RUN, guard(), SCHEDULE, KEY)
+    assert own.accounts.read().runs == {}
+
+
+def test_a_run_within_the_policy_or_under_way_goes_on():
+    own = ruled(max_releases=5, max_rows=24, max_epsilon=worth(5))
+    own.open_run(RUN, guard(), SCHEDULE, KEY).count(releases=1)
+    stricter = ruled(own.accounts, max_releases=1)
+    stricter.open_run(RUN, guard(), SCHEDULE, KEY).count(releases=2)
+
+
+@pytest.mark.parametrize("noise", [guard(), GuardSettings()])
+def test_a_run_that_would_exceed_the_total_of_releases_releases_nothing(noise):
+    own = ruled(total_releases=9)
+    own.open_run(RUN, noise, SCHEDULE, KEY).count(releases=5)
+    with pytest.raises(SettingsError, match=r"to 10, over policy\.total_releases 9; 5 were made already"):
+        own.open_run(RUN, noise, SCHEDULE, NoiseKey(b"o" * 32))
+
+
+def test_two_runs_at_once_cannot_exceed_the_total_of_releases_together():
+    own = ruled(total_releases=9)
+    one, two = (own.open_run(RUN, guard(), SCHEDULE, NoiseKey(key * 32)) for key in (b"k", b"o"))
+    one.count(releases=5)
+    two.count(releases=4)
+    with pytest.raises(PrivacyBudgetSpent, match=r"over policy\.total_releases 9"):
+        two.count(releases=5)
+    assert sorted(each.counts.releases for each in own.accounts.read().runs.values()) == [4, 5]

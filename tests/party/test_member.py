@@ -92,6 +92,9 @@ def test_the_mac_of_a_model_is_no_function_of_the_parameters_that_anyone_else_ca
     guesses = [hashlib.blake2b(first + second + model_hash, digest_size=32) for first in parts for second in parts]
     guesses += [hashlib.blake2b(model_hash, digest_size=32, key=shared.key.derive(name)) for name in ("masks", "mac")]
     assert mac not in [model_hash, *(each.digest() for each in guesses)], "not even with what all parties know"
+    others = [replace(member, noise=NoiseKey(bytes([number]) * 32)) for number in range(8)]
+    macs = {each.model_mac(model_hash, shared.digest) for each in others}
+    assert len(macs | {mac}) == 9, "whoever knows all but the secret has as many to choose from as there are secrets"
 
 
 def test_the_mac_is_the_same_after_a_restart_and_another_for_another_model_run_alignment_or_secret(shared):

@@ -8,6 +8,7 @@ import pytest
 from fdml.errors import SettingsError
 from fdml.party.policy import Hours, PolicySettings, ProposedRun, Spending, answer_of, objections_to
 from fdml.settings import PrivacySettings, RunSettings
+from fdml.settings_evaluation import PromotionSettings
 
 RUN = RunSettings(name="first", parties=("ann", "bob"), label_party="ann")
 MONDAY = datetime.datetime(2024, 1, 1, 10, 30)
@@ -44,6 +45,7 @@ WITHIN = {
     "total_releases": 30,
     "max_rows": 100,
     "hours": ("mon 10:00-11:00",),
+    "promotion": False,
 }
 OUTSIDE = {
     "starters": ("bob",),
@@ -177,3 +179,10 @@ def test_a_run_with_a_server_that_the_policy_does_not_name_waits():
     assert "its server is 'plain'; policy.servers allows blind" in found.reason
     blind = RUN.model_copy(update={"privacy": PrivacySettings(server="blind")})
     assert answer(policy, run=blind).outcome == "accept"
+
+
+def test_a_run_that_would_promote_itself_needs_a_policy_that_lets_it():
+    run = RUN.model_copy(update={"promotion": PromotionSettings(at_least=-1.0)})
+    assert answer(PolicySettings(accept="policy"), run=run).outcome == "accept"
+    found = answer(PolicySettings(accept="policy", promotion=False), run=run)
+    assert (found.outcome, found.rule) == ("ask", "policy.promotion")

@@ -3,7 +3,7 @@
 import pytest
 
 from fdml.privacy.guard import NO_NOISE
-from fdml.privacy.ledger import Ledger
+from fdml.privacy.ledger import Ledger, Mechanism
 from fdml.privacy.statement import Statement, state_of
 from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.schedule import schedule_of
@@ -22,17 +22,19 @@ def stated(
     labels="shared",
     absence=0.0,
     frozen=0,
+    mechanism=NO_NOISE,
+    joint="sum",
     **joined,
 ):
     run = RunSettings(
         **joined,
         parties=parties,
         label_party="ann",
-        training={"staleness": staleness, "epochs": 2, "absence": absence, "frozen_epochs": frozen},
+        training={"staleness": staleness, "epochs": 2, "absence": absence, "frozen_epochs": frozen, "joint": joint},
         privacy={"server": server, "labels": labels},
     )
     ledger, schedule = (
-        Ledger(NO_NOISE, None, 1e-5, None),
+        Ledger(mechanism, None, 1e-5, None),
         schedule_of(100, agreed_training(run.training, 100, len(parties))),
     )
     return state_of(run, party, GuardSettings(), ledger, schedule, 2, plain=False)
@@ -133,6 +135,62 @@ def test_a_new_party_is_told_that_sums_do_not_hide_it_while_the_others_are_froze
     assert f"{told} that of the new parties together" in statement(party="cyd", new_parties=["bob", "cyd"], **new)
     assert told not in statement(party="bob", new_parties=["cyd"], **new)
     assert told not in statement(party="cyd", new_parties=["cyd"], from_version="a" * 32)
+
+
+def test_rows_that_are_kept_without_a_party_hide_nobody_in_a_sum():
+    keep = {"unmatched": "keep"}
+    assert "of rows that no other party but ann holds, exactly this party's, to ann |" in statement(**keep)
+    assert "of rows that one other party alone holds, exactly this party's, to that one |" in statement(
+        party="ann", **keep
+    )
+    assert "party but ann holds" not in statement()
+    assert "party but ann holds" not in statement(parties=("ann", "bob"), **keep), "of two it is so in any case"
+
+
+def test_a_version_without_the_new_parties_is_a_sum_of_fewer():
+    new = {"from_version": "a" * 32, "new_parties": ["cyd"]}
+    told = "of the version compared with, the sum without cyd"
+    assert f"{told}: exactly this party's, to ann |" in statement(**new)
+    assert told not in statement(party="ann", **new), "only the label party is sent sums of held-out rows"
+    assert told not in statement(party="cyd", **new)
+    four = statement(parties=("ann", "bob", "cyd", "dan"), **new)
+    assert f"{told} |" in four
+
+
+def test_every_party_is_told_who_may_ask_for_its_predictions_after_the_run():
+    text = statement()
+    assert "| ann | its predictions of any row of its files, shared or not, and which ids it holds | the sum of" in text
+    assert "counted in the ledger as 'run (predictions)', not above" in text
+    alone = statement(serving={"absent": "calibrated"})
+    assert "which ids it holds | exactly this party's, where it is asked alone |" in alone
+    assert "which ids it holds | exactly this party's |" in statement(parties=("ann", "bob"))
+    kept = statement(unmatched="keep")
+    assert "of rows that it alone of them holds, exactly this party's |" in kept
+    assert "which ids it holds" not in statement(party="ann"), "nobody else may ask"
+
+
+def test_whoever_asks_is_told_what_its_questions_show():
+    assert "| every other party | which rows it asks for, and when |" in statement(party="ann")
+    assert "and that it is unsure of them |" in statement(party="ann", serving={"ask": "unsure"})
+    assert "which rows it asks for" not in statement(party="bob")
+
+
+def test_the_label_party_is_told_that_askers_learn_how_a_score_is_read():
+    told = "| bob | how a score is read: the names of its classes, or mean and spread of its targets |"
+    assert told in statement(party="ann", serving={"may_ask": ["ann", "bob"]})
+    assert told not in statement(party="ann")
+    assert told not in statement(party="cyd", serving={"may_ask": ["ann", "bob"]})
+
+
+def test_how_much_noise_there_was_is_told_to_all():
+    told = "| server and every other party | how much noise it adds | its variance |"
+    assert told in statement(mechanism=Mechanism("gaussian", 1.0, 2.0))
+    assert told not in statement()
+
+
+def test_vectors_are_named():
+    assert "its predictions of every row, each with a vector of 8 numbers |" in statement(joint="fm")
+    assert "vector" not in statement()
 
 
 def test_a_written_statement_is_read_again(tmp_path):

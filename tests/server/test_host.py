@@ -95,9 +95,20 @@ def test_a_proposal_without_its_starter_s_signature_is_refused_where_lines_are_s
     federation = FederationSettings(name="shop", parties=("ann", "bob", "cid"), members=keys)
     hosted = Hosted(federation, authority=authority.certificate)
     run = run_of(federation=federation)
-    assert refusal_of(hosted.propose, "ann", run)[0] is Refusal.UNAUTHENTICATED
+    refusal, text = refusal_of(hosted.propose, "ann", run)
+    assert (refusal, "has not been started yet" in text) == (Refusal.GAP, True)
     assert refusal_of(hosted.propose, "ann", run, issued["bob"])[0] is Refusal.UNAUTHENTICATED
+    assert hosted.host.names == ()
     assert hosted.propose("ann", run, issued["ann"]).starter == "ann"
+    assert hosted.propose("bob", run).decision_of("bob").choice == "accepted", "whoever joins need not sign"
+
+
+def test_a_name_that_differs_by_capital_letters_alone_is_refused(hosted):
+    """On some disks its folder would be that of the other run."""
+    hosted.propose("ann", run_of("first"))
+    refusal, text = refusal_of(hosted.propose, "ann", run_of("First"))
+    assert (refusal, hosted.host.names) == (Refusal.MISMATCH, ("first",))
+    assert "there is a run 'first', and 'First' differs from it by capital letters alone" in text
 
 
 def test_there_is_a_largest_number_of_open_runs(hosted, monkeypatch):

@@ -138,3 +138,14 @@ def test_an_asker_that_never_listens_fills_no_memory(relay, ann):
     assert relay.receive(bob, reply(number=bytes(16))) == [], "the oldest question was given up"
     assert len(relay.receive(bob, reply(number=(199).to_bytes(16, "big")))) == 1
     assert len(relay.close(bob)) < 64
+
+
+def test_a_question_that_does_not_reach_its_party_is_said_once(relay, ann):
+    bob = stands(relay, "bob")
+    (delivery,) = relay.receive(ann, question())
+    (told,) = relay.undelivered(bob, delivery.message)
+    assert told.line is ann
+    assert (told.message.party, told.message.number) == ("bob", b"1" * 16)
+    assert "more questions than it takes" in told.message.absent
+    assert relay.undelivered(bob, delivery.message) == []
+    assert relay.receive(bob, reply()) == [], "a reply that comes all the same has nobody who waits"

@@ -558,3 +558,17 @@ def test_a_finished_run_may_be_silent():
         server.send(stream, Finished(b"m" * 32))
     server.clock.now += 1000.0
     assert server.session.tick() == []
+
+
+def test_listeners_are_told_who_is_where_and_who_waits():
+    server = Server()
+    ann, bob = server.training()
+    assert {each.event.party for each in server.session.progress()} == {"ann", "bob"}
+    assert server.session.progress() == []
+    server.send(ann, push(0))
+    server.session.tick()
+    (told,) = server.session.progress()
+    assert (told.event.party, told.event.waits_for) == ("ann", ("bob",))
+    server.session.close(bob)
+    (gone,) = server.session.progress()
+    assert (gone.event.party, gone.event.state) == ("bob", "gone")

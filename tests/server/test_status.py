@@ -175,3 +175,27 @@ def test_traffic_is_given_for_every_party():
     tracker.bytes_in["store"] += 7
     tracker.bytes_out["store"] += 9
     assert tracker.traffic == {"store": (7, 9), "browser": (0, 0), "guard": (0, 0)}
+
+
+def test_progress_is_told_once_for_every_change():
+    state = training_state()
+    tracker = tracker_of(state)
+    first = tracker.progress(PARTIES)
+    assert [each.party for each in first] == list(PARTIES)
+    assert {(each.step, each.steps, each.state) for each in first} == {(0, STEPS, "training")}
+    assert tracker.progress(PARTIES) == []
+    state.take("store", push(state, "store", 0))
+    tracker.note_waits(PARTIES)
+    waiting = next(each for each in tracker.progress(PARTIES) if each.party == "store")
+    assert (waiting.party, waiting.state) == ("store", "waiting")
+    assert waiting.waits_for == tuple(name for name in PARTIES if name != "store")
+
+
+def test_progress_of_a_party_that_is_gone_is_told_once():
+    clock = Clock()
+    tracker, alignment = tracker_and_alignment(training_state(), clock)
+    alignment.presence.joined("store")
+    alignment.presence.left("store")
+    tracker.progress(())
+    clock.now += 30.0
+    assert tracker.progress(()) == [], "how long it is gone changes every second"

@@ -10,6 +10,7 @@ from fdml.data.label_encoding import LabelEncoding
 from fdml.models.calibration import Calibration
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
+from fdml.serving.answer_rules import AnswerRules
 from fdml.serving.answering import Answerer
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.column import Column
@@ -83,9 +84,9 @@ class Counted:
         self.seen.append((publication.party, publication.facts.generation))
 
 
-def answerer_of(publication, releases=None, askers=None):
-    name = publication.run.name
-    return Answerer(lambda run: publication if run == name else None, releases or Counted(), lambda: askers)
+def answerer_of(publication, releases=None, askers=None, **rules):
+    name, own = publication.run.name, AnswerRules(askers, **rules)
+    return Answerer(lambda run: publication if run == name else None, releases or Counted(), lambda: own)
 
 
 def federation(values, *, run=None, ids=IDS, missing=(), width=1, **options):

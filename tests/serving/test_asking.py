@@ -107,6 +107,35 @@ def test_a_party_with_another_version_is_absent_never_mixed_in():
     assert "another run or version" in strangers.absent["cid"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"offset": (0.0, 1.0, 2.0)},
+        {"offset": ()},
+        {"scale": float("nan")},
+        {"scale": float("inf")},
+        {"task": "multiclass", "offset": (0.0,)},
+    ],
+)
+def test_a_label_party_whose_reading_does_not_fit_is_absent(wrong):
+    """Else rows would have no score with nobody missing, or the asker would end with an error."""
+    run = run_of(serving=ServingSettings(may_ask=("ann", "bob")))
+    found, _ = federation(values_of(), run=run)
+    ann = found["ann"]
+    found["ann"] = replace(ann, facts=replace(ann.facts, reading=reading_of(**wrong).to_json().decode()))
+    answers = ask(asker_of(found, "bob"), IDS[:2])
+    assert not answers.has_score.any()
+    assert "label party" in answers.absent["ann"]
+
+
+def test_more_rows_than_an_answer_can_carry_are_refused():
+    values, run = values_of(width=3), run_of(task="multiclass")
+    found, _ = federation(values, run=run)
+    wide = replace(found["bob"].column, codes=np.zeros((40, 2000), np.int64), exact=np.zeros((40, 2000), np.int64))
+    found["bob"] = replace(found["bob"], column=wide)
+    assert "rows; of this model" in ask(asker_of(found, "ann"), list(IDS) * 60).absent["bob"]
+
+
 class Tapped:
     """A line that keeps what it carries."""
 
@@ -204,6 +233,37 @@ def test_a_row_that_one_party_lacks_tells_nothing_of_the_others():
     cid = found["cid"].column.codes[found["cid"].column.find(found["cid"].facts.keys.tokens_of(texts(IDS)))]
     assert both[0, 0] != cid[0, 0]
     assert abs(float(both[0, 0])) > 2**40
+
+
+class OtherRows(Asker):
+    """Asks one party for other rows than the rest, in the same question."""
+
+    def _tokens(self, rows, parties):
+        found = super()._tokens(rows, parties)
+        return {**found, parties[-1]: self.own.facts.keys.tokens_of(self.instead)}
+
+
+@pytest.mark.parametrize("instead", ["r7", "stranger"])
+@pytest.mark.parametrize("unmatched", ["drop", "keep"])
+@pytest.mark.parametrize("absent", ["fail", "calibrated"])
+def test_of_parties_that_are_asked_for_different_rows_nothing_is_learned(unmatched, absent, instead):
+    """Else bob(r0) + cid(r7) and bob(r1) + cid(r7) would tell bob's part up to a constant, or without one."""
+    run = run_of(unmatched=unmatched, serving=ServingSettings(absent=absent))
+    values = values_of()
+    found, _ = federation(values, run=run)
+    line = LocalLine("ann", {name: answerer_of(found[name]) for name in ("bob", "cid")}, PARTIES)
+    asker = OtherRows(found["ann"], line)
+    asker.instead = texts([instead] * 2)
+    total = asker.parts(AskedRows(texts(IDS[:2])), ("bob", "cid"), again=False).total
+    assert (np.abs(total.astype(float)) > 2**40).all(), "the masks have not cancelled"
+
+
+def test_a_party_with_keys_of_its_own_is_asked_by_them():
+    run = run_of(keys={"cid": ("shop",)})
+    values = values_of()
+    _, asker = federation(values, run=run)
+    answers = ask(asker, IDS[:2], cid=["r7", "r7"])
+    assert answers.score.tolist() == (values["ann"][:2] + values["bob"][:2] + values["cid"][[7, 7]]).tolist()
 
 
 def test_rows_trained_without_a_part_are_served_so():

@@ -1,5 +1,6 @@
 """A batch: a row for every id, exactly once, also after a crash between two blocks."""
 
+import contextlib
 import threading
 from dataclasses import replace
 
@@ -9,10 +10,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from fdml.errors import DataError, ServerUnreachable
+from fdml.errors import DataError, ServerUnreachable, SettingsError
+from fdml.serving import batch
 from fdml.serving.asking import AskedRows
 from fdml.serving.batch import AskedTable, Retry, answer_table, predict_batch
-from tests.serving.published import IDS, ask, federation, run_of, texts, values_of
+from tests.serving.published import IDS, ask, asker_of, federation, run_of, texts, values_of
 
 ASKED = [*IDS, "stranger", IDS[0]]
 
@@ -111,6 +113,82 @@ def test_two_blocks_are_under_way_at_once_and_rows_keep_their_order(tmp_path):
     predict_batch(small(asker), table_of(ASKED), tmp_path / "out.csv", progress=lambda *each: told.append(each))
     assert pa.csv.read_csv(tmp_path / "out.csv").column("id").to_pylist() == ASKED
     assert told == [(10, 42), (20, 42), (30, 42), (40, 42), (42, 42)]
+
+
+def test_blocks_that_lack_a_party_are_asked_for_again_by_the_next_start(tmp_path):
+    """The party is back; only rows that were asked for in vain would still say that it is missing."""
+    found, asker = federation(values_of())
+    predict_batch(small(asker), table_of(ASKED), tmp_path / "whole.csv")
+    away = asker_of(found, "ann", missing=("bob",))
+    plain = away.ask
+    away.ask = lambda rows: (_ for _ in ()).throw(Killed) if len(rows) < 10 else plain(rows)
+    with pytest.raises(Killed):
+        predict_batch(small(away), table_of(ASKED), tmp_path / "out.csv")
+    result = predict_batch(small(asker), table_of(ASKED), tmp_path / "out.csv")
+    assert (result.resumed, result.scored) == (0, 41)
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_one_process_at_a_time_writes_an_output(tmp_path):
+    _, asker = federation(values_of())
+    plain, refused = asker.ask, []
+
+    def meanwhile(rows):
+        if not refused:
+            refused.append(True)
+            with pytest.raises(SettingsError, match="another prediction into this file is running"):
+                predict_batch(small(asker), table_of(ASKED[::-1], digest=b"other"), tmp_path / "out.csv")
+        return plain(rows)
+
+    asker.ask = meanwhile
+    assert predict_batch(small(asker), table_of(ASKED), tmp_path / "out.csv").scored == 41
+    assert pa.csv.read_csv(tmp_path / "out.csv").column("id").to_pylist() == ASKED
+
+
+def test_ids_that_change_while_they_are_read_leave_no_output(tmp_path):
+    _, asker = federation(values_of())
+    changed = replace(table_of(ASKED), has_changed=lambda: True)
+    with pytest.raises(DataError, match="was changed while it was read"):
+        predict_batch(small(asker), changed, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("call", ["unlink", "write_file", "rmtree"])
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_a_crash_at_any_moment_leaves_the_old_output_or_the_new_and_the_next_start_the_new(
+    tmp_path, monkeypatch, call, moment
+):
+    """Also with blocks of another job in the folder, and an output of before."""
+    _, asker = federation(values_of())
+    predict_batch(small(asker), table_of(ASKED), tmp_path / "whole.csv")
+    (tmp_path / "out.csv").write_bytes(b"before")
+    plain = asker.ask
+    asker.ask = lambda rows: (_ for _ in ()).throw(Killed) if len(rows) < 10 else plain(rows)
+    with pytest.raises(Killed):
+        predict_batch(small(asker), table_of(ASKED[::-1], digest=b"other"), tmp_path / "out.csv")
+    asker.ask, count = plain, []
+
+    def killed(real):
+        def dies(*given, **options):
+            count.append(1)
+            if len(count) == moment:
+                raise Killed
+            return real(*given, **options)
+
+        return dies
+
+    place, name = {
+        "unlink": (batch.Path, "unlink"),
+        "write_file": (batch, "write_file"),
+        "rmtree": (batch.shutil, "rmtree"),
+    }[call]
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, killed(getattr(place, name)))
+        with contextlib.suppress(Killed):
+            predict_batch(small(asker), table_of(ASKED), tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_bytes() in (b"before", (tmp_path / "whole.csv").read_bytes())
+    predict_batch(small(asker), table_of(ASKED), tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_blocks_of_another_file_of_ids_are_not_used(tmp_path):

@@ -80,8 +80,8 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path):
 
 def test_a_row_that_did_not_change_keeps_its_bits_and_its_noise():
     before = column_of({"a": 1, "b": 2, "c": 3}, noise=1000)
-    after, changed = column_of({"b": 2, "c": 3, "new": 9}, noise=7).after(before)
-    assert not changed
+    after, difference = column_of({"b": 2, "c": 3, "new": 9}, noise=7).after(before)
+    assert difference == (False, True, True), "none changed, one came, one left"
     assert found(after, ["b", "c", "new", "a"]) == [
         codes_of([2])[0, 0] + 1000,
         codes_of([3])[0, 0] + 1000,
@@ -90,8 +90,16 @@ def test_a_row_that_did_not_change_keeps_its_bits_and_its_noise():
     ]
 
 
+def test_a_row_that_has_gone_is_noted_as_it_has_new_noise_when_it_comes_back():
+    before = column_of({"a": 1, "b": 2}, noise=1000)
+    without, gone = column_of({"b": 2}, noise=7).after(before)
+    again, changed = column_of({"a": 1, "b": 2}, noise=70).after(without)
+    assert (gone.left, changed.changed) == (True, False)
+    assert found(again, ["a", "b"]) == [codes_of([1])[0, 0] + 70, codes_of([2])[0, 0] + 1000]
+
+
 def test_a_row_that_changed_has_new_bits_and_is_noted():
     before = column_of({"a": 1, "b": 2}, noise=1000)
-    after, changed = column_of({"a": 1, "b": 5}, noise=7).after(before)
-    assert changed
+    after, difference = column_of({"a": 1, "b": 5}, noise=7).after(before)
+    assert difference == (True, False, False)
     assert found(after, ["a", "b"]) == [codes_of([1])[0, 0] + 1000, codes_of([5])[0, 0] + 7]

@@ -63,6 +63,15 @@ def test_a_regression_is_in_the_labels_own_units():
     assert predictions_of(run_of(task="regression"), np.array([[1.5]]), labels).tolist() == [13.0]
 
 
+def test_a_prediction_of_counts_is_exp_of_the_score_times_their_mean():
+    run, labels = run_of(task="regression", loss="poisson"), LabelEncoding("regression", None, spread=3.0, link="log")
+    found = predictions_of(run, np.array([[0.0], [np.log(2.0)]]), labels)
+    assert found.tolist() == pytest.approx([3.0, 6.0])
+    assert probabilities_of(run, np.array([[0.0]])) is None
+    asked = ScoreReading.from_json(ScoreReading(IDENTITY, labels).to_json())
+    assert predictions_of(run, np.array([[0.0]]), asked.labels).tolist() == [3.0]
+
+
 def test_the_identity_changes_no_bit():
     score = np.random.default_rng(0).normal(size=(100, 1))
     assert (IDENTITY.apply(score) == score).all()

@@ -1,5 +1,6 @@
 """What answers cost: one release of a row per version, one more when values changed, refused when the total is spent."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,24 @@ def test_the_most_releases_of_a_row_count_answers_too(accounts):
     with pytest.raises(PrivacyBudgetSpent, match=r"to 6, over policy.total_releases 5"):
         ledger.count(publication(generation=2))
     assert counted(accounts)["first (predictions)"] == 1
+
+
+@pytest.mark.parametrize("totals", [{"total_releases": 5}, {"total_epsilon": 2.5}])
+def test_what_another_process_counts_in_between_is_counted(totals):
+    """A total is looked at in the same turn in which the ledger is changed, so that two cannot both have the last."""
+    disk, others = MemoryDisk(), []
+
+    @contextlib.contextmanager
+    def turn():
+        if not others:
+            others.append(1)
+            trained_before(AccountFile(disk), 5)
+        yield
+
+    accounts = AccountFile(disk, turn)
+    with pytest.raises(PrivacyBudgetSpent):
+        ledger_of(accounts, **totals).count(publication())
+    assert counted(accounts) == {"first": 5}
 
 
 def test_exact_answers_cost_everything(accounts):

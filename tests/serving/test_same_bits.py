@@ -19,7 +19,7 @@ from fdml.models.registry import kinds
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
 from fdml.serving.batch import predict_batch
-from fdml.settings import loss_for
+from tests.serving.online.served import over_http
 from tests.serving.trained import trained
 
 TORCH = 'kind = "torch"\nmodule = "tests.golden.modules.golden_net:net"'
@@ -43,6 +43,9 @@ RUNS = {
     "64 bits": {"kinds": {}, "training": "value_bits = 64"},
     "classes": {"kinds": {"bob": "mlp"}, "task": "multiclass"},
     "regression": {"kinds": {"cid": "fm"}, "task": "regression"},
+    "counts": {"kinds": {"cid": "mlp"}, "task": "counts"},
+    "counts, a head": {"kinds": {}, "task": "counts", "training": 'joint = "head"\njoint_width = 2'},
+    "a quantile": {"kinds": {"bob": "trees"}, "task": "regression", "loss": 'loss = "quantile"\nquantile = 0.9\n'},
     "few exchanges": {"kinds": {}, "training": "exchanges = 1", "epochs": False},
     "two parties, blind": {"parties": ("ann", "bob"), "run": '[privacy]\nserver = "blind"\n'},
     "clipped": {"kinds": {}, "party": {"bob": "[guard]\nclip = 0.2\n"}},
@@ -68,7 +71,7 @@ def test_an_asked_score_is_the_one_that_training_evaluated(tmp_path, name):
         own = own_rows(party, run)
         answers = asker.ask(AskedRows(own.rows.ids.take(pa.array(rows))))
         sample = labelled(own, asker).labels.take(rows)
-        found = mean_loss(loss_for(run.task, run.loss), answers.score, sample)
+        found = mean_loss(run.chosen_loss, answers.score, sample)
         assert answers.has_score.all()
         assert found == Bundle.load(home / "ann" / "runs" / "first" / "model").card.metrics.test_loss
 
@@ -77,12 +80,16 @@ def test_an_asked_score_is_the_one_that_training_evaluated(tmp_path, name):
         assert single == answers.score[:5].tolist(), "asked alone, a row has the same bits"
 
         (tmp_path / "ids.csv").write_text("\n".join(["id", *ids]) + "\n")
+        if name in KINDS:  # one run of each kind is enough
+            with over_http(asker) as client:
+                online = client.predict("first", ids).score.reshape(answers.score.shape)
+            assert online.tolist() == answers.score.tolist()
         predict_batch(asker, asked_file(tmp_path / "ids.csv", party, run).table, tmp_path / "out.parquet")
     table = fdml.predict(home / "federation.toml", ids)
     columns = [each for each in table.column_names if each.startswith("score")]
     for stored in (table, pa.parquet.read_table(tmp_path / "out.parquet")):
         assert np.column_stack([stored.column(each).to_numpy() for each in columns]).tolist() == answers.score.tolist()
-    if name in KINDS:  # one run of each kind is enough
+    if name in KINDS:
         assert in_another_process(home, ids[:9]) == answers.score[:9].tolist()
 
 

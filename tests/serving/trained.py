@@ -12,7 +12,7 @@ ROWS = 240
 
 
 def write_federation(
-    home, *, parties=PARTIES, kinds=None, task="binary", run="", party=None, training="", seed=0, epochs=True
+    home, *, parties=PARTIES, kinds=None, task="binary", run="", party=None, training="", seed=0, epochs=True, loss=""
 ):
     """Settings and data; each party has two features, an order of rows of its own, and a few rows that only it has."""
     home.mkdir(parents=True, exist_ok=True)
@@ -23,12 +23,15 @@ def write_federation(
         "binary": np.where(score > 0, "yes", "no"),
         "multiclass": np.array(["low", "mid", "top"])[np.digitize(score, [-1.5, 1.5])],
         "regression": np.round(score, 4),
+        "counts": np.round(np.exp(score / 4)).astype(int),
     }[task]
+    if task == "counts":
+        task, loss = "regression", 'loss = "poisson"\n'
     blocks = "epochs = 2\nbatches_per_block = 4\n" if epochs else "epochs = 3\n"
     listed = ", ".join(f'"{name}"' for name in parties)
     (home / "federation.toml").write_text(f'name = "small"\nserver = "127.0.0.1:0"\nparties = [{listed}]\n')
     (home / "run.toml").write_text(
-        f'name = "first"\nlabel_party = "{parties[0]}"\ntask = "{task}"\n'
+        f'name = "first"\nlabel_party = "{parties[0]}"\ntask = "{task}"\n{loss}'
         f"[training]\nbatch_size = 16\n{blocks}{training}\n{run}"
     )
     for number, name in enumerate(parties):

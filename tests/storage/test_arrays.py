@@ -88,3 +88,11 @@ def test_a_file_cut_short_or_changed_is_read_or_refused(data):
     except DataError:
         return
     assert all(isinstance(array, np.ndarray) for array in found.values())
+
+
+def test_a_file_that_says_that_it_is_encrypted_is_refused():
+    """One changed bit says so."""
+    content = bytearray(pack_arrays({"a": np.arange(9)}))
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(DataError, match="no file of numpy arrays"):
+        unpack_arrays(bytes(content))

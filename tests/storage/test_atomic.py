@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from fdml.storage import atomic
 from fdml.storage.atomic import (
     PUBLIC,
+    folder_identity,
     make_private_folder,
     new_file,
     new_folder,
+    remove_folder,
     sync,
     sync_data,
     whole_folder,
@@ -54,6 +56,36 @@ def test_a_file_holds_what_was_written_and_nothing_else_is_left(tmp_path, conten
 def test_a_file_is_synced_before_it_gets_its_name_and_its_folder_after(tmp_path, calls):
     write_file(tmp_path / "state", b"new")
     assert calls.of("write", "fsync", "replace") == ["write", "fsync", "replace", "fsync"]
+
+
+def test_a_folder_that_was_replaced_has_another_identity_each_time(tmp_path):
+    """A file system gives the number of a removed folder to the next: two replacements may bring the first back."""
+    identities = [folder_identity(tmp_path / "model")]
+    for content in (b"1", b"2", b"3", b"4"):
+        with new_folder(tmp_path / "model") as beside:
+            (beside / "facts").write_bytes(content)
+        identities.append(folder_identity(tmp_path / "model"))
+        assert folder_identity(tmp_path / "model") == identities[-1]
+    assert len(set(identities)) == len(identities)
+
+
+@pytest.mark.parametrize("there", [("model",), (".model.old",), (".model.partial",), ("model", ".model.old"), ()])
+def test_a_folder_is_removed_with_all_that_a_crash_has_left_of_it(tmp_path, there):
+    for name in there:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "facts").write_bytes(b"1")
+    (tmp_path / ".other.old").mkdir()
+    assert remove_folder(tmp_path / "model") == bool(there)
+    assert names(tmp_path) == [".other.old"]
+    assert not whole_folder(tmp_path / "model").exists()
+
+
+def test_a_folder_in_mid_swap_has_its_old_identity(tmp_path):
+    with new_folder(tmp_path / "model") as beside:
+        (beside / "facts").write_bytes(b"1")
+    before = folder_identity(tmp_path / "model")
+    (tmp_path / "model").rename(tmp_path / ".model.old")
+    assert folder_identity(tmp_path / "model") == before
 
 
 def test_a_folder_is_synced_by_its_own_handle(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Both ends of a TLS line know each other by the keys in federation.toml, whatever the authority signs (finding 12)."""
 
+import itertools
 from dataclasses import replace
 
 import grpc
@@ -12,9 +13,11 @@ from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_messages import KeyOffer, Post
 from fdml.protocol.certificates import fingerprint
 from fdml.protocol.messages import Labels, Total, Welcome
+from fdml.protocol.prediction_messages import Question
 from fdml.transport import grpc_known_server, grpc_server, run_lines
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import ALIVE, CERTIFICATE, FETCH, POST, STATUS, Endpoint
+from fdml.transport.grpc_relay import GrpcQuestions
 from fdml.transport.grpc_status import ask_status
 from tests.server.sessions import DIGEST, hello, labels, push, settings_of
 from tests.transport.raw_stream import RawStream, raw_channel
@@ -211,6 +214,27 @@ def test_a_server_that_comes_back_with_a_renewed_certificate_is_the_same_server(
         until(lambda: again.session.joined == {"bob"}, "bob at the renewed server")
 
 
+def test_questions_are_asked_again_at_a_server_with_a_renewed_certificate():
+    """An endpoint stays for months; the server's certificate does not."""
+    port = free_port()
+    renewed = AUTHORITY.issue("server", "server", key=KNOWN["server"].key)
+    endpoint = Endpoint(f"127.0.0.1:{port}", "shop", "bob", KNOWN["bob"], MEMBERS["server"])
+
+    def is_answered(line, number):
+        try:
+            found = line.exchange([Question(number.to_bytes(16, "big"), "first", "ann", b"sealed")], SECONDS)
+        except ExchangeError:
+            return False
+        return "not standing by" in found["ann"].absent
+
+    with GrpcQuestions(endpoint) as line:
+        numbers = itertools.count()
+        with served(port=port):
+            until(lambda: is_answered(line, next(numbers)), "an answer")
+        with served(renewed, port=port):
+            until(lambda: is_answered(line, next(numbers)), "an answer of the renewed server")
+
+
 def test_alignment_calls_go_on_at_a_server_with_a_renewed_certificate(channel):
     port = free_port()
     renewed = AUTHORITY.issue("server", "server", key=KNOWN["server"].key)
@@ -243,6 +267,20 @@ def test_an_open_stream_is_left_when_the_servers_certificate_is_revoked(channel,
         revoked.serials = frozenset({serial(KNOWN["server"])})
         with pytest.raises(ServerUnreachable, match="is revoked; nothing more is sent to it"):
             bob.wait(lambda: False, "for {}")
+
+
+def test_nothing_more_is_asked_over_a_server_whose_certificate_is_revoked(monkeypatch):
+    monkeypatch.setattr(grpc_known_server, "_LOOK_SECONDS", 0.0)
+    revoked = List()
+    with served() as server:
+        credentials = replace(KNOWN["bob"], revoked=revoked)
+        endpoint = Endpoint(f"127.0.0.1:{server.port}", "shop", "bob", credentials, MEMBERS["server"])
+        with GrpcQuestions(endpoint) as line:
+            found = line.exchange([Question(b"1" * 16, "first", "ann", b"sealed")], SECONDS)
+            assert "not standing by" in found["ann"].absent
+            revoked.serials = frozenset({serial(KNOWN["server"])})
+            with pytest.raises(ServerUnreachable, match="is revoked; nothing more is sent to it"):
+                line.exchange([Question(b"2" * 16, "first", "ann", b"sealed")], SECONDS)
 
 
 def test_a_party_that_was_revoked_is_told_so(channel):

@@ -236,3 +236,9 @@ class TestWaitReport:
         for names in (("ann",), ("ann",), ("ann", "cyd"), ()):
             waits.waits_for(WaitedFor(name) for name in names)
         assert self.heard.events == [Waiting("bob", ("ann",)), Waiting("bob", ("ann", "cyd"))]
+
+    def test_a_second_wait_for_the_same_party_is_an_event_of_its_own(self):
+        waits = self.waits()
+        for names in (("ann",), (), ("ann",)):
+            waits.waits_for(WaitedFor(name) for name in names)
+        assert self.heard.events == 2 * [Waiting("bob", ("ann",))]

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.errors import DataError
+from fdml.errors import DataError, SettingsError
 from fdml.models.head import kernel
 from fdml.models.head.kernel import HeadState
 from fdml.models.initialisation import generator
@@ -85,7 +85,10 @@ class Head:
         The batches are those of the parties' own updates.
         """
         if loss.code is None:
-            raise DataError(f"the head knows no gradient of {type(loss).__name__}; take another joint function")
+            raise SettingsError(
+                f"the head must round alike on all machines, and {type(loss).__name__} has no compiled gradient; set "
+                f'training.joint = "sum" or "fm"'
+            )
         kernel.train(
             self._state, self._units, _L2, _doubles(total), _doubles(labels), _doubles(weights), loss.code,
             self._scores, order, batch_bounds, rates,

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import exact_kernel
-from fdml.models.kernels.gradients import HINGE, LOGISTIC, SQUARED
+from fdml.models.kernels.gradients import HINGE, LEVELS, LOGISTIC, POISSON, QUANTILE, SQUARED
+from fdml.settings_choices import LARGEST_LOG
 
 Values = NDArray[np.float64]
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -79,6 +80,11 @@ def _loss_gradient(loss: int, score: Values, label: float, out: Values) -> None:
         out[0] = -sign if sign * score[0] < 1.0 else 0.0
     elif loss == SQUARED:
         out[0] = score[0] - label
+    elif loss == POISSON:
+        out[0] = _exp(min(score[0], LARGEST_LOG)) - label
+    elif loss >= QUANTILE:
+        level = (loss - QUANTILE) / LEVELS
+        out[0] = 1.0 - level if score[0] > label else -level
     else:
         highest = score[0]
         for k in range(1, len(score)):

@@ -12,8 +12,11 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from fdml.models.losses import Floats
+from fdml.settings_choices import LARGEST_LOG
 
-LOGISTIC, HINGE, SQUARED, SOFTMAX = range(4)
+LOGISTIC, HINGE, SQUARED, SOFTMAX, POISSON, QUANTILE = range(6)
+"""Codes of losses; that of a quantile is QUANTILE and its level in thousandths."""
+LEVELS = 1000.0
 _ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
 _FARTHEST = np.float32(87.0)
 """exp of more is no float32."""
@@ -84,6 +87,15 @@ def _logistic(values: Any, powers: Any) -> Any:
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def other_gradient(loss: int, score: float, label: float) -> float:
+    """dLoss/dscore of Poisson, exp(s) - y, or of a quantile, 1 - q above the label and else -q."""
+    if loss == POISSON:
+        return math.exp(min(score, LARGEST_LOG)) - label
+    level = (loss - QUANTILE) / LEVELS
+    return 1.0 - level if score > label else -level
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def loss_gradients(loss: int, scores: Floats, labels: Floats, shares: Floats, powers: NDArray[np.int32]) -> None:
     """Replace scores of rows with one score by dLoss/dscore times each row's share; `powers` is scratch."""
     if loss == LOGISTIC:
@@ -92,6 +104,9 @@ def loss_gradients(loss: int, scores: Floats, labels: Floats, shares: Floats, po
         for slot in range(len(scores)):
             sign = _TWO * labels[slot] - _ONE
             scores[slot] = -sign * shares[slot] if sign * scores[slot] < _ONE else _ZERO
+    elif loss >= POISSON:
+        for slot in range(len(scores)):
+            scores[slot] = other_gradient(loss, scores[slot], labels[slot]) * shares[slot]
     else:
         for slot in range(len(scores)):
             scores[slot] = (scores[slot] - labels[slot]) * shares[slot]
@@ -108,6 +123,8 @@ def loss_gradient(loss: int, score: Floats, label: float, out: Floats) -> None:
     elif loss == SQUARED:
         for k in range(len(score)):
             out[k] = score[k] - label
+    elif loss >= POISSON:
+        out[0] = other_gradient(loss, score[0], label)
     else:
         highest = score[0]
         for k in range(1, len(score)):

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
 
-from fdml.data.rows import Rows, row_count, take, to_dense, width
+from fdml.data.rows import Rows, check_width, row_count, take, to_dense
 from fdml.errors import DataError, SettingsError
 from fdml.models.kernels.gradients import LONGEST
 from fdml.models.kind import ModelSpec
@@ -81,7 +81,7 @@ def _row_gradients(module: torch.nn.Module, features: torch.Tensor, towards: tor
     return list(each.values())
 
 
-def _check_rows_stay_apart(module: torch.nn.Module, inputs: int, kind: torch.dtype) -> None:
+def _check_rows_apart(module: torch.nn.Module, inputs: int, kind: torch.dtype) -> None:
     """Raise if the module cannot be run one row at a time, or keeps some of them outside its parameters."""
     for each in module.modules():
         normal = torch.nn.modules.batchnorm
@@ -131,7 +131,7 @@ class TorchModel:
             ]
         )
         if spec.dp_sgd is not None:
-            _check_rows_stay_apart(self._module, spec.inputs, kind)
+            _check_rows_apart(self._module, spec.inputs, kind)
 
     def _parameters(self, *, weights: bool) -> list[torch.nn.Parameter]:
         return [each for each in self._module.parameters() if (each.ndim > 1) == weights]
@@ -213,8 +213,7 @@ class TorchModel:
         return [torch.tensordot(factor, part.double(), 1) for part in each]
 
     def _features(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:
-        if width(rows) != self._inputs:
-            raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
+        check_width(rows, self._inputs)
         return torch.as_tensor(to_dense(take(rows, index)), dtype=self._kind)
 
     def _forward(self, rows: Rows, index: NDArray[np.int64]) -> torch.Tensor:

@@ -10,7 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fdml.data.rows import DenseRows, PlainRows, PointedRows, Rows, plain_rows, row_count, span, take, to_scipy, width
+from fdml.data.rows import (
+    DenseRows,
+    PlainRows,
+    PointedRows,
+    Rows,
+    check_width,
+    plain_rows,
+    row_count,
+    span,
+    take,
+    to_scipy,
+)
 from fdml.errors import DataError
 from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
@@ -76,7 +87,7 @@ class TreesModel:
 
     def predict(self, rows: Rows, start: int = 0, stop: int | None = None) -> Floats:
         """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
-        self._check(rows)
+        check_width(rows, self._inputs)
         stop = row_count(rows) if stop is None else stop
         if (known := self._known_of(rows)) is not None:
             return self._shaped(self._up_to_date(known)[start:stop])
@@ -85,7 +96,7 @@ class TreesModel:
 
     def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """Add trees that lower the loss of the block's rows; all batches at once, with their mean step size."""
-        self._check(rows)
+        check_width(rows, self._inputs)
         if not len(block.rates):
             return
         chosen = np.sort(block.order)
@@ -216,7 +227,7 @@ class TreesModel:
 
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
         """TreeSHAP: by row and output, what each feature adds to the prediction and, last, what every row has."""
-        self._check(rows)
+        check_width(rows, self._inputs)
         count = row_count(rows)
         if self._booster is None:
             return np.zeros((count, 1, self._inputs + 1))
@@ -264,10 +275,6 @@ class TreesModel:
         """As it was."""
         vars(self).update(values)
         self._booster = _loaded(self._text) if self._text else None
-
-    def _check(self, rows: Rows) -> None:
-        if width(rows) != self._inputs:
-            raise DataError(f"rows have {width(rows)} features, the model was made for {self._inputs}")
 
 
 def _loaded(text: str) -> Any:

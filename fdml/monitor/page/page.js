@@ -38,6 +38,13 @@
     return row;
   };
 
+  // On a phone every cell says what it is.
+  const labelled = (table, row) => {
+    const names = [...at(table).tHead.rows[0].cells].map((cell) => cell.textContent);
+    [...row.cells].forEach((cell, place) => { cell.dataset.name = names[place]; });
+    return row;
+  };
+
   const STATES = { c: "computing", w: "waiting", h: "holding up the others", g: "gone", f: "finished" };
   const SVG = "http://www.w3.org/2000/svg";
   const stripe = (letters) => {
@@ -65,21 +72,92 @@
     return drawing;
   };
 
+  const PARTS = { computing: "c", waiting: "w", line: "l", rest: "c" };
+  const WORDS = { computing: "computing", waiting: "waiting", line: "line", rest: "computing or line" };
+  const percent = (share) => `${Math.round(100 * share)} %`;
+  const shares = (found) => {
+    if (!found) return "-";
+    const box = make("div", null, "shares");
+    const drawing = document.createElementNS(SVG, "svg");
+    drawing.setAttribute("viewBox", "0 0 100 6");
+    drawing.setAttribute("preserveAspectRatio", "none");
+    drawing.setAttribute("class", "share");
+    drawing.setAttribute("role", "img");
+    let at = 0;
+    for (const [name, share] of Object.entries(found)) {
+      const piece = document.createElementNS(SVG, "rect");
+      piece.setAttribute("x", at);
+      piece.setAttribute("width", 100 * share);
+      piece.setAttribute("height", 6);
+      piece.setAttribute("class", PARTS[name]);
+      drawing.append(piece);
+      at += 100 * share;
+    }
+    const words = Object.entries(found).map(([name, share]) => `${WORDS[name]} ${percent(share)}`);
+    drawing.setAttribute("aria-label", `Share of time: ${words.join(", ")}`);
+    box.title = words.join(", ");
+    const line = "line" in found ? `, ${percent(found.line)} line` : "";
+    const said = `${percent(found.waiting)} waiting${line}`;
+    box.append(drawing, make("span", said));
+    return box;
+  };
+  const seen = (seconds) => {
+    if (seconds === null) return "never";
+    if (seconds === 0) return "now";
+    if (seconds < 90) return `${seconds} s ago`;
+    return seconds < 5400 ? `${Math.round(seconds / 60)} min ago` : `${(seconds / 3600).toFixed(1)} h ago`;
+  };
+  const histogram = (lags, all) => {
+    const [wide, high] = [22, 64];
+    const drawing = document.createElementNS(SVG, "svg");
+    drawing.setAttribute("viewBox", `0 0 ${wide * lags.length} ${high + 16}`);
+    drawing.setAttribute("class", "bars");
+    drawing.setAttribute("width", wide * lags.length);
+    drawing.setAttribute("height", high + 16);
+    drawing.setAttribute("role", "img");
+    const most = Math.max(...lags.map(([, count]) => count));
+    lags.forEach(([lag, count], place) => {
+      const tall = Math.max(1, (high * count) / most);
+      const bar = document.createElementNS(SVG, "rect");
+      bar.setAttribute("x", place * wide + 2);
+      bar.setAttribute("y", high - tall);
+      bar.setAttribute("width", wide - 4);
+      bar.setAttribute("height", tall);
+      bar.setAttribute("class", "bar");
+      const name = document.createElementNS(SVG, "text");
+      name.setAttribute("x", place * wide + wide / 2);
+      name.setAttribute("y", high + 13);
+      name.textContent = lag;
+      drawing.append(bar, name);
+    });
+    const words = lags.slice(0, 5).map(([lag, count]) => `lag ${lag}: ${((100 * count) / all).toFixed(1)} %`);
+    drawing.setAttribute("aria-label", `Steps by lag. ${words.join(", ")}`);
+    return drawing;
+  };
+  const MOST_BARS = 12;
+  const joined = (lags) => {
+    if (lags.length <= MOST_BARS) return lags;
+    const rest = lags.slice(MOST_BARS - 1);
+    return [...lags.slice(0, MOST_BARS - 1), [`${rest[0][0]}+`, rest.reduce((sum, [, count]) => sum + count, 0)]];
+  };
+
   const showParties = (state) => {
     const doing = (each) => (each.awaited_seconds && each.state === "training"
       ? `awaited, ${each.awaited_seconds.toFixed(1)} s` : each.state);
-    fill(at("parties"), state.parties.map((each) => line([
+    fill(at("parties"), state.parties.map((each) => labelled("parties", line([
       [each.own ? `${each.name} (this one)` : each.name],
       [doing(each) + (each.stands_out ? ", stands out" : "")],
       [`${number(each.step)}`, "n"],
       [stripe(each.stripe)],
       [each.waits_for.length ? `${each.waits_for.join(", ")}, ${each.waiting_seconds.toFixed(1)} s` : ""],
       [`${each.waited_seconds.toFixed(1)} s`, "n"],
+      [shares(each.shares)],
       [number(each.rows_per_second), "n"],
       [bytes(each.bytes_in), "n"],
       [bytes(each.bytes_out), "n"],
+      [seen(each.last_seen_seconds)],
       [number(each.restarts), "n"],
-    ], [each.own ? "own" : "", each.awaited_seconds ? "held" : ""].join(" ").trim())));
+    ], [each.own ? "own" : "", each.awaited_seconds ? "held" : ""].join(" ").trim()))));
     show(at("no-parties"), state.parties.length === 0);
     const refused = Object.entries(state.refused).map(([reason, count]) => `${count} ${reason}`);
     show(at("refused"), refused.length > 0);
@@ -174,7 +252,34 @@
     const names = Object.keys(state.curves);
     show(at("no-curves"), names.length === 0);
     show(at("across"), names.length > 0);
+    show(at("charts"), names.length > 0);
     for (const name of names) showChart(name, state.curves[name]);
+  };
+
+  const epsilon = (value) => (value === null ? "no bound" : `${Number(value.toPrecision(4))}`);
+  const showAccounts = (found) => {
+    show(at("ledger"), found !== null);
+    if (!found) return;
+    fill(at("accounts"), found.runs.map((each) => line([
+      [each.run], [number(each.releases), "n"], [number(each.evaluations), "n"], [epsilon(each.direct), "n"],
+      [epsilon(each.record_level), "n"],
+    ])));
+    const sum = found.is_record_level ? found.spent.record_level : found.spent.direct;
+    const left = found.total === null ? "No total is set (guard.total_epsilon)."
+      : `${epsilon(found.left)} is left of guard.total_epsilon ${found.total}.`;
+    const spent = sum === null ? "no bound on epsilon" : `epsilon ${epsilon(sum)} at delta ${found.delta.toExponential()}`;
+    write(at("spent"), `A row that was in all of these runs: ${spent}. ${left}`);
+  };
+
+  const milliseconds = (seconds) => (seconds === null ? "-" : `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`);
+  const showServing = (found) => {
+    show(at("serving"), found !== null);
+    if (!found) return;
+    write(at("serving-text"), `Over the last minute ${found.requests_per_second.toFixed(1)} requests a second, half of `
+      + `them within ${milliseconds(found.p50_seconds)} (p50), 99 % within ${milliseconds(found.p99_seconds)} (p99). `
+      + `In all ${number(found.requests)} requests with ${number(found.rows)} rows; ${number(found.refused)} were refused.`);
+    const without = Object.entries(found.without).map(([party, count]) => `${party} ${number(count)} times`);
+    write(at("serving-without"), without.length ? `Answered without: ${without.join(", ")}.` : "All were answered with all parties.");
   };
 
   const showRest = (state) => {
@@ -184,17 +289,20 @@
       write(at("rows"), `${number(state.rows.shared)} rows are shared by all: ${number(state.rows.train)} to train on, `
         + `${number(state.rows.held_out)} held out.`);
     }
+    const lost = Object.entries((state.rows && state.rows.lost) || {});
+    show(at("lost-rows"), lost.length > 0);
+    write(at("lost-rows"), `Of this party's training file are not used: ${
+      lost.map(([why, count]) => `${number(count)} rows that ${why}`).join(", ")}.`);
+    showAccounts(state.accounts);
+    showServing(state.serving);
     const lags = Object.entries(state.lag);
     const all = lags.reduce((sum, [, count]) => sum + count, 0);
     show(at("no-lag"), lags.length === 0);
-    show(at("lag"), lags.length > 0);
-    fill(at("lag"), lags.map(([lag, count]) => {
-      const bar = make("meter");
-      bar.max = all;
-      bar.value = count;
-      bar.setAttribute("aria-label", `lag ${lag}: ${((100 * count) / all).toFixed(1)} %`);
-      return line([[lag, "n"], [number(count), "n"], [bar]]);
-    }));
+    show(at("lag-box"), lags.length > 0);
+    if (lags.length > 0) at("lag-bars").replaceChildren(histogram(joined(lags), all));
+    fill(at("lag"), lags.map(([lag, count]) => line([
+      [lag, "n"], [number(count), "n"], [`${((100 * count) / all).toFixed(1)} %`, "n"],
+    ])));
     fill(at("settings"), state.settings.map(([name, value]) => line([[name], [value]])));
     show(at("resume"), state.next !== null);
     show(at("resume-text"), state.next !== null);

@@ -44,6 +44,16 @@ class Access:
                 f"--clients"
             )
 
+    def names_host(self, header: str) -> bool:
+        """Whether the Host of a request is this endpoint.
+
+        It is asked where nothing else is: a web page whose name leads to this machine could call it otherwise.
+        """
+        if self.token_file is not None or self.certificate is not None:
+            return True
+        name = header[: header.rfind("]") + 1] if header.startswith("[") else header.partition(":")[0]
+        return is_loopback(name.removeprefix("[").removesuffix("]"))
+
     def token(self) -> bytes | None:
         """The token of the file; None where there is no file. Raises where others than its owner may read it."""
         path = self.token_file
@@ -94,4 +104,4 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"

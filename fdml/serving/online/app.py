@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Protocol
 
@@ -16,11 +18,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from fdml.errors import RequestRefused
+from fdml.monitor.prometheus import METRICS_TYPE
 from fdml.protocol.quoting import quoted, shown
 from fdml.serving.online.access import check_token
 from fdml.serving.online.inference import HEADER_LENGTH, read_request, write_response
 from fdml.serving.online.model import ServedModel, outputs_of
 from fdml.serving.online.openapi import description, page
+from fdml.serving.online.request_counts import UNKNOWN, RequestCounts
+from fdml.serving.online.spans import Spans, no_spans
 
 MOST_BODY = 8 * 2**20
 """Bytes of a request."""
@@ -58,14 +63,38 @@ class Models(Protocol):
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+@dataclass
+class _Answered:
+    """What is counted of one request."""
+
+    model: str = UNKNOWN
+    rows: int = 0
+    without: tuple[str, ...] = ()
+
+
 class Endpoint:
     """All paths of the endpoint."""
 
-    def __init__(self, models: Models, token: bytes | None, report: Callable[[BaseException], None]) -> None:
-        """`report` hears of errors that nobody foresaw."""
+    def __init__(
+        self,
+        models: Models,
+        token: bytes | None,
+        report: Callable[[BaseException], None],
+        names_host: Callable[[str], bool],
+        *,
+        counts: RequestCounts | None = None,
+        spans: Spans = no_spans,
+    ) -> None:
+        """`report` hears of errors that nobody foresaw; `names_host` says whether a Host header is this endpoint.
+
+        `counts` counts requests, `spans` traces them.
+        """
         self._models = models
         self._token = token
         self._report = report
+        self._names_host = names_host
+        self._counts = counts or RequestCounts()
+        self._spans = spans
 
     def app(self) -> Starlette:
         """The application, for an ASGI server."""
@@ -76,13 +105,14 @@ class Endpoint:
             "/v2/health/ready": self._ready,
             "/openapi.json": self._openapi,
             "/docs": self._page,
+            "/metrics": self._metrics,
         }
         routes = [Route(path, self._guarded(path, handler), methods=["GET"]) for path, handler in paths.items()]
         for place in (model, f"{model}/versions/{{version}}"):
             routes += [
                 Route(place, self._guarded(place, self._metadata), methods=["GET"]),
                 Route(f"{place}/ready", self._guarded(place, self._model_ready), methods=["GET"]),
-                Route(f"{place}/infer", self._guarded(place, self._infer), methods=["POST"]),
+                Route(f"{place}/infer", self._counted(self._guarded(place, self._infer)), methods=["POST"]),
             ]
         handlers: Mapping[Any, Any] = {
             HTTPException: _http_error,
@@ -104,6 +134,7 @@ class Endpoint:
         async def guarded(request: Request) -> Response:
             try:
                 if path not in _OPEN:
+                    self._check_page(request)
                     check_token(self._token, request.headers.get("authorization"))
                 return await handler(request)
             except RequestRefused as refused:
@@ -113,7 +144,41 @@ class Endpoint:
 
         return guarded
 
+    def _check_page(self, request: Request) -> None:
+        """A page that somebody on this machine looks at could ask in their name."""
+        if "origin" in request.headers:
+            raise RequestRefused(403, "the request comes from a web page, and those may not ask")
+        host = request.headers.get("host", "")
+        if not self._names_host(host):
+            raise RequestRefused(
+                403, f"the request is for host {quoted(host)}; without a token ask at 127.0.0.1 or localhost"
+            )
+
+    def _counted(self, handler: Handler) -> Handler:
+        """With every answer counted and traced, refusals too; a model counts under its run, whatever it was called."""
+
+        async def counted(request: Request) -> Response:
+            began, status, found = time.monotonic(), 500, _Answered()
+            request.state.answered = found
+            with self._spans("request") as span:
+                try:
+                    response = await handler(request)
+                    status = response.status_code
+                    return response
+                finally:
+                    self._counts.note(
+                        found.model, status, time.monotonic() - began, rows=found.rows, without=found.without
+                    )
+                    span.set_attributes(
+                        {"fdml.model": found.model, "fdml.rows": found.rows, "http.response.status_code": status}
+                    )
+
+        return counted
+
     # Paths
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(self._counts.metrics(), media_type=METRICS_TYPE)
 
     async def _server(self, _: Request) -> Response:
         return _json({"name": "fdml", "version": metadata.version("fdml"), "extensions": ["binary_tensor_data"]})
@@ -148,15 +213,18 @@ class Endpoint:
 
     async def _infer(self, request: Request) -> Response:
         name, model = self._found(request)
+        noted = request.state.answered
+        noted.model = model.run.name
         _check_headers(request)
         body = await _body(request)
         asked = read_request(body, request.headers.get(HEADER_LENGTH), model.rows_at_once)
-        answers = await model.answers(asked)
+        answers = await model.answers(asked, self._spans)
         outputs = outputs_of(answers, asked.outputs, asked.is_binary)
         facts: dict[str, Any] = {"model_name": name, "model_version": model.version}
         if asked.id:
             facts["id"] = asked.id
         missing = [party for at, party in enumerate(model.run.parties) if answers.missed[:, at].any()]
+        noted.rows, noted.without = len(answers.has_score), tuple(missing)
         facts["parameters"] = {
             "parties_missing": ",".join(missing),
             "rows_without_score": int((~answers.has_score).sum()),
@@ -176,8 +244,6 @@ class Endpoint:
 
 
 def _check_headers(request: Request) -> None:
-    if "origin" in request.headers:  # a page that somebody on this machine looks at could ask in their name
-        raise RequestRefused(403, "the request comes from a web page, and those may not ask")
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise RequestRefused(415, f"the body has the encoding {quoted(encoding)}; send it as it is")

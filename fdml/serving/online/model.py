@@ -19,6 +19,7 @@ from fdml.serving.online.batching import MOST_JOINED, Batcher
 from fdml.serving.online.breakers import Breakers
 from fdml.serving.online.inference import InferenceRequest
 from fdml.serving.online.refusals import refused_by
+from fdml.serving.online.spans import Spans, no_spans
 from fdml.serving.online.tensors import BOOL, BYTES, FP64, Output
 from fdml.serving.publication import Publication
 
@@ -106,18 +107,26 @@ class ServedModel:
         inputs = [{"name": name, "datatype": BYTES, "shape": [-1]} for name in self._columns.needed]
         return {"platform": "fdml", "inputs": inputs, "outputs": outputs}
 
-    def renew(self, own: Publication) -> None:
-        """Go on with the asker's own predictions computed anew; the version stays."""
+    def renew(self, own: Publication, columns: IdColumns) -> None:
+        """Go on with the asker's own rows as they are now: predictions computed anew, and keys; the version stays."""
         self._asker.own = own
+        self._columns = columns
 
     # Answers
 
-    async def answers(self, request: InferenceRequest) -> Answers:
+    async def answers(self, request: InferenceRequest, spans: Spans = no_spans) -> Answers:
         """The answers to a request, or `RequestRefused`: where no row has a score as somebody has not answered."""
-        rows = self._rows(request.inputs)
+        with spans("look-up") as span:
+            if self._columns.optional:  # keys may have to be looked up in files: meanwhile others are answered
+                rows = await asyncio.get_running_loop().run_in_executor(self._threads, self._rows, request.inputs)
+            else:
+                rows = self._rows(request.inputs)
+            span.set_attributes({"fdml.rows": len(rows)})
         seconds = self._asker.seconds if request.seconds is None else min(request.seconds, self._asker.seconds)
         try:
-            found = await self._batcher.answers(rows, seconds)
+            with spans("exchange") as span:
+                found = await self._batcher.answers(rows, seconds)
+                span.set_attributes({"fdml.parties_missing": ",".join(found.absent)})
         except RequestRefused:
             raise
         except FdmlError as error:
@@ -127,7 +136,8 @@ class ServedModel:
         return found
 
     def _rows(self, inputs: Mapping[str, Any]) -> AskedRows:
-        needed, optional = self._columns.needed, self._columns.optional
+        columns = self._columns
+        needed, optional = columns.needed, columns.optional
         if len(needed) == 1 and set(inputs) == {"id"}:
             inputs = {needed[0]: inputs["id"]}
         lacking = [name for name in needed if name not in inputs]
@@ -137,7 +147,7 @@ class ServedModel:
         if unknown:
             raise RequestRefused(400, f"input {quoted(unknown[0])} is none of {', '.join((*needed, *optional))}")
         try:
-            return self._columns.rows(inputs)
+            return columns.rows(inputs)
         except DataError as error:
             raise RequestRefused(400, str(error)) from None
 

@@ -18,7 +18,7 @@ _ERRORS = {
     409: "A party has another version of this model.",
     413: "The body is too long, or there are too many rows.",
     415: "The body is compressed, or of another type.",
-    429: "A party's privacy budget is spent, or too many requests wait.",
+    429: "A party's privacy budget or its rows of this hour are spent, or too many requests wait.",
     503: "A party is away, and without it no row has a score.",
     504: "A party has not answered within the deadline.",
 }
@@ -113,6 +113,12 @@ def _model_paths(place: str, parameters: list[dict[str, Any]]) -> dict[str, Any]
     }
 
 
+def _metrics() -> dict[str, Any]:
+    found = _operation("Requests and their times, in the text format of Prometheus.", "Server", 401, 403)
+    found["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    return found
+
+
 @cache
 def description() -> dict[str, Any]:
     """As JSON."""
@@ -143,6 +149,7 @@ def description() -> dict[str, Any]:
             "/v2": {"get": _operation("The endpoint's name and extensions.", "Server", 401, 403)},
             "/v2/health/live": {"get": _operation("Whether the endpoint runs.", "Live", is_open=True)},
             "/v2/health/ready": {"get": ready},
+            "/metrics": {"get": _metrics()},
             **_model_paths("/v2/models/{name}", [name]),
             **_model_paths("/v2/models/{name}/versions/{version}", [name, version]),
         },

@@ -11,6 +11,7 @@ STATUS = {
     Reason.FORBIDDEN: 403,
     Reason.VERSION: 409,
     Reason.BUDGET: 429,
+    Reason.TOO_OFTEN: 429,
     Reason.LATE: 504,
     Reason.AWAY: 503,
     Reason.NOT_ASKED: 503,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fdml.errors import RequestRefused
@@ -35,6 +36,8 @@ _NUMBERS = {
 DATATYPES = (BYTES, *_NUMBERS)
 """Types of tensors that can be read."""
 _LENGTH = struct.Struct("<I")
+_LONGEST_TEXT = 1024
+"""Bytes of a text of an input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,7 @@ class Output:
 def read_shape(name: str, shape: Any, most: int) -> int:
     """The rows of an input of one column: a shape of [rows] or [rows, 1]."""
     is_shape = isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
-    if not is_shape or not shape or math.prod(shape[1:]) != 1 or len(shape) > 2:
+    if not is_shape or not shape or shape[1:] not in ([], [1]):  # their product may take minutes to compute
         raise RequestRefused(400, f"input {quoted(name)} has a shape that is neither [rows] nor [rows, 1]")
     rows: int = shape[0]
     if rows > most:
@@ -112,9 +115,10 @@ def read_json(name: str, datatype: str, rows: int, data: Any) -> Any:
             400, f"row {wrong + 1} of input {quoted(name)} is a {_kind(values[wrong])}, not of type {datatype}"
         )
     try:
-        return pa.array(values, pa.large_string() if datatype == BYTES else _arrow(datatype))
+        found = pa.array(values, pa.large_string() if datatype == BYTES else _arrow(datatype))
     except (pa.ArrowException, OverflowError, ValueError):
         raise RequestRefused(400, f"input {quoted(name)} has values that are not of type {datatype}") from None
+    return _short(name, found) if datatype == BYTES else found
 
 
 def read_raw(name: str, datatype: str, rows: int, raw: memoryview) -> Any:
@@ -127,9 +131,18 @@ def read_raw(name: str, datatype: str, rows: int, raw: memoryview) -> Any:
             )
         return pa.array(np.frombuffer(raw, kind))
     try:
-        return pa.array(list(_texts(name, rows, raw)), pa.large_binary()).cast(pa.large_string())
+        return _short(name, pa.array(list(_texts(name, rows, raw)), pa.large_binary()).cast(pa.large_string()))
     except pa.ArrowInvalid:
         raise RequestRefused(400, f"input {quoted(name)} has a text that is not UTF-8") from None
+
+
+def _short(name: str, texts: Any) -> Any:
+    """The texts, unless one is too long: a normal form of Unicode takes the square of the length to find."""
+    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+    if lengths.max() > _LONGEST_TEXT:
+        row = int(np.argmax(lengths > _LONGEST_TEXT)) + 1
+        raise RequestRefused(400, f"row {row} of input {quoted(name)} has over {_LONGEST_TEXT} bytes; ids are shorter")
+    return texts
 
 
 def _texts(name: str, rows: int, raw: memoryview) -> Iterator[bytes]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
-import uvicorn
 
 from fdml.data.ids import key_texts
 from fdml.errors import DataError, RequestRefused
@@ -18,8 +19,11 @@ from fdml.protocol.prediction_messages import Reply
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.client import EndpointClient
 from fdml.serving.local_line import LocalLine
+from fdml.serving.online.access import Access
 from fdml.serving.online.app import Endpoint
+from fdml.serving.online.connections import http_server
 from fdml.serving.online.model import ServedModel
+from fdml.serving.online.spans import no_spans
 from fdml.settings_data import IdSettings
 from tests.serving.published import IDS, answerer_of, publication_of, run_of, values_of
 from tests.transport.served import until
@@ -92,6 +96,44 @@ class FixedModels:
             await model.watch()
 
 
+class Listening:
+    """An application on a port of this machine, in a thread."""
+
+    def __init__(self, app, tls=None):
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self._server = http_server(app, tls)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+
+    def start(self):
+        self._thread.start()
+        until(lambda: self._server.started, "the endpoint")
+
+    def stop(self):
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def over_http(asker, column="id"):
+    """A client of an endpoint around an asker, whose model is called "first"."""
+    errors = []
+    with ThreadPoolExecutor(4) as threads:
+        model = ServedModel(asker, Columns(column), threads, errors.append)
+        app = Endpoint(FixedModels(first=model), None, errors.append, Access().names_host).app()
+        listening = Listening(app)
+        listening.start()
+        try:
+            with EndpointClient(f"http://127.0.0.1:{listening.port}") as client:
+                yield client
+        finally:
+            listening.stop()
+    assert errors == []
+
+
 class OpenEndpoint:
     """Use it as a context. `line` can be disturbed, and `values` are what each party has."""
 
@@ -102,10 +144,12 @@ class OpenEndpoint:
         ids=IDS,
         token=None,
         releases=None,
-        askers=None,
+        rules=None,
         seconds=5.0,
         tls=None,
         columns=None,
+        counts=None,
+        spans=no_spans,
         **options,
     ):
         self.run = run or run_of()
@@ -116,34 +160,28 @@ class OpenEndpoint:
         }
         self.publications = found
         asker = self.run.label_party
-        answerers = {name: answerer_of(each, releases, askers) for name, each in found.items() if name != asker}
+        answerers = {
+            name: answerer_of(each, releases, **(rules or {})) for name, each in found.items() if name != asker
+        }
         self.line = DisturbedLine(LocalLine(asker, answerers, self.run.parties))
         self.asker = Asker(found[asker], self.line, seconds=seconds)
         self.errors = []
         self._threads = ThreadPoolExecutor(8)
         self.model = ServedModel(self.asker, columns or Columns(), self._threads, self.errors.append)
-        app = Endpoint(FixedModels(first=self.model), token, self.errors.append).app()
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
+        access = Access(token_file=token and Path("token"))
+        models, report = FixedModels(first=self.model), self.errors.append
+        app = Endpoint(models, token, report, access.names_host, counts=counts, spans=spans).app()
+        self._server = Listening(app, tls)
+        self.port = self._server.port
         self.token, self.tls = token, tls
-        config = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
-        config.load()
-        config.ssl = tls
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 
     def __enter__(self):
-        self._thread.start()
-        until(lambda: self._server.started, "the endpoint")
+        self._server.start()
         until(lambda: self.model.missing() != dict.fromkeys(self.model.others, "it was not asked yet"), "a first probe")
         return self
 
     def __exit__(self, *_):
-        self._server.should_exit = True
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-        self._socket.close()
+        self._server.stop()
         self._threads.shutdown()
 
     @property

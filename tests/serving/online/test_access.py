@@ -88,3 +88,13 @@ def test_a_wrong_token_is_403_and_not_repeated(given):
         check_token(TOKEN.encode(), f"Bearer {given}")
     assert found.value.status == 403
     assert TOKEN not in str(found.value)
+
+
+@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example", "[::2]:80", "[::1", "localhost.", "]"])
+def test_without_a_token_another_host_is_not_this_endpoint(host):
+    assert not Access().names_host(host)
+
+
+def test_with_a_token_or_tls_any_name_is_this_endpoint(tmp_path):
+    assert Access(token_file=tmp_path).names_host("scores.example")
+    assert Access(certificate=tmp_path, key=tmp_path).names_host("scores.example")

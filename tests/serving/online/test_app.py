@@ -196,6 +196,20 @@ def test_compressed_bodies_and_other_types_are_415(served):
 
 def test_a_web_page_may_not_ask(served):
     assert served.infer(asked("r1"), Origin="https://evil.example")[0] == 403
+    assert served.call("GET", "/v2/models/first", headers={"Origin": "null"})[0] == 403
+
+
+def test_a_page_whose_name_leads_to_this_machine_learns_nothing(served, guarded):
+    """After such a page has changed its address to 127.0.0.1, its requests are of its own origin and have no Origin."""
+    for path in ("/v2/models/first", "/v2/models/first/ready", "/v2"):
+        status, _, body = served.call("GET", path, headers={"Host": "evil.example:8080"})
+        assert status == 403
+        assert b"'evil.example:8080'" in body
+    assert served.call("POST", INFER, b"{}", {"Host": "evil.example"})[0] == 403
+    for name in ("localhost", "LOCALHOST:1", "127.0.0.1:8080", "127.1.2.3", "[::1]:8080", "[::1]"):
+        assert served.call("GET", "/v2", headers={"Host": name})[0] == 200
+    token = {"Authorization": f"Bearer {TOKEN.decode()}", "Host": "scores.example"}
+    assert guarded.call("GET", "/v2", headers=token)[0] == 200, "who has the token may call it by any name"
 
 
 def test_a_body_that_does_not_come_is_408(served, monkeypatch):
@@ -203,14 +217,14 @@ def test_a_body_that_does_not_come_is_408(served, monkeypatch):
     monkeypatch.setattr(app, "_PASSING_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", served.port)) as line:
         line.settimeout(20)
-        line.sendall(f"POST {INFER} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{{".encode())
+        line.sendall(f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode())
         assert b" 408 " in line.recv(1000)
 
 
 def test_a_caller_that_leaves_in_between_harms_nobody(served):
     for body in (b"{", b'{"inputs": ['):
         with socket.create_connection(("127.0.0.1", served.port)) as line:
-            line.sendall(f"POST {INFER} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n".encode() + body)
+            line.sendall(f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n".encode() + body)
     assert served.infer(asked("r1"))[0] == 200
     assert served.errors == []
 
@@ -242,8 +256,16 @@ def test_a_spent_budget_is_429_and_says_whose():
         assert content["error"].startswith("bob: its privacy budget is spent; its operator")
 
 
+def test_more_rows_than_a_party_tells_in_an_hour_are_429_and_the_rule_is_named():
+    with OpenEndpoint(rules={"rows_per_hour": 2}) as served:
+        assert served.infer(asked("r1", "r2"))[0] == 200
+        status, content = served.infer(asked("r3"))
+        assert status == 429
+        assert "bob: its policy answers one asker for at most 2 rows an hour" in content["error"]
+
+
 def test_an_asker_that_a_party_does_not_let_ask_is_403():
-    with OpenEndpoint(askers=("eve",)) as served:
+    with OpenEndpoint(rules={"askers": ("eve",)}) as served:
         status, content = served.infer(asked("r1"))
         assert (status, "bob: its policy does not answer ann" in content["error"]) == (403, True)
 

@@ -1,6 +1,7 @@
 """Tensors of the protocol as JSON and binary: what is read, and what is refused without showing a value."""
 
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -27,6 +28,23 @@ def test_an_input_has_one_column(shape):
 @pytest.mark.parametrize("shape", [None, 3, [], [3, 2], [3, 1, 1], ["3"], [-1], [True], [3.0], [[3]]])
 def test_another_shape_is_refused(shape):
     refused(400, r"'user' has a shape that is neither \[rows\] nor \[rows, 1\]", read_shape, "user", shape, 10)
+
+
+def test_a_shape_of_huge_numbers_takes_no_time():
+    """Their product took minutes, and the endpoint answered nobody meanwhile."""
+    began = time.process_time()
+    refused(400, "neither", read_shape, "user", [3, *[10**4000] * 400], 10)
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("form", ["json", "raw"])
+def test_a_text_longer_than_any_id_is_refused_with_its_row(form):
+    """A normal form of 8 MB of accents takes hours to find, and the endpoint would answer nobody meanwhile."""
+    texts = ["a" * 1024, "a" + "\u0301\u0323" * 300, "b"]
+    raw = framed(*(each.encode() for each in texts))
+    read, given = (read_json, texts) if form == "json" else (read_raw, memoryview(raw))
+    refused(400, "row 2 of input 'user' has over 1024 bytes", read, "user", "BYTES", 3, given)
+    assert len(read_json("user", "BYTES", 1, texts[:1])) == 1
 
 
 def test_too_many_rows_and_none_are_refused():
