@@ -20,15 +20,16 @@ from benchmarks.bits import has_package
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from fdml.data.row_set import RowSet
-from fdml.data.rows import to_dense
+from fdml.data.rows import NativeFeatures, to_dense
 from fdml.data.samples.adult import LABEL, adult
 from fdml.data.samples.census_income import census_income
 from fdml.data.samples.nyc_flights import nyc_flights
 from fdml.data.samples.sample_dataset import PartyTables, SampleDataset
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.in_process import train_in_process
+from fdml.models.losses import Floats
 from fdml.models.metrics import auc
-from fdml.models.registry import model_settings, with_categories
+from fdml.models.registry import model_settings, with_native
 from fdml.party.plan import Plan
 from fdml.settings import TrainingSettings
 
@@ -84,18 +85,18 @@ class NativeProblem:
     """A data set with columns as they are, and which of them are categories."""
 
     problem: JointDataset
-    categories: Mapping[str, tuple[int, ...]]
+    native: Mapping[str, NativeFeatures]
 
     @classmethod
     def of(cls, sample: SampleDataset, seed: int) -> NativeProblem:
         """Split by the seed, where the data has no test rows of its own."""
         data = sample.encoded("native")
         problem = build_dataset(data, sample.label_party, "binary", None, holdout=_HOLDOUT, seed=seed)
-        return cls(problem.shuffled(seed), {name: each.train.categories for name, each in data.items()})
+        return cls(problem.shuffled(seed), {name: each.train.native for name, each in data.items()})
 
     def alone(self) -> NativeProblem:
         """The label party's columns only."""
-        return NativeProblem(self.problem.only(self.problem.label_party), self.categories)
+        return NativeProblem(self.problem.only(self.problem.label_party), self.native)
 
 
 def run(progress: Progress, seeds: int = 3, only: str = "") -> Report:
@@ -135,9 +136,7 @@ def _figures(name: str, case: Case, seeds: int, progress: Progress) -> Iterator[
 def trained(given: NativeProblem, seed: int, **settings: int) -> float:
     """The AUC of parties of trees, trained in this process."""
     problem = given.problem
-    models = {
-        name: with_categories(model_settings("trees"), given.categories.get(name, ())) for name in problem.train.parts
-    }
+    models = {name: with_native(model_settings("trees"), given.native[name]) for name in problem.train.parts}
     training = TrainingSettings(seed=seed, **settings)
     plan = Plan(training, models, problem.label_party, problem.loss, problem.encoding.class_count)
     score = train_in_process(plan, problem.train, in_turns=True).score(problem.test.parts)
@@ -146,13 +145,20 @@ def trained(given: NativeProblem, seed: int, **settings: int) -> float:
 
 def pooled(given: NativeProblem) -> float:
     """The AUC of LightGBM over all columns in one place."""
+    test = given.problem.test
+    return auc(test.labels, pooled_scores(given), test.weights)
+
+
+def pooled_scores(given: NativeProblem) -> Floats:
+    """The test rows by LightGBM over all columns in one place: chances, which rank as scores do."""
     problem, places, before = given.problem, list[int](), 0
     for name, rows in problem.train.parts.items():
-        places += [before + place for place in given.categories[name]]
+        places += [before + place for place in given.native[name].categories]
         before += to_dense(rows).shape[1]
     data = lightgbm.Dataset(_matrix(problem.train), problem.train.labels, categorical_feature=places)
     model: Any = lightgbm.train(_POOLED, data, _POOLED_TREES)
-    return auc(problem.test.labels, model.predict(_matrix(problem.test)), problem.test.weights)
+    found: Floats = model.predict(_matrix(problem.test))
+    return found
 
 
 def _matrix(rows: RowSet) -> Any:

@@ -264,6 +264,8 @@ class ModelSettings(Settings):
     learning_rate: PositiveFloat | Auto | None = None
     """This party's own step size; None takes the run's."""
     precision: Literal["single", "double"] = "single"
+    average: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """What a batch leaves of the weights' moving average, which is evaluated and kept; None: the weights are."""
 
     @property
     def weight_decay(self) -> float:
@@ -282,8 +284,7 @@ class ModelSettings(Settings):
     @classmethod
     def subject(cls) -> str:
         """The kind of model, where it is known."""
-        kind = cls.model_fields["kind"].default
-        return f" of model kind {kind!r}" if isinstance(kind, str) else ""
+        return f" of model kind {kind!r}" if isinstance(kind := cls.model_fields["kind"].default, str) else ""
 
 
 class GradientGuardSettings(Settings):

@@ -165,7 +165,7 @@ def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, m
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("kind", "tree", "there is no model kind 'tree'; there are linear, fm, mlp, torch, trees"),
+        ("kind", "tree", "there is no model kind 'tree'; there are linear, fm, mlp, torch, trees, trees+mlp"),
         ("l2", -1.0, "setting 'l2' is -1.0: input should be greater than or equal to 0 or 'auto'"),
         ("momentum", 1.0, "setting 'momentum' is 1.0: input should be less than 1"),
         (

@@ -6,6 +6,7 @@ from fdml.data.documents import read_document
 from fdml.data.encoding import LAYOUT, Encoder
 from fdml.data.error_context import no_such
 from fdml.data.matrix_encoding import MatrixEncoder
+from fdml.data.rows import NO_NATIVE, NativeFeatures
 
 AnyEncoder = Encoder | MatrixEncoder
 
@@ -13,9 +14,9 @@ ENCODERS: dict[str, type[AnyEncoder]] = {"table": Encoder, "matrix": MatrixEncod
 """By the name that the JSON text has for each."""
 
 
-def categories_of(encoder: AnyEncoder) -> tuple[int, ...]:
-    """The places of those features that are numbers of categories."""
-    return encoder.categories if isinstance(encoder, Encoder) else ()
+def native_of(encoder: AnyEncoder) -> NativeFeatures:
+    """Which features are as trees want them; of a matrix nothing is known."""
+    return encoder.native if isinstance(encoder, Encoder) else NO_NATIVE
 
 
 def encoder_from_json(text: str | bytes) -> AnyEncoder:

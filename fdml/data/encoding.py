@@ -15,7 +15,8 @@ The rules:
   by `missing`, it is an error, or becomes the mean or zero alone. Infinity is an error.
   A column in `ranges` is cut to its range and scaled by it, to -1 and 1 at its ends.
 - dates and times give a number and parts (`date_features`). Binary and nested types are an error.
-- trees get "native" rows: a feature for each column, as it is (`native_features`).
+- trees get "native" rows: a feature for each column, as it is (`native_features`). A model that wants "both" gets
+  them behind the numeric ones, in the same rows.
 - rows are sparse if at most a quarter of a row's features can be other than zero, else dense. This depends
   on the columns alone, so training and test rows are always of one kind.
 """
@@ -29,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt
 
 from fdml.data.column_features import Entries, Feature, Hashed, OneHot
 from fdml.data.documents import checked, read_document, write_document
@@ -36,7 +38,7 @@ from fdml.data.error_context import no_such
 from fdml.data.feature_kinds import FEATURES
 from fdml.data.fitting import Fit, fit_for
 from fdml.data.native_features import is_category, native_features
-from fdml.data.rows import DenseRows, RowEncoding, Rows, SparseRows
+from fdml.data.rows import DenseRows, NativeFeatures, RowEncoding, Rows, SparseRows
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
 
@@ -55,6 +57,8 @@ class Encoder:
     features: tuple[Feature, ...]
     remarks: tuple[str, ...] = field(default=(), compare=False)
     """What a person should know of the columns it was fitted on; not stored."""
+    native_from: int = 0
+    """Where columns are encoded both ways: the number of the first native feature of a row."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,12 +73,14 @@ class Encoder:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that held text in training."""
-        return tuple(each.column for each in self.features if isinstance(each, OneHot | Hashed) and each.type == "text")
+        found = (each.column for each in self.features if isinstance(each, OneHot | Hashed) and each.type == "text")
+        return tuple(dict.fromkeys(found))
 
     @property
-    def categories(self) -> tuple[int, ...]:
-        """The places of those features that are numbers of categories."""
-        return tuple(place for place, each in enumerate(self.features) if is_category(each))
+    def native(self) -> NativeFeatures:
+        """Where features for trees begin, and which of them are numbers of categories."""
+        kinds = (is_category(feature) for feature in self.features for _ in feature.names)
+        return NativeFeatures(self.native_from, tuple(place for place, found in enumerate(kinds) if found))
 
     @property
     def row_bytes(self) -> int:
@@ -92,13 +98,14 @@ class Encoder:
     def to_json(self) -> str:
         """All of it as JSON; `from_json` gives an encoder that makes the same bits."""
         features = [{"kind": each.kind, **vars(each)} for each in self.features]
-        return write_document({"layout": LAYOUT, "encoder": "table", "features": features})
+        both = {"native_from": self.native_from} if self.native_from else {}
+        return write_document({"layout": LAYOUT, "encoder": "table", **both, "features": features})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Encoder:
         """What `to_json` wrote."""
         found = checked(_Stored, read_document(text, "the encoder", LAYOUT), "the encoder")
-        return cls(tuple(map(_stored_feature, found.features)))
+        return cls(tuple(map(_stored_feature, found.features)), native_from=found.native_from)
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,7 @@ class _Stored:
 
     encoder: Literal["table"]
     features: tuple[dict[str, Any], ...]
+    native_from: NonNegativeInt = 0
 
 
 def _stored_feature(values: dict[str, Any]) -> Feature:
@@ -132,8 +140,15 @@ def fit(
             fits[name].add(column, first)
         first += len(frame)
     features = tuple(feature for each in fits.values() for feature in each.features())
-    chosen = native_features(features) if encoding == "native" else features
-    return Encoder(chosen, tuple(filter(None, (each.remark() for each in fits.values()))))
+    remarks = tuple(filter(None, (each.remark() for each in fits.values())))
+    match encoding:
+        case "numeric":
+            return Encoder(features, remarks)
+        case "native":
+            return Encoder(native_features(features), remarks)
+        case "both":
+            numeric = sum(len(each.names) for each in features)
+            return Encoder((*features, *native_features(features)), remarks, native_from=numeric)
 
 
 def repeated_rows(batches: Iterable[Any], counts: NDArray[np.int64]) -> Iterator[Any]:

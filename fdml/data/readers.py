@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.encoders import categories_of
+from fdml.data.encoders import native_of
 from fdml.data.error_context import errors_about
 from fdml.data.origins import Origin, origins_of
 from fdml.data.rows import RowEncoding, vstack
@@ -42,7 +42,7 @@ def load(
 def _gathered(place: str, source: Source) -> Table:
     rows = vstack(list(source.chunks()))
     table = Table(
-        rows, source.names, labels=source.labels(), weights=source.weights(), categories=categories_of(source.encoder)
+        rows, source.names, labels=source.labels(), weights=source.weights(), native=native_of(source.encoder)
     )
     ids = source.ids()
     if ids is None:

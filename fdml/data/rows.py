@@ -41,10 +41,23 @@ class PointedRows(NamedTuple):
 
 
 Rows = PlainRows | PointedRows
-RowEncoding = Literal["numeric", "native"]
+RowEncoding = Literal["numeric", "native", "both"]
 """What a kind of model may want of a party's encoder: numbers alone, with categories as features of their own; or one
-feature for each column, categories by their numbers, and nothing (NaN) where a value is missing."""
+feature for each column, categories by their numbers, and nothing (NaN) where a value is missing; or the first, and
+then the second beside it in the same rows."""
 
+
+class NativeFeatures(NamedTuple):
+    """Which features of rows are as trees want them."""
+
+    first: int = 0
+    """The number of the first of them; those before it are the numeric ones of "both"."""
+    categories: tuple[int, ...] = ()
+    """The numbers of those that are numbers of categories, counted from the row's first feature."""
+
+
+NO_NATIVE = NativeFeatures()
+"""Nothing is known of them: of rows for networks, and of a matrix."""
 _PIECE = 2**16
 """Rows, or values, per piece where rows on disk are read piece by piece."""
 CHUNK_BYTES = 64 * 2**20
@@ -211,6 +224,17 @@ def columns(rows: Rows, index: NDArray[np.int64]) -> PlainRows:
     if isinstance(rows, DenseRows):
         return DenseRows(np.ascontiguousarray(rows.values[:, index]))
     return _from_scipy(to_scipy(rows)[:, index])
+
+
+def split_features(rows: Rows, first: int) -> tuple[Rows, Rows]:
+    """The features before number `first`, and dense those from it on; both are all of them where `first` is 0."""
+    if not first:
+        return rows, rows
+    if isinstance(rows, PointedRows):
+        before, behind = split_features(rows.stored, first)
+        return rows._replace(stored=plain_rows(before)), rows._replace(stored=plain_rows(behind))
+    before, behind = columns(rows, np.arange(first)), columns(rows, np.arange(first, width(rows)))
+    return before, DenseRows(to_dense(behind))
 
 
 def hstack(parts: Sequence[Rows]) -> PlainRows:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.data.rows import Rows, choose, row_count, width
+from fdml.data.rows import NO_NATIVE, NativeFeatures, Rows, choose, row_count, width
 from fdml.errors import DataError
 
 
@@ -24,8 +24,8 @@ class Table:
     ids: NDArray[np.object_] | None = None
     labels: NDArray[np.generic] | None = None
     weights: NDArray[np.float64] | None = None
-    categories: tuple[int, ...] = ()
-    """The places of those features that are numbers of categories."""
+    native: NativeFeatures = NO_NATIVE
+    """Which features are as trees want them."""
 
     def __post_init__(self) -> None:
         """Raise unless all parts are of one length."""
@@ -48,7 +48,7 @@ class Table:
             None if self.ids is None else self.ids[index],
             None if self.labels is None else self.labels[index],
             None if self.weights is None else self.weights[index],
-            self.categories,
+            self.native,
         )
 
 

@@ -18,7 +18,7 @@ from fdml.errors import LabelError, SettingsError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.key_join import load_parties
-from fdml.models.registry import kind_named, model_settings, with_categories
+from fdml.models.registry import kind_named, model_settings, with_native
 from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, check_label_owner, read_party
@@ -38,7 +38,7 @@ def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
         _check_record_level(party, run)
     data = load_parties(run, parties)
     problem = build_dataset(data, run.label_party, run.task, run.chosen_loss, run.evaluation.holdout, run.training.seed)
-    models = {name: with_categories(party.model, data[name].train.categories) for name, party in parties.items()}
+    models = {name: with_native(party.model, data[name].train.native) for name, party in parties.items()}
     kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
     training = run.training

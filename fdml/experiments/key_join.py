@@ -110,5 +110,5 @@ def _pointed(
     tables = []
     for at, (table, like) in enumerate(zip(theirs[: len(mine)], mine, strict=True)):
         rows = PointedRows(vstack(list(with_zero_row([table.rows]))), pointers[at])
-        tables.append(Table(rows, table.names, ids=like.ids, categories=table.categories))
+        tables.append(Table(rows, table.names, ids=like.ids, native=table.native))
     return PartyData(*tables)

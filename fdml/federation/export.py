@@ -14,9 +14,10 @@ from fdml.errors import SettingsError
 from fdml.extras import need
 from fdml.federation.run_folder import MODEL, RUNS, begun_run
 from fdml.models.bundle import Bundle
+from fdml.models.bundle_model import kept_settings
 from fdml.models.compiled import CompiledModel
 from fdml.models.layers import PlainModel
-from fdml.models.registry import build_model, kind_named, model_settings
+from fdml.models.registry import build_model, kind_named
 from fdml.serving.publishing import spec_of
 from fdml.settings import RunSettings
 from fdml.storage.atomic import write_file
@@ -75,7 +76,7 @@ def _numbered(bundle: Bundle, width: int) -> list[str]:
 
 def _exportable(bundle: Bundle, run: RunSettings) -> tuple[CompiledModel, PlainModel]:
     """The trained model in double precision, which leaves rounding out, and its plain weights."""
-    settings = model_settings(**{**bundle.card.settings.model, "precision": "double"})
+    settings = kept_settings(bundle, precision="double")
     spec, layers = spec_of(bundle, run), kind_named(settings.kind).layers
     model = build_model(settings, spec)
     if run.training.joint != "sum":

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
-from fdml.data.encoders import AnyEncoder, categories_of, encoder_from_json
+from fdml.data.encoders import AnyEncoder, encoder_from_json, native_of
 from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.origins import Origin, origins_of
 from fdml.data.row_set import mean_one
@@ -133,7 +133,7 @@ class PartyFiles:
         check_encoder(self._party.guard, self._party.data, self.encoder)  # they may be of an earlier start
         if together:
             stored = [span(stored[0], 0, rows), span(stored[0], rows, rows + held_out)]
-        return PartyRows(stored[0], stored[1], categories_of(self.encoder))
+        return PartyRows(stored[0], stored[1], native_of(self.encoder))
 
     def held_out(self, shared: SharedRows) -> Rows:
         """The features of the held-out rows alone."""
@@ -193,7 +193,7 @@ class PartyFiles:
             places[order] = np.arange(len(order))
             blocks = open_blocks(folder)
             found += [PointedRows(blocks, places[each]) for each in rows]
-        return PartyRows(found[0], found[1], categories_of(self.encoder))
+        return PartyRows(found[0], found[1], native_of(self.encoder))
 
     def _write_pointed(self, folders: Sequence[Path], stored: Sequence[NDArray[np.int64]], shared: SharedRows) -> None:
         """Write each row once and a row without features; the encoder is fitted to the run's rows as they occur."""

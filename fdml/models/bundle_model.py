@@ -13,6 +13,7 @@ from fdml.models.kind import ModelSpec
 from fdml.models.model import Model
 from fdml.models.objective import joint_for
 from fdml.models.registry import build_model, model_settings
+from fdml.settings import ModelSettings
 from fdml.settings_joint import JointSettings, scores_in
 
 
@@ -20,6 +21,11 @@ def bundle_joint(bundle: Bundle) -> JointSettings:
     """The joint function that a bundle's model was trained for; a sum where an older fdml wrote it."""
     training: dict[str, Any] = bundle.card.settings.run["training"]
     return JointSettings(**{name: training[name] for name in JointSettings.model_fields if name in training})
+
+
+def kept_settings(bundle: Bundle, **values: Any) -> ModelSettings:
+    """The settings of the model in a bundle, but for `values`: where weights were averaged, it is at the average."""
+    return model_settings(**{**bundle.card.settings.model, "average": None, **values})
 
 
 def bundle_model(bundle: Bundle, width: int) -> Model:
@@ -34,7 +40,7 @@ def bundle_model(bundle: Bundle, width: int) -> Model:
         key=("bundle", card.version),
         joint=joint_for(joint, scores_in(joint, width)),
     )
-    model = build_model(model_settings(**card.settings.model), spec)
+    model = build_model(kept_settings(bundle), spec)
     model.restore(bundle.parameters)
     return model
 

@@ -1,51 +1,46 @@
-"""A learner for models that learn from all rows at once: it collects the totals of blocks until it has them all."""
+"""A learner for models that learn once in an epoch: it collects the totals of blocks until it has them all."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import PointedRows, Rows, row_count
 from fdml.errors import DataError
-from fdml.models.learner import PROGRESS, LocalLearner
+from fdml.models.learner import LocalLearner
 from fdml.models.losses import Floats
-from fdml.models.model import Model, State
+from fdml.models.model import PROGRESS, EpochModel, State
 from fdml.models.objective import Objective
-from fdml.models.signals import BlockUpdate, Scores, Signal
+from fdml.models.signals import NO_ROWS, BlockUpdate, Scores, Signal, no_scores
 
 _COLLECTED = f"{PROGRESS}collected/"
-
-
-class BindingModel(Model, Protocol):
-    """A model that learns from all rows at once, and predicts rows that point to stored ones by itself."""
-
-    def bind(self, *rows: Rows) -> None:
-        """Remember the predictions of these rows from now on, as they are asked for again and again."""
-        ...
 
 
 class CollectingLearner(LocalLearner):
     """A model and its rows in this process. It learns with the last block of an epoch, from the totals of all blocks.
 
-    A block that is passed over again at once, with the same signal, lets the model learn again once all are there.
-    What is collected is part of the state: three floats for each row and output, and nothing where a block has all
-    rows.
+    What of the model learns from blocks does so before. A block that is passed over again at once, with the same
+    signal, lets the model learn again once all are there. What is collected is part of the state: of each row the
+    total, under a joint function that is no sum also this party's part of it, label and weight; nothing where a block
+    has all rows.
     """
 
-    def __init__(self, model: BindingModel, rows: Rows, *, held_out: Rows | None = None) -> None:
+    def __init__(self, model: EpochModel, rows: Rows, *, held_out: Rows | None = None) -> None:
         super().__init__(model, rows, held_out=held_out)
+        self._epoch_model = model
         model.bind(*(each for each in (rows, held_out) if each is not None))
         self._count = row_count(rows)
         self._collected: dict[str, NDArray[Any]] = {}
-        """Of all rows: `offset` is the total but for the echo of this party's own part, NaN where none came yet."""
+        """Of all rows: `offset` is the total, NaN where none came yet. Of a sum the echo of this party's own part is
+        taken off it; else that part is in `own`."""
         self._rates: list[float] = []
         self._last: Signal | None = None
 
     def predict(self, start: int, stop: int) -> Floats:
         """Local predictions of the training rows from `start` to `stop`, `(rows, width)`."""
-        return self._model.predict(self._rows, start, stop)
+        return self._current.predict(self._rows, start, stop)
 
     def predict_held_out(self) -> Floats:
         """Local predictions of the held-out rows."""
@@ -54,7 +49,8 @@ class CollectingLearner(LocalLearner):
         return self._model.predict(self._held_out)
 
     def update(self, block: BlockUpdate, signal: Signal) -> None:
-        """Keep what is known of the block's totals; learn once all blocks are there."""
+        """Learn from the block; keep what is known of its totals, and learn from all blocks once they are there."""
+        self._epoch_model.learn_block(self._rows, block, signal.scores)
         if signal is not self._last:
             self._collect(block, signal.scores)
             self._last = signal
@@ -69,9 +65,15 @@ class CollectingLearner(LocalLearner):
                 "labels": np.zeros(self._count),
                 "weights": np.zeros(self._count),
             }
+            if not scores.objective.joint.is_identity:
+                known["own"] = np.zeros_like(known["offset"])
             self._rates = []
         rows = slice(block.start, block.start + len(scores.total))
-        known["offset"][rows] = scores.total.astype(np.float64) - scores.echo * scores.own_at_push.astype(np.float64)
+        known["offset"][rows] = scores.total
+        if "own" in known:
+            known["own"][rows] = scores.own_at_push
+        else:
+            known["offset"][rows] -= scores.echo * scores.own_at_push.astype(np.float64)
         known["labels"][rows], known["weights"][rows] = scores.labels, scores.weights
         self._rates.append(float(block.rates.mean()) * len(scores.total))
         self._collected = known
@@ -84,9 +86,9 @@ class CollectingLearner(LocalLearner):
         whole = BlockUpdate(
             0, np.arange(self._count), np.array([0, self._count]), np.array([sum(self._rates) / self._count])
         )
-        nothing = np.zeros_like(known["offset"])
-        self._model.learn(
-            self._rows, whole, Scores(known["offset"], nothing, known["labels"], weights, scores.echo, scores.objective)
+        own = known.get("own", np.zeros_like(known["offset"]))
+        self._epoch_model.learn_epoch(
+            self._rows, whole, Scores(known["offset"], own, known["labels"], weights, scores.echo, scores.objective)
         )
 
     def state(self) -> State:
@@ -107,4 +109,6 @@ class CollectingLearner(LocalLearner):
         self._last = None
 
     def warm_up(self, objective: Objective) -> None:
-        """Nothing: there are no kernels to compile."""
+        """Have kernels compiled or loaded, where the model has some; the model does not change."""
+        self._epoch_model.learn_block(self._rows, NO_ROWS, no_scores(objective, self._model.dtype))
+        self.predict(0, 0)

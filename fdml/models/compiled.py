@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,15 +142,25 @@ class CompiledModel:
         """Everything needed to go on from here, as arrays that share no memory with the model."""
         return {name: array.copy() for name, array in self._state._asdict().items()}
 
-    def restore(self, state: State) -> None:
-        """Become the model that gave this state."""
+    def move_towards(self, other: Self, share: float) -> None:
+        """Let the parameters be `1 - share` of what they are and `share` of another's; biases and weights alike."""
+        kind = self.dtype.type
+        self._state.theta[:] = kind(1.0 - share) * self.parameters + kind(share) * other.parameters
+        self._state.counters[0] = 1.0
+
+    def check(self, state: State, under: str = "") -> None:
+        """Raise unless the state is of such a model."""
         for name, mine in self._state._asdict().items():
             theirs = state.get(name)
             if theirs is None or theirs.shape != mine.shape:
                 shape = None if theirs is None else theirs.shape
                 raise DataError(
-                    f"saved {name!r} has shape {shape}, this model needs {mine.shape}; was it another model?"
+                    f"saved {under + name!r} has shape {shape}, this model needs {mine.shape}; was it another model?"
                 )
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state."""
+        self.check(state)
         self._state = OptimizerState(
             **{name: state[name].astype(mine.dtype) for name, mine in self._state._asdict().items()}
         )

@@ -98,7 +98,8 @@ class Interactions:
 
         dLoss/dS0 = g,   dLoss/dS = g S;    dLoss/dp_j = g,   dLoss/du_j = g S - g u_j = g (S - u_j),
 
-    at the S0 and S that the echo rule says: total + echo (own now - own at push), of l_j and u_j alike.
+    where S has moved by u_j since the push, and the score by echo times what it moves by l_j and u_j alone
+    (`fdml.models.signals.Scores.moved`).
 
     Columns: first those of all scores (p or l), then the k numbers of the first score's vector, and so on.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -11,20 +11,11 @@ from fdml.data.rows import Rows
 from fdml.models.head.head import Head
 from fdml.models.joint import SUM, JointFunction
 from fdml.models.losses import Floats
-from fdml.models.model import Model, State
+from fdml.models.model import EpochModel, Model, State, current_model
 from fdml.models.signals import BlockUpdate, Scores
 
 _JOINT = "joint/"
 """Before the names of a head's arrays in a model's state."""
-
-
-@runtime_checkable
-class Binding(Protocol):
-    """A model that remembers the predictions of rows."""
-
-    def bind(self, *rows: Rows) -> None:
-        """Remember the predictions of these rows from now on."""
-        ...
 
 
 class JointModel:
@@ -35,6 +26,12 @@ class JointModel:
         """The model of the kind."""
         self.joint = joint
         """What becomes of the sum of all parties' predictions."""
+
+    @property
+    def current(self) -> JointModel:
+        """The model as it is trained."""
+        outputs = current_model(self.outputs)
+        return self if outputs is self.outputs else JointModel(outputs, self.joint)
 
     @property
     def concurrent(self) -> bool:
@@ -55,9 +52,19 @@ class JointModel:
         self.outputs.learn(rows, block, scores)
 
     def bind(self, *rows: Rows) -> None:
-        """Let a model that learns from all rows at once remember the predictions of these."""
-        if isinstance(self.outputs, Binding):
+        """Let a model that learns once in an epoch get ready for these rows."""
+        if isinstance(self.outputs, EpochModel):
             self.outputs.bind(*rows)
+
+    def learn_block(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """One pass over one block, with what of it learns from blocks: all, where nothing learns once in an epoch."""
+        learn = self.outputs.learn_block if isinstance(self.outputs, EpochModel) else self.outputs.learn
+        learn(rows, block, scores)
+
+    def learn_epoch(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """One pass over a block of all rows, with what of it learns once in an epoch."""
+        if isinstance(self.outputs, EpochModel):
+            self.outputs.learn_epoch(rows, block, scores)
 
     def penalty(self) -> float:
         """This party's part of the regulariser."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from fdml.data.rows import RowEncoding
+from fdml.data.rows import RowEncoding, Rows
 from fdml.models.joint import SUM, JointFunction
 from fdml.models.layers import PlainModel
 from fdml.models.learning_rate import RateInputs, default_rate
@@ -24,6 +24,10 @@ _SCORE_VARIANCE = 5.0
 """Of a party's local predictions before training, at most."""
 
 
+_PRIOR_ROWS = 27.0
+"""What the prior of a model with a vector counts as, in rows."""
+
+
 def l2_of_rows(rows: int, entries: float) -> float:
     """The penalty of a prior whose weights have variance 1: 1 / rows beside a mean loss, scikit-learn's C = 1.
 
@@ -36,6 +40,14 @@ def l2_of_rows(rows: int, entries: float) -> float:
 def l2_of_nets(rows: int, _: float) -> float:
     """The penalty of a net, which has weights enough to learn single rows by heart."""
     return 0.15 / math.sqrt(max(rows, 1))
+
+
+def l2_of_vectors(rows: int) -> float:
+    """The penalty of any model whose vector interacts with others': that of a net, and of many rows less.
+
+    From 32,400 rows on it is that of a prior, which counts less the more rows there are.
+    """
+    return min(l2_of_nets(rows, 0.0), _PRIOR_ROWS / max(rows, 1))
 
 
 class ModelSpec(NamedTuple):
@@ -59,6 +71,10 @@ class ModelSpec(NamedTuple):
     """How often the training goes over all rows; unknown outside a training."""
 
 
+def _all_features(_: ModelSettings, rows: Rows) -> Rows:
+    return rows
+
+
 @dataclass(frozen=True)
 class ModelKind(Generic[S]):
     """A registry entry."""
@@ -78,9 +94,11 @@ class ModelKind(Generic[S]):
     """The L2 penalty where none is set, by the number of rows and the mean number of their features that are not 0."""
     default_rate: Callable[[S, RateInputs], float] = default_rate
     """The step size where none is set."""
+    stepped_rows: Callable[[S, Rows], Rows] = _all_features
+    """Of a party's rows, the features by which its step size and L2 penalty go."""
     supports_dp_sgd: bool = False
     learns_from_all_rows: bool = False
-    """Whether it learns once in an epoch, from the totals of all its blocks, and not from block to block."""
+    """Whether all or a part of it learns once in an epoch, from the totals of all its blocks."""
     function_setting: str | None = None
     """The setting that takes a Python function; an estimator given a function for a model builds this kind with it."""
     layers: Callable[[S, ModelSpec, Floats], PlainModel] | None = None

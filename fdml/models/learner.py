@@ -11,13 +11,11 @@ import numpy as np
 from fdml.data.rows import Rows, row_count
 from fdml.errors import DataError
 from fdml.models.losses import Floats
-from fdml.models.model import Model, State
+from fdml.models.model import Model, State, current_model
 from fdml.models.objective import Objective
 from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import NO_ROWS, BlockUpdate, Signal, no_scores
 
-PROGRESS = "progress/"
-"""How the names of those arrays of a learner's state begin that are no parameters."""
 _FEWEST = 4096
 """Rows for which another thread is worth its start."""
 
@@ -56,10 +54,14 @@ class Learner(Protocol):
 
 
 class LocalLearner:
-    """A model and its rows in this process; `threads` predict together, and their number changes no prediction."""
+    """A model and its rows in this process; `threads` predict together, and their number changes no prediction.
+
+    Of a model that averages its weights, training rows are predicted by the weights, held-out rows by the average.
+    """
 
     def __init__(self, model: Model, rows: Rows, *, held_out: Rows | None = None, threads: int = 1) -> None:
         self._model = model
+        self._current = current_model(model)
         self._rows = rows
         self._held_out = held_out
         self._threads = threads if model.concurrent else 1
@@ -74,10 +76,10 @@ class LocalLearner:
         """Local predictions of the training rows from `start` to `stop`, `(rows, width)`."""
         parts = min(self._threads, (stop - start) // _FEWEST)
         if self._pool is None or parts < 2:
-            return predict_rows(self._model, self._rows, start, stop)
+            return predict_rows(self._current, self._rows, start, stop)
         edges = np.linspace(start, stop, parts + 1).astype(int).tolist()
-        others = [self._pool.submit(predict_rows, self._model, self._rows, *part) for part in pairwise(edges[1:])]
-        mine = predict_rows(self._model, self._rows, edges[0], edges[1])
+        others = [self._pool.submit(predict_rows, self._current, self._rows, *part) for part in pairwise(edges[1:])]
+        mine = predict_rows(self._current, self._rows, edges[0], edges[1])
         return np.concatenate([mine, *(other.result() for other in others)])
 
     def update(self, block: BlockUpdate, signal: Signal) -> None:

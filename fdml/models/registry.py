@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
-from fdml.data.rows import RowEncoding
+from fdml.data.rows import NativeFeatures, RowEncoding
 from fdml.errors import SettingsError
+from fdml.models.averaging import AveragedModel, WeightedModel
 from fdml.models.fm.kind import FM
 from fdml.models.joint_model import JointModel
-from fdml.models.kind import ModelKind, ModelSpec, l2_of_nets
+from fdml.models.kind import ModelKind, ModelSpec, l2_of_vectors
 from fdml.models.linear.kind import LINEAR
 from fdml.models.mlp.kind import MLP
 from fdml.models.model import Model
 from fdml.models.torch.kind import TORCH
 from fdml.models.trees.kind import TREES
+from fdml.models.trees_mlp.kind import TREES_MLP
 from fdml.privacy.dp_sgd import WAY_OUT
 from fdml.settings import ModelSettings
 
-_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH, TREES)}
+_KINDS: dict[str, ModelKind[Any]] = {kind.name: kind for kind in (LINEAR, FM, MLP, TORCH, TREES, TREES_MLP)}
 DEFAULT_KIND = LINEAR.name
 
 
@@ -75,8 +77,7 @@ def resolved_model(
     if settings.optimizer == "auto" and kind.optimizer is not None:
         found["optimizer"] = "sgd" if private else kind.optimizer
     if settings.l2 == "auto":
-        rule = l2_of_nets if vectors else kind.default_l2
-        found["l2"] = rule(rows, 0.0 if private else entries)
+        found["l2"] = l2_of_vectors(rows) if vectors else kind.default_l2(rows, 0.0 if private else entries)
     return settings.model_copy(update=found) if found else settings
 
 
@@ -85,11 +86,11 @@ def encoding_of(settings: ModelSettings) -> RowEncoding:
     return kind_named(settings.kind).encoding
 
 
-def with_categories(settings: ModelSettings, found: tuple[int, ...]) -> ModelSettings:
-    """The settings with the places of features that the encoder has found to be categories, where the kind has them."""
-    if not found or kind_named(settings.kind).encoding != "native":
-        return settings
-    return settings.model_copy(update={"categories": found})
+def with_native(settings: ModelSettings, found: NativeFeatures) -> ModelSettings:
+    """The settings with what the encoder knows of features for trees, where the kind wants such."""
+    known = {"categories": found.categories, "native_from": found.first}
+    taken = {name: value for name, value in known.items() if value and name in type(settings).model_fields}
+    return settings.model_copy(update=taken) if taken else settings
 
 
 def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
@@ -99,6 +100,8 @@ def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
     if spec.dp_sgd is not None:
         _check_dp_sgd(resolved, kind)
     model: Model = kind.build(resolved, spec)
+    if resolved.average is not None and not kind.learns_from_all_rows:  # such a kind averages what can be averaged
+        model = AveragedModel(cast(WeightedModel, model), resolved.average)
     return model if spec.joint.is_identity else JointModel(model, spec.joint)
 
 

@@ -59,9 +59,24 @@ class Scores(NamedTuple):
 
     def gradient(self, rows: NDArray[np.int64], outputs: Floats) -> Floats:
         """dLoss/doutputs times the weight of these rows, where the model has these outputs now; `(rows, width)`."""
-        own = self.objective.joint.local_prediction(outputs)
-        total = self.total[rows] + self.echo * (own - self.own_at_push[rows])
-        return self.objective.output_gradient(total, self.labels[rows], outputs) * self.weights[rows, None]
+        objective = self.objective
+        total, score = self.moved(rows, objective.joint.local_prediction(outputs))
+        of_score = objective.loss.gradient(score, self.labels[rows])
+        of_prediction = objective.joint.gradient(total, of_score)
+        return objective.joint.output_gradient(outputs, of_prediction) * self.weights[rows, None]
+
+    def moved(self, rows: NDArray[np.int64], own: Floats) -> tuple[Floats, Floats]:
+        """Totals and scores of these rows where the party's prediction is `own` now: the echo rule.
+
+        The score moves by echo times what it would move by this party alone. Vectors in a total move by this party's
+        alone: the products of movements that others have not made yet would drive vectors apart (docs/decisions/0034).
+        """
+        joint, total, moved = self.objective.joint, self.total[rows], own - self.own_at_push[rows]
+        if joint.is_identity:
+            total = total + self.echo * moved
+            return total, total
+        before, total = joint.score(total), total + moved
+        return total, before + self.echo * (joint.score(total) - before)
 
 
 @dataclass(frozen=True)

@@ -137,13 +137,13 @@ class AloneTraining:
     def __init__(self, member: Member, rows: PartyRows, labels: LabelSet, shared: SharedRows) -> None:
         run, name = member.run, member.name
         own = RowSet({name: drop_unit_values(rows.train)}, labels.train, labels.train_weights)
-        plan = _plan_alone(member, labels.classes, shared).with_categories(name, rows.categories)
+        plan = _plan_alone(member, labels.classes, shared).with_native(name, rows.native)
         plan = plan.resolved(len(labels.train), own.parts)
         self._run = run
         self._loss = run.chosen_loss
         self._learner = learner_of(
             plan.models[name],
-            plan.model(name, width(rows.train)),
+            plan.model(name, width(rows.train), rows=len(labels.train)),
             own.parts[name],
             held_out=rows.held_out,
             threads=member.threads,

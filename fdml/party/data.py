@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
-from fdml.data.rows import Rows
+from fdml.data.rows import NO_NATIVE, NativeFeatures, Rows
 from fdml.party.alignment import RowIds, SharedRows
 
 
@@ -18,8 +18,8 @@ class PartyRows:
     train: Rows
     held_out: Rows | None
     """None where there is nothing to evaluate on."""
-    categories: tuple[int, ...] = ()
-    """The places of those features that are numbers of categories."""
+    native: NativeFeatures = NO_NATIVE
+    """Which features are as trees want them."""
 
 
 class PartyData(Protocol):

@@ -18,9 +18,9 @@ from fdml.errors import PrivacyBudgetSpent
 from fdml.events import Event
 from fdml.models.head.head import RATE as HEAD_RATE
 from fdml.models.head.head import Head
-from fdml.models.learner import PROGRESS, Learner
+from fdml.models.learner import Learner
 from fdml.models.losses import Floats
-from fdml.models.model import State
+from fdml.models.model import PROGRESS, State
 from fdml.models.objective import Objective
 from fdml.models.signals import BlockUpdate, Gradients, Scores, Signal
 from fdml.party.answers import check_answer

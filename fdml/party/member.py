@@ -14,7 +14,6 @@ from fdml.align.kept import KeptAlignment
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows
 from fdml.models.model import State
 from fdml.models.registry import model_settings
 from fdml.party.alignment import SharedRows
@@ -155,7 +154,7 @@ class Member:
         """How all parties train over these rows."""
         return agreed_training(self.run.training, len(shared.train), len(self.run.parties), shared.line)
 
-    def plan(self, classes: int, shared: SharedRows, rows: Rows) -> Plan:
+    def plan(self, classes: int, shared: SharedRows, rows: PartyRows) -> Plan:
         """How this party trains on these rows of its own."""
         plan = Plan(
             self.run.training,
@@ -170,7 +169,7 @@ class Member:
             line=shared.line,
             new_parties=self.run.new_parties,
         )
-        return plan.resolved(len(shared.train), {self.name: rows})
+        return plan.with_native(self.name, rows.native).resolved(len(shared.train), {self.name: rows.train})
 
     def masks(self, key: GroupKey) -> Masks:
         """The masks of one start of this party, under an id that no other start has."""
@@ -188,7 +187,7 @@ class Member:
     def worker(self, plan: Plan, labels: LabelSet, rows: PartyRows, guard: Guard, noise: NoiseKey) -> Worker:
         """This party's training, before its first step."""
         return self.build(
-            plan.with_categories(self.name, rows.categories),
+            plan,
             RowSet({self.name: rows.train}, labels.train, labels.train_weights),
             self.name,
             guard,

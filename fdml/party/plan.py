@@ -8,18 +8,18 @@ from functools import partial
 from typing import cast
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
+from fdml.data.rows import NativeFeatures, Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
-from fdml.models.collecting import BindingModel, CollectingLearner
+from fdml.models.collecting import CollectingLearner
 from fdml.models.head.head import Head
 from fdml.models.joint_model import joint_of
 from fdml.models.kind import ModelSpec
 from fdml.models.learner import LocalLearner
 from fdml.models.learning_rate import LearningRate, RateInputs, starting_rate
 from fdml.models.losses import Floats
-from fdml.models.model import Model, State
+from fdml.models.model import EpochModel, Model, State
 from fdml.models.objective import Objective, objective_for
-from fdml.models.registry import build_model, kind_named, resolved_model, with_categories
+from fdml.models.registry import build_model, kind_named, resolved_model, with_native
 from fdml.models.row_pointers import predict_rows
 from fdml.party.denoising import denoise
 from fdml.party.loop import Worker
@@ -71,17 +71,15 @@ class Plan:
         def model_of(party: str, model: ModelSettings) -> ModelSettings:
             hidden = party in private or self.guard(party).training is not None
             looked_at = model.l2 == "auto" and party in parts and not hidden
-            entries = mean_entries(parts[party]) if looked_at else 0.0
+            entries = mean_entries(_stepped_rows(model, parts[party])) if looked_at else 0.0
             return resolved_model(model, rows, entries, private=hidden, vectors=self.training.joint == "fm")
 
         models = {party: model_of(party, model) for party, model in self.models.items()}
         return replace(self, training=self.agreed(rows), models=models)
 
-    def with_categories(self, party: str, found: tuple[int, ...]) -> Plan:
-        """The plan with the places of a party's features that are numbers of categories."""
-        return (
-            replace(self, models={**self.models, party: with_categories(self.models[party], found)}) if found else self
-        )
+    def with_native(self, party: str, found: NativeFeatures) -> Plan:
+        """The plan in which a party's model knows which of its features are as trees want them."""
+        return replace(self, models={**self.models, party: with_native(self.models[party], found)})
 
     def agreed(self, rows: int) -> AgreedTraining:
         """The settings of the training over so many rows."""
@@ -116,8 +114,9 @@ class Plan:
         *,
         state: State | None = None,
         objective: Objective | None = None,
+        rows: int | None = None,
     ) -> Model:
-        """A party's model before training, or as it was when it gave `state`.
+        """A party's model before training, or as it was when it gave `state`; `rows` are how many it trains on.
 
         Where parties begin alone, each needs a bias of its own. A joint function that learns is that of `objective`.
         """
@@ -131,6 +130,8 @@ class Plan:
             joint=objective.joint,
             passes=_passes_of(self.training),
         )
+        if rows is not None:
+            spec = spec._replace(rows=rows)
         model = build_model(self.models[party], spec)
         if state is not None:
             model.restore(state)
@@ -139,6 +140,11 @@ class Plan:
     def schedule(self, rows: int) -> Schedule:
         """The schedule of a training over this number of rows."""
         return schedule_of(rows, self.agreed(rows))
+
+
+def _stepped_rows(settings: ModelSettings, rows: Rows) -> Rows:
+    """The features by which a model's step size goes."""
+    return kind_named(settings.kind).stepped_rows(settings, rows)
 
 
 def _passes_of(training: TrainingSettings) -> int:
@@ -152,7 +158,7 @@ def learner_of(
 ) -> LocalLearner:
     """A model with its rows bound, ready to learn from blocks or from all rows at once, as its kind does."""
     if kind_named(settings.kind).learns_from_all_rows:
-        return CollectingLearner(cast(BindingModel, model), rows, held_out=held_out)
+        return CollectingLearner(cast(EpochModel, model), rows, held_out=held_out)
     return LocalLearner(model, rows, held_out=held_out, threads=threads)
 
 
@@ -196,14 +202,15 @@ def training_task(
     rows, settings = sample.parts[party], plan.models[party]
     if private:
         check_rate(training, settings)
+    stepped = _stepped_rows(settings, rows)
     start = starting_rate(
         training.learning_rate if settings.learning_rate is None else settings.learning_rate,
         settings,
         RateInputs(
             curvature=plan.objective.curvature,
             parties=plan.party_count,
-            inputs=width(rows),
-            square_norm=mean_square_norm(rows, sample.weights) + (party == plan.label_party),
+            inputs=width(stepped),
+            square_norm=mean_square_norm(stepped, sample.weights) + (party == plan.label_party),
             vectors=training.joint == "fm",
         ),
         kind_named(settings.kind).default_rate,
@@ -220,7 +227,7 @@ def training_task(
         staleness=training.staleness,
         watch_loss=watch_loss,
         gradient_party=gradient_party,
-        denoise=None if training.exchanges is None else partial(denoise, rows=None if private else rows),
+        denoise=None if training.exchanges is None else partial(denoise, rows=None if private else stepped),
         others=plan.others or tuple(name for name in plan.models if name != party),
         others_limit=(plan.party_count - 1) * grid.largest_code(plan.party_count),
         stop_after=stop_after,
@@ -252,7 +259,7 @@ def build_worker(
     plan = plan.resolved(len(rows), rows.parts, private=(party,) if dp_sgd is not None else ())
     own = replace(rows, parts={party: drop_unit_values(rows.parts[party])})
     objective = plan.objective
-    model = plan.model(party, width(own.parts[party]), dp_sgd, state=start, objective=objective)
+    model = plan.model(party, width(own.parts[party]), dp_sgd, state=start, objective=objective, rows=len(rows))
     learner = learner_of(plan.models[party], model, own.parts[party], held_out=held_out, threads=threads)
     learner.warm_up(objective)
     if isinstance(objective.joint, Head):

@@ -178,7 +178,7 @@ class PartySession:
         """Build guard and worker, and bring them to the last checkpoint."""
         member = self._member
         rows, training = member.data.rows(shared), member.training(shared)
-        plan = member.plan(labels.classes, shared, rows.train)
+        plan = member.plan(labels.classes, shared, rows)
         schedule, self._model = plan.schedule(len(shared.train)), plan.models[member.name]
         for text in budget_remarks(member.guard, schedule):
             yield remark(member.name, text)

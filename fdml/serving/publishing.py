@@ -11,11 +11,12 @@ from fdml.data.rows import row_count
 from fdml.data.sources import Source
 from fdml.errors import DataError
 from fdml.models.bundle import Bundle
+from fdml.models.bundle_model import kept_settings
 from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
 from fdml.models.model import Model
 from fdml.models.objective import joint_for
-from fdml.models.registry import build_model, model_settings
+from fdml.models.registry import build_model
 from fdml.models.row_pointers import predict_rows
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
@@ -32,7 +33,7 @@ PURPOSE = "serving"
 
 def model_of(bundle: Bundle, run: RunSettings) -> Model:
     """The trained model of a bundle of this run."""
-    model = build_model(model_settings(**bundle.card.settings.model), spec_of(bundle, run))
+    model = build_model(kept_settings(bundle), spec_of(bundle, run))
     model.restore(bundle.parameters)
     return model
 

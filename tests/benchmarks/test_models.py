@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks import models
 from benchmarks.cross_party import cross_party_xor, log_odds
+from benchmarks.encoded import EncodedProblem
 from benchmarks.models import GOALS, SCHEMES, TIMED, Scheme, sets_of
 from fdml.data.rows import to_dense
 from fdml.models.metrics import auc
@@ -14,7 +15,7 @@ FEW = {"epochs": 2}
 
 @pytest.fixture(scope="module")
 def problem():
-    return cross_party_xor(0, 600, 300)
+    return EncodedProblem(cross_party_xor(0, 600, 300))
 
 
 def test_the_labels_follow_the_documented_odds():
@@ -47,15 +48,17 @@ def test_goals_and_timed_schemes_are_those_of_the_table():
     assert set(TIMED) <= set(SCHEMES)
     for name, goals in GOALS.items():
         assert set(goals) <= set(SCHEMES), name
-    assert "cross-party XOR" in sets_of(1000)
-    assert "a9a" in sets_of(1000)
+    assert "cross-party XOR" in sets_of()
+    assert "a9a" in sets_of()
 
 
 @pytest.mark.slow
 def test_the_report_has_a_line_for_every_scheme_and_its_goals(monkeypatch):
     few = {name: SCHEMES[name] for name in ("LR alone", "NN fm", "NN head")}
     monkeypatch.setattr(models, "SCHEMES", few)
-    monkeypatch.setattr(models, "sets_of", lambda _: {"cross-party XOR": lambda seed: cross_party_xor(seed, 300, 200)})
+    monkeypatch.setattr(
+        models, "sets_of", lambda: {"cross-party XOR": lambda seed: EncodedProblem(cross_party_xor(seed, 300, 200))}
+    )
     heard: list[str] = []
     report = models.run(heard.append, seeds=1, only="XOR")
     assert [row["contender"] for row in report.results] == [f"cross-party XOR, {name}" for name in few]

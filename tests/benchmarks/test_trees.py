@@ -18,7 +18,8 @@ def few():
 def test_adult_is_cut_behind_its_eighth_column(few):
     widths = {name: rows.values.shape[1] for name, rows in few.problem.train.parts.items()}
     assert widths == {"p0": 8, "p1": 6}
-    assert few.categories == {"p0": (1, 3, 5, 6, 7), "p1": (0, 1, 5)}
+    categories = {name: known.categories for name, known in few.native.items()}
+    assert categories == {"p0": (1, 3, 5, 6, 7), "p1": (0, 1, 5)}
     assert list(few.alone().problem.train.parts) == ["p0"]
 
 

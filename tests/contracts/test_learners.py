@@ -23,16 +23,19 @@ def local(kind, threads):
     return make
 
 
-def collecting(held_out=HELD_OUT):
-    settings = model_settings("trees", trees=30)
-    return CollectingLearner(build(settings, SHAPE.width, 1), TRAIN, held_out=held_out)
+def collecting(kind):
+    def make(held_out=HELD_OUT):
+        return CollectingLearner(build(model_settings(kind, trees=30), SHAPE.width, 1), TRAIN, held_out=held_out)
+
+    return make
 
 
 LEARNERS = {
     **{
         f"{kind} with {threads} threads": local(kind, threads) for kind in ("linear", "fm", "mlp") for threads in (1, 2)
     },
-    "trees": collecting,
+    "trees": collecting("trees"),
+    "trees+mlp": collecting("trees+mlp"),
 }
 
 

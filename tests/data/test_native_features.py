@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.data.encoders import categories_of
+from fdml.data.encoders import native_of
 from fdml.data.encoding import Encoder, fit
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.native_features import NATIVE, BucketNumber, CategoryNumber, PlainNumber, is_category, native_features
 from fdml.data.origins import frame_origins
 from fdml.data.readers import load
-from fdml.data.rows import DenseRows
+from fdml.data.rows import DenseRows, NativeFeatures
 from fdml.data.samples.adult_parties import adult_parties
 from fdml.errors import DataError
 from fdml.settings_data import DataSettings
@@ -58,9 +58,9 @@ def test_columns_are_features_as_they_are():
 
 
 def test_the_places_of_categories_are_known_and_parts_of_dates_are_none():
-    assert native().categories == (1, 5)
+    assert native().native.categories == (1, 5)
     numeric = fit([FRAME], tuple(FRAME.column_names), DataSettings(path="unused"))
-    assert numeric.categories == ()
+    assert numeric.native.categories == ()
 
 
 def test_a_category_that_was_not_seen_is_missing():
@@ -87,7 +87,7 @@ def test_a_hashed_column_is_the_number_of_its_bucket():
     given = DataSettings(path="unused", hashed="name", hash_size=64)
     encoder = fit([frame], ("name",), given, "native")
     values = dense(encoder, frame)[:, 0]
-    assert encoder.categories == (0,)
+    assert encoder.native.categories == (0,)
     assert 0 <= values[0] < 64
     assert np.isnan(values[2])
 
@@ -121,21 +121,21 @@ def test_features_that_are_native_already_or_have_a_range_stay():
 
 def test_a_loaded_table_knows_its_categories_and_keeps_them_when_rows_are_taken():
     found = load(DataSettings(categorical=("code",)), origins=frame_origins(FRAME), encoding="native").train
-    assert found.categories == (1, 5)
-    assert found.take(np.array([0, 2])).categories == (1, 5)
-    assert load(DataSettings(), origins=frame_origins(FRAME)).train.categories == ()
+    assert found.native.categories == (1, 5)
+    assert found.take(np.array([0, 2])).native.categories == (1, 5)
+    assert load(DataSettings(), origins=frame_origins(FRAME)).train.native.categories == ()
 
 
 def test_an_encoder_of_a_matrix_has_no_categories():
-    assert categories_of(MatrixEncoder(2, (0.0, 0.0), 1, ())) == ()
-    assert categories_of(native()) == (1, 5)
+    assert native_of(MatrixEncoder(2, (0.0, 0.0), 1, ())) == NativeFeatures()
+    assert native_of(native()) == NativeFeatures(0, (1, 5))
 
 
 def test_a_sample_data_set_is_encoded_either_way():
     few = adult_parties().first(60, seed=1)
     numeric, trees = few.encoded(), few.encoded("native")
     assert trees["store"].train.names == ("age", "workclass", "education", "education-num")
-    assert trees["store"].train.categories == (1, 2)
+    assert trees["store"].train.native.categories == (1, 2)
     assert len(numeric["store"].train.names) > len(trees["store"].train.names)
     assert numeric["store"].train.ids.tolist() == trees["store"].train.ids.tolist()
 
@@ -155,7 +155,7 @@ def test_times_are_hours_and_days_with_a_fraction_and_nothing_is_scaled():
     nan = np.nan
     expected = [[0.5, 0, 3, 12, 12.5, 12, nan], [nan, nan, nan, nan, 0, 0, 1], [1.25, 0, 4, 6, nan, nan, 0.5]]
     np.testing.assert_array_equal(dense(encoder, frame), expected)
-    assert encoder.categories == ()
+    assert encoder.native.categories == ()
 
 
 @pytest.mark.parametrize("number", [0.1, 1e-30, -123456.789, 3e38])

@@ -88,13 +88,24 @@ def test_few_bits_under_masks_survive_a_kill_of_all(tmp_path):
     assert hashes[0] == hashes[1]
 
 
-def test_trees_survive_a_kill_of_all_in_the_middle_of_an_epoch(tmp_path):
+@pytest.mark.parametrize(
+    ("model", "joint"),
+    [
+        ('kind = "trees"\ntrees = 45', "sum"),
+        ('kind = "trees+mlp"\ntrees = 45', "sum"),
+        ('kind = "trees+mlp"\ntrees = 45\naverage = 0.95\ndropout = 0.2', "fm"),
+        ('kind = "trees+mlp"\ntrees = 45', "head"),
+    ],
+    ids=["trees", "trees+mlp", "trees+mlp averaged under fm", "trees+mlp under head"],
+)
+def test_trees_survive_a_kill_of_all_in_the_middle_of_an_epoch(tmp_path, model, joint):
     """What a party of trees has collected of an epoch is in its checkpoint; the other party has a net."""
     hashes = []
     for name in ("calm", "killed"):
         with running(tmp_path / name, epochs=15) as cluster:
+            cluster.change("[training]", f'[training]\njoint = "{joint}"')
             party = cluster.home / "bob" / "party.toml"
-            party.write_text(party.read_text() + '[model]\nkind = "trees"\ntrees = 45\n')
+            party.write_text(party.read_text() + f"[model]\n{model}\n")
             cluster.start()
             if name == "killed":
                 cluster.await_step(40)

@@ -115,7 +115,7 @@ def test_a_party_of_trees_gets_columns_as_they_are_wherever_its_rows_are(tmp_pat
     loaded = load_parties(RUN, trees)
     weather = loaded["weather"].train
     assert weather.names == ("wind", "sky")
-    assert weather.categories == (1,)
+    assert weather.native.categories == (1,)
     np.testing.assert_array_equal(to_dense(weather.rows), [[np.nan, 1], [2, 0], [np.nan, 1], [2, 0]])
     assert to_dense(loaded["planes"].train.rows)[:, 0].tolist() == [100.0, 200.0, 200.0, 100.0]
     mixed = load_parties(RUN, {**found, "flights": trees["flights"]})

@@ -160,13 +160,20 @@ class PlainRule:
                 return mean / (np.sqrt(square) + 1e-8)
 
 
+def plain_gradient(scores, chosen, own):
+    """dLoss/dtotal where the prediction is `own`: the score has moved by echo times what it moves by this party alone."""
+    loss, joint, labels = scores.objective.loss, scores.objective.joint, scores.labels[chosen]
+    before, now = scores.total[chosen], scores.total[chosen] + own - scores.own_at_push[chosen]
+    score = (1.0 - scores.echo) * joint.score(before) + scores.echo * joint.score(now)
+    return joint.gradient(now, loss.gradient(score, labels))
+
+
 def plain_learn(twin, rule, l2, x, block, scores):
     """What `Model.learn` promises. `x` holds all rows, dense."""
     for batch, rate in enumerate(block.rates):
         chosen = block.order[block.batch_bounds[batch] : block.batch_bounds[batch + 1]]
         rows = x[block.start + chosen]
-        total = scores.total[chosen] + scores.echo * (twin.predict(rows) - scores.own_at_push[chosen])
-        each = scores.objective.gradient(total, scores.labels[chosen]) * scores.weights[chosen, None]
+        each = plain_gradient(scores, chosen, twin.predict(rows)) * scores.weights[chosen, None]
         of_weights, of_biases = twin.gradients(rows, each / len(chosen))
         shrunk = [gradient + l2 * weight for gradient, weight in zip(of_weights, twin.weights, strict=True)]
         rule.apply(twin.weights + twin.biases, shrunk + of_biases, rate)
@@ -187,8 +194,7 @@ def plain_dp_sgd(twin, dp_sgd, update, l2, x, number):
         total = np.zeros(len(twin.flat()))
         for row in chosen:
             features = x[block.start + row][None]
-            at = scores.total[[row]] + scores.echo * (twin.predict(features) - scores.own_at_push[[row]])
-            towards = scores.objective.gradient(at, scores.labels[[row]]) * scores.weights[row]
+            towards = plain_gradient(scores, [row], twin.predict(features)) * scores.weights[row]
             gradient = laid_out(twin, *twin.gradients(features, towards))
             total += gradient * min(1.0, dp_sgd.row_clip / max(np.linalg.norm(gradient), 1e-300))
         noisy = dp_sgd.noisy(number + batch, total)

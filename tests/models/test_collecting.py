@@ -6,7 +6,7 @@ import pytest
 from fdml.data.rows import DenseRows, PointedRows, plain_rows
 from fdml.errors import DataError
 from fdml.models.collecting import CollectingLearner
-from fdml.models.learner import PROGRESS
+from fdml.models.model import PROGRESS
 from fdml.models.objective import objective_for
 from fdml.models.registry import model_settings
 from fdml.models.signals import BlockUpdate, Gradients, Scores

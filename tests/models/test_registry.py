@@ -145,7 +145,10 @@ def test_a_kind_that_nobody_registered_is_refused_with_those_that_are_known(tmp_
     [
         ('kind = "linear"\nhidden = [4]', r"unknown setting 'hidden' of model kind 'linear'; known here: kind, l2, "),
         ('kind = "fm"\nhidden = [4]', r"unknown setting 'hidden' of model kind 'fm'; known here: .*, factors$"),
-        ('kind = "mlp"\nfactors = 3', r"unknown setting 'factors' of model kind 'mlp'; known here: .*, hidden$"),
+        (
+            'kind = "mlp"\nfactors = 3',
+            r"unknown setting 'factors' of model kind 'mlp'; known here: .*, hidden, dropout$",
+        ),
         ('kind = "mlp"\nhiden = [4]', r"unknown setting 'hiden' of model kind 'mlp'; did you mean 'hidden'\?"),
         ("factors = 3", r"unknown setting 'factors' of model kind 'linear'"),
         ('kind = "torch"', r"setting 'module' of model kind 'torch' is missing"),
@@ -201,7 +204,7 @@ def test_the_kind_decides_what_is_built(kind):
 
 def test_every_default_step_is_the_common_one_but_those_that_were_measured():
     special = {kind.name for kind in kinds() if kind.default_rate is not default_rate}
-    assert special == {"linear", "mlp", "trees"}
+    assert special == {"linear", "mlp", "trees", "trees+mlp"}
 
 
 def test_settings_of_one_kind_build_that_kind_and_no_other():

@@ -12,9 +12,10 @@ from fdml.experiments.in_process import train_in_process
 from fdml.models.collecting import CollectingLearner
 from fdml.models.joint_model import JointModel
 from fdml.models.kind import ModelSpec
-from fdml.models.learner import PROGRESS, LocalLearner
+from fdml.models.learner import LocalLearner
 from fdml.models.learning_rate import RateInputs
 from fdml.models.metrics import auc
+from fdml.models.model import PROGRESS
 from fdml.models.registry import (
     build_model,
     compiled_kinds,

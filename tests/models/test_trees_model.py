@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fdml.data.rows import DenseRows, PointedRows, as_rows
+from fdml.data.rows import DenseRows, NativeFeatures, PointedRows, as_rows
 from fdml.errors import SettingsError
 from fdml.models.kind import ModelSpec
 from fdml.models.objective import objective_for
-from fdml.models.registry import build_model, model_settings, resolved_model, with_categories
+from fdml.models.registry import build_model, model_settings, resolved_model, with_native
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.models.trees.text import joined, leaf_values, split_gains
 from fdml.privacy.dp_sgd import DpSgd
@@ -192,5 +192,5 @@ def test_noise_in_training_is_refused():
 def test_an_update_rule_is_refused_and_categories_of_tables_are_filled_in():
     with pytest.raises(SettingsError, match="optimizer"):
         model_settings("trees", optimizer="adam")
-    assert with_categories(model_settings("trees"), (1, 3)).categories == (1, 3)
-    assert with_categories(model_settings("linear"), (1, 3)) == model_settings("linear")
+    assert with_native(model_settings("trees"), NativeFeatures(0, (1, 3))).categories == (1, 3)
+    assert with_native(model_settings("linear"), NativeFeatures(0, (1, 3))) == model_settings("linear")

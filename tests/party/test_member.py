@@ -57,7 +57,7 @@ def test_where_nothing_is_saved_there_is_nothing_to_compare(shared):
 
 def test_the_plan_counts_all_parties_though_one_trains_here(shared):
     member = SmallRun().member(BROWSER)
-    plan = member.plan(2, shared, member.data.rows(shared).train)
+    plan = member.plan(2, shared, member.data.rows(shared))
     assert (plan.party_count, plan.label_party, plan.loss, plan.classes) == (2, STORE, "logistic", 2)
     assert list(plan.models) == [BROWSER]
 

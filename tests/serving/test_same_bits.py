@@ -31,6 +31,8 @@ RUNS = {
     "vectors of fm": {"kinds": {"bob": "fm"}, "training": 'joint = "fm"\njoint_width = 2'},
     "a head": {"kinds": {"bob": "mlp"}, "training": 'joint = "head"\njoint_width = 2'},
     "trees": {"kinds": {"ann": "trees", "bob": "trees"}},
+    "trees+mlp": {"kinds": {"ann": "trees+mlp", "bob": "trees+mlp"}, "training": 'joint = "fm"\njoint_width = 2'},
+    "averages": {"kinds": {"bob": 'kind = "mlp"\naverage = 0.99\ndropout = 0.2'}},
     "trees, private labels": {
         "kinds": {"bob": "trees"},
         "run": '[privacy]\nlabels = "private"\nlabel_epsilon = "off"\n',

@@ -160,16 +160,19 @@ def _output_gradient(scores: Any, row: int, own: Any, score: Any, out: Any) -> A
     def of_interactions(scores: Any, row: int, own: Any, score: Any, out: Any) -> None:
         factors = scores.factors
         outputs = len(own) // (1 + factors)
+        half = own.dtype.type(0.5)
         for k in range(outputs):
-            # l = p - |u|^2 / 2;  S0 and S by the echo rule;  score = S0 + |S|^2 / 2
-            sent, square = own[k], own.dtype.type(0.0)
+            # l = p - |u|^2 / 2;  S moves by u alone;  before = S0 + |S|^2 / 2, and the score moves by echo times what
+            # it would move by this party alone:  l - l_at_push + (|S now|^2 - |S|^2) / 2
+            before, moved = scores.total[row, k], own[k] - scores.own_at_push[row, k]
             for f in range(outputs + k * factors, outputs + (k + 1) * factors):
-                sent -= own.dtype.type(0.5) * own[f] * own[f]
-                score[f] = scores.total[row, f] + scores.echo * (own[f] - scores.own_at_push[row, f])
-                square += score[f] * score[f]
-            score[k] = scores.total[row, k] + scores.echo * (sent - scores.own_at_push[row, k]) + 0.5 * square
+                total = scores.total[row, f]
+                score[f] = total + (own[f] - scores.own_at_push[row, f])
+                before += half * total * total
+                moved += half * (score[f] * score[f] - total * total - own[f] * own[f])
+            score[k] = before + scores.echo * moved
         loss_gradient(scores.loss, score[:outputs], scores.labels[row], out[:outputs])
-        # dLoss/du = g (S - u)
+        # dLoss/du = g (S now - u)
         for k in range(outputs):
             for f in range(outputs + k * factors, outputs + (k + 1) * factors):
                 out[f] = out[k] * (score[f] - own[f])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
 from fdml.models.kernels.gradients import InteractionScores, KernelScores, clip_factor, output_gradient
-from fdml.models.kernels.optimizers import OptimizerState, UpdateRule, begin_update, end_update, gradient_target
+from fdml.models.kernels.optimizers import SGD, OptimizerState, UpdateRule, begin_update, end_update, gradient_target
 from fdml.models.kernels.rows import LINE, entries, entry, prefetch, prefetch_line, square_norm
 from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate
@@ -72,16 +72,86 @@ def _predict_row(
         below = units[unit_at : unit_at + size]
         unit_at += size
         above = units[unit_at : unit_at + sizes[depth]]
-        for v in range(sizes[depth]):
-            weights = theta[weight_at + v * size : weight_at + (v + 1) * size]
-            total = kind(0.0)
-            for u in range(size):
-                total += below[u] * weights[u]
-            above[v] = total
+        _weigh(below, theta[weight_at : weight_at + size * sizes[depth]], above)
         weight_at += size * sizes[depth]
         size = sizes[depth]
         _finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
         bias_at += size
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _weigh(below: Floats, cells: Floats, above: Floats) -> None:
+    """Write the weighted sums of a layer's units to the next one's."""
+    size = len(below)
+    for v in range(len(above)):
+        weights = cells[v * size : (v + 1) * size]
+        total = cells.dtype.type(0.0)
+        for u in range(size):
+            total += below[u] * weights[u]
+        above[v] = total
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _mixed(x: np.uint64) -> np.uint64:
+    """The last step of SplitMix64: near numbers become far ones."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _drop(layer: Floats, dropout: float, drawn: np.uint64, first: int) -> None:
+    """Leave out units, each with this chance, and make up for it in the others; `first` numbers the layer's first."""
+    kept = layer.dtype.type(1.0 / (1.0 - dropout))
+    for u in range(len(layer)):
+        chance = np.float64(_mixed(drawn + np.uint64(first + u)) >> np.uint64(11)) * 2.0**-53
+        layer[u] = layer[u] * kept if chance >= dropout else layer.dtype.type(0.0)
+
+
+@kernel
+def _predict_dropped(
+    theta: Floats,
+    decayed: int,
+    scale: float,
+    sizes: Sizes,
+    features: int,
+    dropout: float,
+    drawn: int,
+    echo: float,
+    units: Floats,
+) -> None:
+    """From the units of all layers of a row to those without the hidden units that are left out.
+
+    Of the prediction's change only a part is taken, which the echo makes whole again.
+    """
+    kind = theta.dtype.type
+    last = units[len(units) - sizes[-1] :]
+    whole = last.copy()
+    weight_at, bias_at, unit_at = features * sizes[0], decayed + sizes[0], 0
+    for depth in range(1, len(sizes)):
+        below = units[unit_at : unit_at + sizes[depth - 1]]
+        _drop(below, dropout, np.uint64(drawn), unit_at)
+        unit_at += sizes[depth - 1]
+        above = units[unit_at : unit_at + sizes[depth]]
+        cells = sizes[depth - 1] * sizes[depth]
+        _weigh(below, theta[weight_at : weight_at + cells], above)
+        weight_at += cells
+        _finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
+        bias_at += sizes[depth]
+    for k in range(len(last)):
+        last[k] = whole[k] + (last[k] - whole[k]) / kind(max(echo, 1.0))
+
+
+@kernel
+def _scale_errors(dropout: float, sizes: Sizes, errors: Floats) -> None:
+    """Units that were kept count 1 / (1 - dropout) times, and so does what reaches them from above, layer by layer."""
+    factor, unit_at = 1.0, errors.shape[1] - sizes[-1]
+    for depth in range(len(sizes) - 2, -1, -1):
+        factor /= 1.0 - dropout
+        for row in range(len(errors)):
+            for u in range(unit_at - sizes[depth], unit_at):
+                errors[row, u] *= errors.dtype.type(factor)
+        unit_at -= sizes[depth]
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -113,7 +183,9 @@ def predict(
 
 
 @kernel
-def _propagate_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, units: Floats, errors: Floats) -> None:
+def _propagate_back(
+    theta: Floats, decayed: int, scale: float, sizes: Sizes, dropout: float | None, units: Floats, errors: Floats
+) -> None:
     """From the gradient of the prediction (the end of each row of `errors`) fill in those of all hidden units."""
     kind = theta.dtype.type
     weight_at, unit_at = decayed, units.shape[1]
@@ -133,6 +205,8 @@ def _propagate_back(theta: Floats, decayed: int, scale: float, sizes: Sizes, uni
             for u in range(below):
                 if units[row, unit_at - below + u] <= 0.0:
                     error_below[u] = 0.0
+    if dropout is not None:
+        _scale_errors(dropout, sizes, errors)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -185,10 +259,14 @@ def train(
     sizes: Sizes,
     features: int,
     clip: float | None,
+    dropout: float | None,
+    seed: int,
 ) -> None:
     """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
 
-    With a clip gradients are only collected. Without one (None) numba leaves clipping out of the compiled code.
+    With a clip gradients are only collected. Without one (None) numba leaves clipping out of the compiled code, and
+    likewise dropout. Which units are left out follows from seed, number of the update, place in the batch and unit. The
+    noise of it counts once in a score, and not as often as the echo says.
     """
     theta, decayed = state.theta, rule.decayed
     kind = theta.dtype.type
@@ -206,12 +284,15 @@ def train(
                 prefetch(rows, block.start + block.order[place + _ROWS_AHEAD])
                 _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
             _predict_row(rows, block.start + row, theta, decayed, scale, sizes, features, units[slot])
+            if dropout is not None:
+                drawn = _mixed(_mixed(np.uint64(seed) + np.uint64(state.counters[1])) + np.uint64(slot))
+                _predict_dropped(theta, decayed, scale, sizes, features, dropout, drawn, scores.echo, units[slot])
             # e = dLoss/doutputs weight / size, of a sum at score = total + echo (prediction - own_at_push)
             output_gradient(scores, row, units[slot, every - width :], score, gradient)
             share = scores.weights[row] / (end - begin)
             for k in range(width):
                 errors[slot, every - width + k] = gradient[k] * share
-        _propagate_back(theta, decayed, scale, sizes, units[: end - begin], errors[: end - begin])
+        _propagate_back(theta, decayed, scale, sizes, dropout, units[: end - begin], errors[: end - begin])
         if clip is not None:
             batch_order, limit = block.order[begin:end], clip / (end - begin)
             kept = _clip_rows(rows, block.start, batch_order, limit, sizes, len(theta) - decayed, units, errors)
@@ -246,3 +327,5 @@ def train(
             for u in range(len(theta) - decayed):
                 target[decayed + u] += kind(bias_factor) * errors[slot, u]
         end_update(rule, state, rate)
+        if dropout is not None and rule.optimizer == SGD:
+            state.counters[1] += 1.0

@@ -15,6 +15,7 @@ from fdml.models.layers import PlainModel, mlp_layers
 from fdml.models.learning_rate import RateInputs, default_rate
 from fdml.models.losses import Floats
 from fdml.models.mlp import kernel
+from fdml.protocol.shuffle import stream
 from fdml.settings import ModelSettings
 
 
@@ -24,6 +25,8 @@ class MlpSettings(ModelSettings):
     kind: Literal["mlp"] = "mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
     """Units of each hidden layer."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The chance that a hidden unit is left out of a row's update."""
 
 
 class Perceptron(CompiledModel):
@@ -57,14 +60,14 @@ def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
         weights,
         biases=sum(settings.hidden) + (spec.width if spec.bias else 0),
         extras=(np.array(sizes), spec.inputs),
-        scratch=(clip_of(spec),),
+        scratch=(clip_of(spec), settings.dropout or None, stream(*spec.key, "dropout") % 2**63),
     )
 
 
 def rate(settings: MlpSettings, given: RateInputs) -> float:
     """The default step size: hidden units start out about as long as the rows, per unit, and count as more inputs."""
     growth = 1.0 + sum(settings.hidden) / max(given.inputs, 1)
-    return default_rate(settings, given, growth=growth, adam=0.002 if given.vectors else 0.005)
+    return default_rate(settings, given, growth=growth, adam=0.003 if given.vectors else 0.005)
 
 
 def layers(settings: MlpSettings, spec: ModelSpec, parameters: Floats) -> PlainModel:

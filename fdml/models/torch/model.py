@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -248,17 +248,35 @@ class TorchModel:
             arrays[_UPDATES] = np.array(self._updates)
         return arrays
 
-    def restore(self, state: State) -> None:
-        """Become the model that gave this state."""
-        needed = {**self._module_shapes(), **self._slot_shapes(state)}
-        if self._dp_sgd is not None or _UPDATES in state:
-            needed[_UPDATES] = ()
+    def move_towards(self, other: Self, share: float) -> None:
+        """Let the parameters be `1 - share` of what they are and `share` of another's; buffers are the other's."""
+        with torch.no_grad():
+            for mine, theirs in zip(self._module.parameters(), other._module.parameters(), strict=True):
+                mine.mul_(1.0 - share).add_(theirs, alpha=share)
+            for kept, newest in zip(self._module.buffers(), other._module.buffers(), strict=True):
+                kept.copy_(newest)
+
+    def check(self, state: State, under: str = "") -> None:
+        """Raise unless the state is of such a model."""
+        needed = self._needed(state)
         for name, shape in needed.items():
             theirs = state[name].shape if name in state else None
             if theirs != shape:
-                raise DataError(f"saved {name!r} has shape {theirs}, this model needs {shape}; was it another model?")
+                raise DataError(
+                    f"saved {under + name!r} has shape {theirs}, this model needs {shape}; was it another model?"
+                )
         if unknown := sorted(state.keys() - needed.keys()):
-            raise DataError(f"saved {unknown[0]!r} has no place in this model; was it another model?")
+            raise DataError(f"saved {under + unknown[0]!r} has no place in this model; was it another model?")
+
+    def _needed(self, state: State) -> dict[str, tuple[int, ...]]:
+        """The shapes of all arrays that a state like this one must have."""
+        updates: dict[str, tuple[int, ...]] = {_UPDATES: ()} if self._dp_sgd is not None or _UPDATES in state else {}
+        return {**self._module_shapes(), **self._slot_shapes(state), **updates}
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state."""
+        self.check(state)
+        needed = self._needed(state)
         slots: dict[int, dict[str, torch.Tensor]] = {}
         for name in needed:
             if name.startswith(_RULE):

@@ -24,6 +24,8 @@ class TreesSettings(ModelSettings):
     kind: Literal["trees"] = "trees"
     optimizer: Auto = "auto"
     """Trees have no update rule; the run's step size is how much of each tree is added."""
+    average: None = None
+    """Trees have no weights."""
     trees: PositiveInt = 300
     """In the whole training, about: every pass over all rows adds its share of them."""
     leaves: Annotated[int, Field(ge=2, le=4096)] | Auto = "auto"

@@ -108,6 +108,13 @@ class TreesModel:
         if rate > 0.0 and data is not None:
             self._grow(data, base, rate, chosen, scores)
 
+    def learn_block(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """Nothing: too few rows for a tree."""
+
+    def learn_epoch(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
+        """As `learn`."""
+        self.learn(rows, block, scores)
+
     def _grow(
         self, data: Any, base: NDArray[np.float64], rate: float, chosen: NDArray[np.int64], scores: Scores
     ) -> None:
@@ -118,9 +125,9 @@ class TreesModel:
             own = np.zeros((len(chosen), self._width))
             own[:, : base.shape[1]] = base
             own[:, :outputs] += moved.reshape(len(chosen), outputs, order="F")
-            total = scores.total[chosen] + scores.echo * (own - scores.own_at_push[chosen])
-            gradient = scores.objective.gradient(total, scores.labels[chosen])[:, :outputs] * weights
-            curvature = scores.objective.curvatures(total, scores.labels[chosen]) * weights
+            _, score = scores.moved(chosen, own)
+            gradient = scores.objective.loss.gradient(score, scores.labels[chosen]) * weights
+            curvature = scores.objective.loss.curvatures(score, scores.labels[chosen]) * weights
             return gradient.ravel(order="F"), curvature.ravel(order="F")
 
         booster = lightgbm.Booster({**self._parameters(len(chosen), rate), "num_class": outputs}, data)
@@ -241,15 +248,19 @@ class TreesModel:
             "ends": self._ends.copy(),
         }
 
-    def restore(self, state: State) -> None:
-        """Become the model that gave this state."""
+    def check(self, state: State, under: str = "") -> None:
+        """Raise unless the state is of such a model."""
         for name, shape in (("text", (None,)), ("ends", (None,)), ("gains", (self._inputs,))):
             theirs = state.get(name)
             if theirs is None or theirs.ndim != 1 or shape not in ((None,), theirs.shape):
                 raise DataError(
-                    f"saved {name!r} has shape {None if theirs is None else theirs.shape}, this model needs "
+                    f"saved {under + name!r} has shape {None if theirs is None else theirs.shape}, this model needs "
                     f"{shape}; was it another model?"
                 )
+
+    def restore(self, state: State) -> None:
+        """Become the model that gave this state."""
+        self.check(state)
         text = state["text"].astype(np.uint8).tobytes().decode()
         booster = _loaded(text) if text else None
         self._text, self._booster = text, booster

@@ -1,0 +1,1 @@
+"""Boosted trees and a multi-layer perceptron as one local model."""
