@@ -38,7 +38,7 @@ from fdml.protocol.alignment_messages import AlignmentMessage, AlignmentRequest,
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 from fdml.server.bulletin import BulletinStore
 from fdml.settings import RunSettings, TrainingSettings
-from fdml.settings_choices import Align
+from fdml.settings.choices import Align
 from fdml.storage.disk import FolderDisk
 
 _SHARED = 0.6

@@ -41,7 +41,7 @@ from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.plots import draw_comparison
 from fdml.party.plan import Plan
 from fdml.settings import ModelSettings, RunSettings, TrainingSettings
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 MODELS: dict[str, str] = {"LR": "linear", "NN": "mlp"}
 PAPER_AUC: dict[tuple[str, Scheme], float] = {

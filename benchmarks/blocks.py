@@ -26,7 +26,7 @@ from fdml.data.rows import SparseRows, span
 from fdml.data.sources import open_sources
 from fdml.errors import InvariantBroken
 from fdml.protocol.shuffle import permutation
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 _ROWS = 5_000_000
 _ENTRIES = 60

@@ -35,7 +35,7 @@ from fdml.monitor.history import read_history
 from fdml.monitor.listeners import ignore_events
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import run_hash
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from fdml.storage.disk import FolderDisk
 
 _DEADLINE = 120.0

@@ -21,8 +21,8 @@ from fdml.data.samples.nyc_flights import MODULE as FLIGHTS_MODULE
 from fdml.data.samples.registry import SAMPLES
 from fdml.errors import MissingExtra
 from fdml.experiments.dataset import JointDataset, build_dataset
-from fdml.settings_choices import Task
-from fdml.settings_losses import loss_for
+from fdml.settings.choices import Task
+from fdml.settings.losses import loss_for
 
 Load = Callable[[int], JointDataset]
 """The data set of a seed."""

@@ -28,7 +28,7 @@ from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import run_hash
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 

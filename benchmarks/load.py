@@ -35,7 +35,7 @@ from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
 from fdml.protocol.messages import Hello
 from fdml.settings import run_hash
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 _PARTIES = ("p0", "p1", "p2")
 _ROWS = 20_000

@@ -28,7 +28,7 @@ from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.settings import GradientGuardSettings, GuardSettings, TrainingSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 UNIT = "epsilon, at least"
 PARTY, LABEL_PARTY = "browser", "store"

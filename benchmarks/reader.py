@@ -23,7 +23,7 @@ from benchmarks.own_process import MEBIBYTE, TWO_GIGABYTES, in_own_process
 from fdml.data.rows import row_count
 from fdml.data.sources import open_sources
 from fdml.errors import InvariantBroken
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 _GIGABYTES = 20.0
 _NUMBERS = 60

@@ -25,8 +25,8 @@ from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report
 from benchmarks.sparse_run import Data, write_run
 from fdml.errors import StateCorrupt
-from fdml.settings_choices import Task
-from fdml.settings_federation import read_run
+from fdml.settings.choices import Task
+from fdml.settings.federation import read_run
 
 _MEBIBYTE = 2**20
 _VISITS = 4_000_000

@@ -15,7 +15,7 @@ from benchmarks.cluster import run_folder, server_state
 from fdml.federation.run_folder import STATE
 from fdml.federation.scaffold import write_keys
 from fdml.party.checkpoint import CheckpointStore
-from fdml.settings_choices import Task
+from fdml.settings.choices import Task
 from fdml.storage.disk import FolderDisk
 
 HELD_OUT = 0.005

@@ -33,7 +33,7 @@ from fdml.experiments.party_folders import dataset_of, read_party_folders
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.settings import TrainingSettings
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 SPLITS = {"20/20/20": (20, 20, 20), "48/7/5": (48, 7, 5)}
 """Non-zeros of a row at each party."""

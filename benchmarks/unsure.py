@@ -21,7 +21,7 @@ from fdml.models.calibration import calibrate
 from fdml.models.metrics import mean_loss, metric
 from fdml.serving.absence import SAMPLE
 from fdml.serving.unsure import is_unsure
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 
 BANDS = ((0.0, 1.0), (0.02, 0.98), (0.05, 0.95), ServingSettings().band, (0.15, 0.85), (0.2, 0.8), (0.5, 0.5))
 """From asking for all rows to asking for none."""

@@ -13,7 +13,8 @@ The data's way through the folders:
     serving      prediction with a trained model: questions, answers, batches
 
 Around it: `federation` runs sides as processes, `experiments` compares joint training with other schemes, `monitor`
-listens to events, `audit` attacks a finished run, `storage` writes files that must last, `cli` holds the commands.
+listens to events, `audit` attacks a finished run, `storage` writes files that must last, `settings` checks settings
+files, `cli` holds the commands.
 
 The paper's symbols (Hu, Niu, Yang, Zhou, KDD 2019):
 

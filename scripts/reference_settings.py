@@ -21,7 +21,7 @@ from fdml.experiments.search_settings import Range, SearchSettings
 from fdml.models.registry import kinds
 from fdml.party.settings import PartySettings
 from fdml.settings import ModelSettings, RunSettings
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from scripts.reference_commands import table
 
 EXPLAINED = Path(__file__).resolve().parents[1] / "docs" / "settings.md"

@@ -19,7 +19,7 @@ from fdml.server.generations import Generations
 from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.in_process import InProcessServer
 from simulator.scenarios import Scenario

@@ -42,7 +42,7 @@ from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.alignment_messages import START_BYTES, RowCounts, RowsOffer
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from fdml.storage.disk import Disk
 
 _FEATURES = 2

@@ -104,7 +104,7 @@ def test_the_names_of_a_protobuf_file_are_checked(retired):
 
 def test_old_settings_may_be_named_where_they_are_refused_and_nowhere_else(retired):
     text = 'RENAMED = {"patience": "peer_timeout_seconds"}\n'
-    assert finds(retired, "fdml/settings_file.py", text) == []
+    assert finds(retired, "fdml/settings/file.py", text) == []
     assert len(finds(retired, "fdml/cli/join.py", text)) == 1
 
 

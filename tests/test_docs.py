@@ -20,8 +20,8 @@ from fdml.experiments.search_settings import Range, SearchSettings
 from fdml.models.registry import kinds
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_federation import FederationSettings
-from fdml.settings_file import RENAMED
+from fdml.settings.federation import FederationSettings
+from fdml.settings.file import RENAMED
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

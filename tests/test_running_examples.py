@@ -14,7 +14,7 @@ import yaml
 
 from fdml.monitor.prometheus import metrics_text
 from fdml.serving.online.app import _OPEN
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from tests.docs.fenced import taken
 from tests.monitor.test_prometheus import STATE
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdml.align.group_key import GroupKey
 from fdml.errors import AlignmentError, LabelError
 from fdml.protocol.messages import WEIGHT_TYPE, Labels, label_type
-from fdml.settings_choices import Task
+from fdml.settings.choices import Task
 
 _PURPOSE = "labels"
 

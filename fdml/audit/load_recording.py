@@ -27,7 +27,7 @@ from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.settings import PrivacySettings, RunSettings
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
 

@@ -36,7 +36,7 @@ from fdml.privacy.empirical import lower_bound
 from fdml.protocol.fixed_point import decode
 from fdml.protocol.messages import FromParty, Push
 from fdml.settings import GradientGuardSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 OUTLIER = 1e6
 """What a number of the changed row becomes."""

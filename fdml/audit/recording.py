@@ -17,7 +17,7 @@ from fdml.protocol.fixed_point import FixedPoint, grid_of
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, ModelSettings, RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fdml.party.alignment import AlignmentReport
 from fdml.party.settings import read_party
 from fdml.privacy.disclosures import DISCLOSURES, POINTERS
 from fdml.settings import RunSettings
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 _BY_POSITION = ("The rows were matched by position; all learn their number.",)
 

@@ -20,7 +20,7 @@ from fdml.privacy.accounts import AccountFile
 from fdml.privacy.calibrate import sigma_for
 from fdml.privacy.ledger import DIRECT, Mechanism, epsilon_of
 from fdml.settings import GuardSettings
-from fdml.settings_choices import Noise
+from fdml.settings.choices import Noise
 from fdml.storage.disk import FolderDisk
 
 EXCHANGES = (1, 2, 3, 5, 10, 20, 40)

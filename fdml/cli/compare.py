@@ -37,9 +37,9 @@ from fdml.monitor.report import Report, render
 from fdml.monitor.terminal import print_line
 from fdml.privacy.ledger import Ledger
 from fdml.settings import TrainingSettings
-from fdml.settings_choices import Task
-from fdml.settings_data import DataSettings
-from fdml.settings_federation import read_run
+from fdml.settings.choices import Task
+from fdml.settings.data import DataSettings
+from fdml.settings.federation import read_run
 from fdml.storage.atomic import write_file
 
 _DATA_FILE = "For a data file"

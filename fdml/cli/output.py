@@ -19,7 +19,7 @@ from fdml.extras import need
 from fdml.monitor.figures import TITLES, gain_text
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.terminal import print_line
-from fdml.settings_file import read_table
+from fdml.settings.file import read_table
 
 PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _WIDE = 120

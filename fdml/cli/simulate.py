@@ -15,7 +15,7 @@ from fdml.federation.processes import run_processes
 from fdml.monitor.figures import CHOSEN, TITLES, figures_line
 from fdml.monitor.history import metric_of
 from fdml.monitor.run_displays import processes_terminal
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 
 def simulate(

@@ -11,7 +11,7 @@ from rich.table import Table
 from fdml.experiments.search import SearchedRun, SearchResult
 from fdml.monitor.figures import LOSS, TITLES
 from fdml.monitor.search_plot import PlottedRun
-from fdml.settings_file import written_table
+from fdml.settings.file import written_table
 
 OPTIMISTIC = (
     "the best of many on the same held-out rows is too good: for an honest figure train once with these settings and "

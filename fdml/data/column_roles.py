@@ -9,7 +9,7 @@ from fdml.data.column_types import repeated
 from fdml.data.error_context import no_such
 from fdml.data.first_line import may_be_row, row_error
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 PANDAS_INDEX = "__index_level_"
 """How pandas names an index it stores; such a column is a feature only where it is named."""

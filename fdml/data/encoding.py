@@ -40,7 +40,7 @@ from fdml.data.fitting import Fit, fit_for
 from fdml.data.native_features import is_category, native_features
 from fdml.data.rows import DenseRows, NativeFeatures, RowEncoding, Rows, SparseRows
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 LAYOUT = 1
 """Of the JSON text."""

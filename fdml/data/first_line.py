@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 _DATA_LIKE = re.compile(r"\s*|[+-]?\d[\d.,]*%?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|\S+@\S+\.\S+")
 _MISSPELT = 0.8

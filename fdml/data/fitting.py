@@ -26,7 +26,7 @@ from fdml.data.date_features import DateInRange, DateNumber, DatePart, parts_of,
 from fdml.data.exact_sums import ExactMoments
 from fdml.data.feature_kinds import MissingIndicator
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+|[+-]?\d{1,3}(?:\.\d{3})+")
 _PERCENT = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*%")

@@ -16,7 +16,7 @@ from fdml.data.error_context import errors_about
 from fdml.data.ids import Ids, key_texts, unique_ids
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows
 from fdml.data.table_source import TableSource
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 
 class FrameSource:

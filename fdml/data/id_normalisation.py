@@ -16,7 +16,7 @@ import pyarrow.types as pat
 
 from fdml.data.column_types import Column, is_text, plain
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 Form = Literal["NFC", "NFKC"]
 """Unicode's normal forms that an id may be put into."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from fdml.data.column_types import is_text, plain
 from fdml.data.ids import IdCounts, check_counts, key_texts, unique_ids
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 _MOST_PATTERNS = 1_000
 """Different patterns that are counted."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fdml.data.column_types import Column
 from fdml.data.id_normalisation import LISTED, normalise
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fdml.errors import DataError
-from fdml.settings_data import Missing
+from fdml.settings.data import Missing
 
 Features = Any
 """A float32 numpy matrix or scipy `csr_array`."""

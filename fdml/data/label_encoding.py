@@ -11,7 +11,7 @@ from pydantic import Field, PositiveFloat
 
 from fdml.data.documents import checked, read_document, write_document
 from fdml.errors import LabelError
-from fdml.settings_choices import LARGEST_LOG, Link, Task
+from fdml.settings.choices import LARGEST_LOG, Link, Task
 
 Labels = NDArray[np.generic]
 ClassType = Literal[

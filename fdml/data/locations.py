@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from fdml.errors import DataError
-from fdml.settings_data import Format
+from fdml.settings.data import Format
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",

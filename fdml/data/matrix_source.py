@@ -15,7 +15,7 @@ from fdml.data.matrices import Matrix
 from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.rows import CHUNK_BYTES, Rows
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 
 class MatrixSource:

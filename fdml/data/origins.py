@@ -16,7 +16,7 @@ from fdml.data.queries import run_query
 from fdml.data.table_digest import table_digest
 from fdml.data.table_source import TableSource
 from fdml.errors import DataError, SettingsError
-from fdml.settings_data import DataSettings, Format
+from fdml.settings.data import DataSettings, Format
 
 OriginKind = Format | Literal["query", "frame"]
 

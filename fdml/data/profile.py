@@ -33,7 +33,7 @@ from fdml.data.rows import PointedRows
 from fdml.data.sources import open_sources
 from fdml.data.table_source import TableSource
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 T = TypeVar("T")
 _NAMING = ("id", "columns", "ignore", "categorical", "hashed")

@@ -27,7 +27,7 @@ from fdml.data.parquet_files import ParquetFiles
 from fdml.data.table_source import BATCH_ROWS, even_batches, rows_per_batch
 from fdml.errors import DataError, MissingExtra, SettingsError
 from fdml.extras import EXTRAS, missing, need
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 DUCKDB_MEMORY = "1GB"
 """What DuckDB may use for sorting and joining; the rest goes to a temporary folder."""

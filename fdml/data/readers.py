@@ -15,7 +15,7 @@ from fdml.data.rows import RowEncoding, vstack
 from fdml.data.sources import Source, open_sources, remarks_of
 from fdml.data.table import PartyData, Table
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def load(

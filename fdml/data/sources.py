@@ -28,7 +28,7 @@ from fdml.data.matrix_source import MatrixSource
 from fdml.data.origins import FilesOrigin, Origin, OriginKind, origins_of
 from fdml.data.rows import CHUNK_BYTES, RowEncoding, Rows
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 COLUMN_SETTINGS = (
     "id",

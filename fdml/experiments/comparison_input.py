@@ -23,10 +23,10 @@ from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
 from fdml.party.settings import PartySettings, check_label_owner, read_party
 from fdml.settings import GuardSettings, RunSettings, TrainingSettings
-from fdml.settings_choices import LossName, Task
-from fdml.settings_data import DataSettings
-from fdml.settings_federation import read_run
-from fdml.settings_losses import task_of
+from fdml.settings.choices import LossName, Task
+from fdml.settings.data import DataSettings
+from fdml.settings.federation import read_run
+from fdml.settings.losses import task_of
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:

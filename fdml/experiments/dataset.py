@@ -18,8 +18,8 @@ from fdml.data.table import PartyData, Table
 from fdml.errors import DataError, LabelError
 from fdml.models.losses import loss_named
 from fdml.models.objective import Objective, objective_for
-from fdml.settings_choices import LossName, Task
-from fdml.settings_losses import loss_for
+from fdml.settings.choices import LossName, Task
+from fdml.settings.losses import loss_for
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from fdml.models.objective import objective_for
 from fdml.models.registry import DEFAULT_KIND, kind_named, kinds, model_settings
 from fdml.party.plan import Plan, joint_score
 from fdml.settings import ModelSettings, TrainingSettings
-from fdml.settings_choices import Link, LossName, Task
-from fdml.settings_losses import loss_for
+from fdml.settings.choices import Link, LossName, Task
+from fdml.settings.losses import loss_for
 
 ModelChoice = str | Mapping[str, Any] | Callable[[int, int], Any]
 """A kind, its settings as a mapping with its `kind`, or a function that makes a torch module."""

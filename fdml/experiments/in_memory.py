@@ -26,8 +26,8 @@ from fdml.privacy.build_guard import seeded_key
 from fdml.privacy.statement import Statement
 from fdml.protocol.alignment_messages import RowCounts, RowsOffer
 from fdml.settings import PrivacySettings, RunSettings
-from fdml.settings_evaluation import EvaluationSettings
-from fdml.settings_losses import task_of
+from fdml.settings.evaluation import EvaluationSettings
+from fdml.settings.losses import task_of
 
 DIGEST = bytes(32)
 """The alignment hash of rows that are in one order already."""

@@ -19,7 +19,7 @@ from fdml.federation.leading_keys import data_settings, leading_keys
 from fdml.models.registry import encoding_of
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 Pointers = NDArray[np.int64]
 

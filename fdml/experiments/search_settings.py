@@ -18,9 +18,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings
-from fdml.settings_federation import FEDERATION_FILE, RUN_FILE, FederationSettings, read_federation
-from fdml.settings_file import Settings, read_settings, read_table
-from fdml.settings_names import check_name
+from fdml.settings.federation import FEDERATION_FILE, RUN_FILE, FederationSettings, read_federation
+from fdml.settings.file import Settings, read_settings, read_table
+from fdml.settings.names import check_name
 
 MOST_RUNS = 1000
 _SEARCHED = ("loss", "training", "evaluation", "privacy")

@@ -19,7 +19,7 @@ from fdml.federation.up import LOG
 from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.accounts import AccountFile, LedgerAccounts
 from fdml.protocol.run_messages import LONGEST_REASON, RunFacts, RunQuery
-from fdml.settings_file import written_table
+from fdml.settings.file import written_table
 from fdml.storage.disk import FolderDisk
 
 _LINE_SECONDS = 600.0

@@ -24,7 +24,7 @@ from fdml.party.settings import PartySettings
 from fdml.serving.asking import AskedRows
 from fdml.serving.batch import AskedTable
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 @dataclass(frozen=True, eq=False)

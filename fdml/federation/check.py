@@ -40,8 +40,8 @@ from fdml.protocol.identity import Identity
 from fdml.protocol.messages import prediction_width
 from fdml.protocol.schedule import Schedule
 from fdml.settings import AgreedTraining, RunSettings
-from fdml.settings_data import DataSettings
-from fdml.settings_federation import read_run
+from fdml.settings.data import DataSettings
+from fdml.settings.federation import read_run
 from fdml.storage.disk import FolderDisk
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from fdml.monitor.convergence import convergence_of
 from fdml.monitor.figures import TITLES
 from fdml.monitor.history import read_history
 from fdml.settings import RunSettings
-from fdml.settings_difference import differences
+from fdml.settings.difference import differences
 
 
 @dataclass(frozen=True)

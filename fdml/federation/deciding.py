@@ -23,7 +23,7 @@ from fdml.protocol.alignment_identity import alignment_hash
 from fdml.protocol.run_messages import RunDecision, RunFacts
 from fdml.protocol.signed_proposals import check_proposal, proposed_settings
 from fdml.settings import GuardSettings, RunSettings, run_hash
-from fdml.settings_difference import difference_text, differences
+from fdml.settings.difference import difference_text, differences
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import shared_turns
 

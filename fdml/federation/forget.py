@@ -13,8 +13,8 @@ from fdml.federation.party_folder import PartyFolder
 from fdml.federation.run_folder import RunFolder, begun_run, run_names
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.settings import run_hash
-from fdml.settings_federation import read_federation
-from fdml.settings_file import read_table
+from fdml.settings.federation import read_federation
+from fdml.settings.file import read_table
 from fdml.storage.atomic import sync
 from fdml.storage.disk import FolderDisk
 from fdml.storage.failures import explained_failures

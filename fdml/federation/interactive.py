@@ -33,7 +33,7 @@ from fdml.party.consent import Ask
 from fdml.party.effects import PartyResult
 from fdml.party.settings import PartySettings, in_folder, read_party
 from fdml.serving.batch import answer_table
-from fdml.settings_federation import federation_of
+from fdml.settings.federation import federation_of
 
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")

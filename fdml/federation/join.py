@@ -34,7 +34,7 @@ from fdml.party.session import PartySession
 from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import RunSettings, evaluation_schedule, run_hash
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint

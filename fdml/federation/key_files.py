@@ -21,7 +21,7 @@ from fdml.federation.revocations import RevocationFile
 from fdml.protocol.certificates import identities, utc_now, why_refused
 from fdml.protocol.identity import Credentials, Identity
 from fdml.settings import RunSettings
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from fdml.storage.atomic import PUBLIC, write_file
 
 KEY = "key.pem"

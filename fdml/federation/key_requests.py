@@ -16,8 +16,8 @@ from fdml.federation.key_files import AUTHORITY, CERTIFICATE, KEY, is_signed_by,
 from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER, fingerprint_of, identities
 from fdml.protocol.identity import Identity
-from fdml.settings_federation import read_federation
-from fdml.settings_file import read_table
+from fdml.settings.federation import read_federation
+from fdml.settings.file import read_table
 from fdml.storage.atomic import PUBLIC, write_file
 
 NEXT_KEY = "next-key.pem"

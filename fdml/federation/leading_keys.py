@@ -13,7 +13,7 @@ from fdml.data.sources import Source
 from fdml.errors import SettingsError
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def data_settings(party: PartySettings, run: RunSettings) -> DataSettings:

@@ -31,7 +31,7 @@ from fdml.party.data import PartyRows
 from fdml.party.record_level import check_encoder
 from fdml.party.settings import PartySettings, check_label_owner
 from fdml.settings import RunSettings
-from fdml.settings_data import PLACES, DataSettings
+from fdml.settings.data import PLACES, DataSettings
 from fdml.storage.atomic import write_file
 from fdml.storage.facts import damaged
 

@@ -53,7 +53,7 @@ from fdml.privacy.statement import Statement
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
 from fdml.settings import RunSettings, run_hash
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock, shared_turns
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback

@@ -17,7 +17,7 @@ from fdml.party.settings import PartySettings, read_party
 from fdml.privacy.accounts import AccountFile, LedgerAccounts
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
-from fdml.settings_federation import FederationSettings, read_federation
+from fdml.settings.federation import FederationSettings, read_federation
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_runs import RunsClient

@@ -28,7 +28,7 @@ from fdml.serving.asking import AskedRows, Asker, QuestionLine
 from fdml.serving.local_line import LocalLine
 from fdml.serving.publication import FOLDER, Publication, Published, is_published, read_facts
 from fdml.serving.releases import LedgerReleases
-from fdml.settings_federation import read_federation
+from fdml.settings.federation import read_federation
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import shared_turns
 from fdml.transport.grpc_relay import GrpcQuestions

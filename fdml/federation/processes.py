@@ -22,7 +22,7 @@ from fdml.monitor.convergence import convergence_of
 from fdml.monitor.event_lines import EventLines
 from fdml.monitor.history import read_history
 from fdml.settings import RunSettings
-from fdml.settings_federation import federation_of, read_run
+from fdml.settings.federation import federation_of, read_run
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings
-from fdml.settings_difference import difference_text, differences
+from fdml.settings.difference import difference_text, differences
 from fdml.storage.atomic import make_private_folder, write_file
 from fdml.storage.facts import damaged
 

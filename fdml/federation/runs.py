@@ -17,8 +17,8 @@ from fdml.federation.versions import with_versions
 from fdml.protocol.run_messages import RunFacts, RunList, RunQuery
 from fdml.protocol.signed_proposals import make_proposal, proposed_settings
 from fdml.settings import RunSettings
-from fdml.settings_difference import difference_text, differences
-from fdml.settings_federation import read_run
+from fdml.settings.difference import difference_text, differences
+from fdml.settings.federation import read_run
 from fdml.storage.failures import explained_failures
 
 _POLL_SECONDS = 0.5

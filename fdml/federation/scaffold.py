@@ -21,8 +21,8 @@ from fdml.models.registry import DEFAULT_KIND, ready_kinds
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Role
 from fdml.protocol.shuffle import permutation
-from fdml.settings_federation import FEDERATION_FILE, RUN_FILE
-from fdml.settings_names import LONGEST_NAME, check_name, check_parties
+from fdml.settings.federation import FEDERATION_FILE, RUN_FILE
+from fdml.settings.names import LONGEST_NAME, check_name, check_parties
 
 _EXAMPLE_ROWS = 4000
 _UNWRITABLE = re.compile(r'[\s"\\]')

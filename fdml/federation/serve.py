@@ -24,7 +24,7 @@ from fdml.protocol.shuffle import permutation
 from fdml.server.host import NO_RUNS, RunHost
 from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunState
-from fdml.settings_federation import FederationSettings, read_federation, read_run
+from fdml.settings.federation import FederationSettings, read_federation, read_run
 from fdml.storage.atomic import write_file
 from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback

@@ -20,8 +20,8 @@ from fdml.protocol.certificates import SERVER
 from fdml.protocol.messages import Metrics
 from fdml.protocol.run_messages import RunFacts, RunQuery
 from fdml.protocol.signed_proposals import proposed_settings
-from fdml.settings_federation import FederationSettings, read_federation
-from fdml.settings_file import read_table
+from fdml.settings.federation import FederationSettings, read_federation
+from fdml.settings.file import read_table
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_runs import RunsClient

@@ -20,8 +20,8 @@ from fdml.models.bundle_card import BundleCard
 from fdml.party.settings import PartySettings
 from fdml.privacy.ledger import RECORD_LEVEL
 from fdml.settings import RunSettings
-from fdml.settings_names import is_version
-from fdml.settings_versions import check_same_parties
+from fdml.settings.names import is_version
+from fdml.settings.versions import check_same_parties
 from fdml.storage.atomic import write_file
 from fdml.storage.facts import damaged
 from fdml.storage.lock import shared_turns

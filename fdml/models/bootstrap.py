@@ -12,7 +12,7 @@ from fdml.data.row_set import RowSet
 from fdml.models.losses import Floats
 from fdml.models.metrics import SortedRows, explained
 from fdml.monitor.history import Gain
-from fdml.settings_choices import LossName, Task
+from fdml.settings.choices import LossName, Task
 
 RESAMPLES = 500
 _LITTLE = 10_000

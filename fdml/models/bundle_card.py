@@ -14,7 +14,7 @@ from fdml.events import Compared, ComparedVersion, Evaluated
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
 from fdml.settings import ModelSettings, RunSettings, run_hash
-from fdml.settings_data import PLACES, DataSettings
+from fdml.settings.data import PLACES, DataSettings
 
 
 def version_of(run_hash: bytes, alignment_hash: bytes) -> str:

@@ -14,7 +14,7 @@ from fdml.models.model import Model
 from fdml.models.objective import joint_for
 from fdml.models.registry import build_model, model_settings
 from fdml.settings import ModelSettings
-from fdml.settings_joint import JointSettings, scores_in
+from fdml.settings.joint import JointSettings, scores_in
 
 
 def bundle_joint(bundle: Bundle) -> JointSettings:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fdml.data.row_set import RowSet
 from fdml.models.losses import Floats, loss_named
-from fdml.settings_choices import LossName
+from fdml.settings.choices import LossName
 
 
 @dataclass(frozen=True)

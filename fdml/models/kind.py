@@ -15,7 +15,7 @@ from fdml.models.losses import Floats
 from fdml.models.model import Model
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.settings import ModelSettings
-from fdml.settings_choices import OptimizerName
+from fdml.settings.choices import OptimizerName
 
 S = TypeVar("S", bound=ModelSettings)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fdml.errors import SettingsError
 from fdml.settings import ModelSettings
-from fdml.settings_choices import LrDecay
+from fdml.settings.choices import LrDecay
 
 _DEFAULT_ADAM = 2e-3
 _DEFAULT_ADAGRAD = 0.05

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.settings_choices import Link
+from fdml.settings.choices import Link
 
 Floats = NDArray[np.floating]
 

@@ -19,8 +19,8 @@ from fdml.models.loss_protocol import Floats as Floats
 from fdml.models.loss_protocol import Loss as Loss
 from fdml.models.loss_protocol import RegressionLoss
 from fdml.models.regression_losses import Poisson, Quantile, Squared
-from fdml.settings_choices import LOSSES_OF, Link, LossName, Task
-from fdml.settings_losses import thousandths_of
+from fdml.settings.choices import LOSSES_OF, Link, LossName, Task
+from fdml.settings.losses import thousandths_of
 
 _LEAST = 2.0**-33
 """Half a step of the grid on which gradients travel: the least chance that differs from none."""
@@ -141,7 +141,7 @@ LOSSES: dict[LossName, Loss] = {
     "poisson": Poisson(),
     "quantile": Quantile(500),
 }
-"""By name; a quantile of another level than the median is named by `fdml.settings_losses.loss_for`."""
+"""By name; a quantile of another level than the median is named by `fdml.settings.losses.loss_for`."""
 
 
 def loss_named(name: LossName) -> Loss:

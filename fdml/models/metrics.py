@@ -13,7 +13,7 @@ from fdml.errors import SettingsError
 from fdml.models.loss_protocol import Floats, Loss, RegressionLoss
 from fdml.models.losses import loss_named
 from fdml.models.regression_losses import Squared
-from fdml.settings_choices import LossName, Task
+from fdml.settings.choices import LossName, Task
 
 
 def mean_loss(loss: LossName, score: Floats, sample: RowSet) -> float:

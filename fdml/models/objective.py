@@ -12,9 +12,9 @@ from fdml.errors import SettingsError
 from fdml.models.head.head import Head
 from fdml.models.joint import SUM, Interactions, JointFunction
 from fdml.models.losses import Floats, Loss, loss_named
-from fdml.settings_choices import LossName
-from fdml.settings_joint import SUM as SUM_SETTINGS
-from fdml.settings_joint import JointSettings
+from fdml.settings.choices import LossName
+from fdml.settings.joint import SUM as SUM_SETTINGS
+from fdml.settings.joint import JointSettings
 
 
 @dataclass(frozen=True)

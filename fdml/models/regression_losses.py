@@ -14,7 +14,7 @@ from scipy.special import xlogy
 
 from fdml.errors import SettingsError
 from fdml.models.loss_protocol import Floats
-from fdml.settings_choices import LARGEST_LOG, Link
+from fdml.settings.choices import LARGEST_LOG, Link
 
 
 class Squared:

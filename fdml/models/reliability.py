@@ -9,7 +9,7 @@ from fdml.data.row_set import RowSet
 from fdml.events import Reliability
 from fdml.models.losses import Floats, Logistic, loss_named
 from fdml.models.metrics import Ranking
-from fdml.settings_choices import LossName
+from fdml.settings.choices import LossName
 
 BINS = 10
 """Of equal width, as those of the calibration error."""

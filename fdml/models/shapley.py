@@ -23,7 +23,7 @@ from fdml.models.calibration import calibrate
 from fdml.models.losses import Floats, loss_named
 from fdml.models.metrics import regression_loss
 from fdml.monitor.history import Gain
-from fdml.settings_choices import LossName, Task
+from fdml.settings.choices import LossName, Task
 
 MOST_PARTIES = 12
 """Of whom all coalitions are measured: 2**12 sums."""

@@ -15,7 +15,7 @@ from fdml.data.row_set import RowSet
 from fdml.models.losses import Floats, Logistic, Softmax, loss_named
 from fdml.models.metrics import Ranking, explained, regression_loss
 from fdml.monitor.history import metric_of
-from fdml.settings_choices import LossName, Task
+from fdml.settings.choices import LossName, Task
 
 Figures = Mapping[str, float | None]
 """By name, in the order in which people should see them; the first is the task's own metric."""

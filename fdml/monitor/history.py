@@ -13,7 +13,7 @@ import numpy as np
 
 from fdml.events import Compared, ComparedVersion, EpochChosen, Evaluated, Event, Reliability, Stopped
 from fdml.monitor.convergence import Convergence, convergence_of
-from fdml.settings_choices import LossName, Task
+from fdml.settings.choices import LossName, Task
 from fdml.storage.atomic import write_file
 
 Scheme = Literal["alone", "late fusion", "pooled", "joint"]

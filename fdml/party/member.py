@@ -35,7 +35,7 @@ from fdml.protocol.alignment_messages import START_BYTES, RowsOffer
 from fdml.protocol.identity import Credentials
 from fdml.protocol.schedule import schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings, run_hash
-from fdml.settings_hash import training_hash
+from fdml.settings.hash import training_hash
 from fdml.storage.disk import Disk
 
 _MASK_BITS = 63

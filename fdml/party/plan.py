@@ -33,7 +33,7 @@ from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.frozen import FrozenEpochs
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, TrainingSettings
-from fdml.settings_choices import LossName
+from fdml.settings.choices import LossName
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_va
 
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings
-from fdml.settings_choices import Task
-from fdml.settings_file import Settings
+from fdml.settings.choices import Task
+from fdml.settings.file import Settings
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))? )?(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)")

@@ -16,7 +16,7 @@ from fdml.data.sources import format_of
 from fdml.errors import SettingsError
 from fdml.privacy.dp_sgd import WAY_OUT
 from fdml.settings import GuardSettings, ModelSettings, RunSettings, TrainingSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def check_rate(training: TrainingSettings, model: ModelSettings) -> None:

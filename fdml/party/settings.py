@@ -13,8 +13,8 @@ from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.policy import PolicySettings
 from fdml.settings import GuardSettings, ModelSettings, RunSettings
-from fdml.settings_data import DataSettings
-from fdml.settings_file import Settings, read_settings, read_table
+from fdml.settings.data import DataSettings
+from fdml.settings.file import Settings, read_settings, read_table
 
 
 def _model(values: object) -> object:

@@ -7,7 +7,7 @@ import math
 from fdml.errors import SettingsError
 from fdml.privacy.epsilon import gaussian_epsilon, gaussian_mu
 from fdml.privacy.ledger import Mechanism, epsilon_of
-from fdml.settings_choices import Noise
+from fdml.settings.choices import Noise
 
 _MOST = 2**53
 """Beyond these releases nobody counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fdml.settings_choices import Align
+from fdml.settings.choices import Align
 
 _RESULT = (
     "Every party learns which of its own ids all the others hold: the shared rows themselves are not hidden.",

@@ -16,7 +16,7 @@ from typing import Any, Protocol, get_args
 
 from fdml.errors import PrivacyBudgetSpent, SettingsError, StateCorrupt
 from fdml.privacy.epsilon import check_delta, gaussian_epsilon
-from fdml.settings_choices import Noise
+from fdml.settings.choices import Noise
 
 DIRECT = "each pushed prediction; not the effect through the weights, nor through scaling, step size and categories"
 HELD_OUT = "held-out"

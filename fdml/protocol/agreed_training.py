@@ -10,7 +10,7 @@ import math
 from typing import Literal
 
 from fdml.settings import AgreedTraining, TrainingSettings
-from fdml.settings_choices import Bits
+from fdml.settings.choices import Bits
 
 _UPDATES = 5_000
 """What a small training needs, counted in batches over all epochs."""

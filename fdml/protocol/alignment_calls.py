@@ -15,7 +15,7 @@ from fdml.protocol.alignment_wire import encode_alignment, kind_of
 from fdml.protocol.messages import PROTOCOL
 from fdml.protocol.waited_for import WaitedFor, as_lists, waited_for
 from fdml.protocol.wire import check_names, check_protocol, invalid
-from fdml.settings_names import LONGEST_NAME
+from fdml.settings.names import LONGEST_NAME
 
 
 @dataclass(frozen=True)

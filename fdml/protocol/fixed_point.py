@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.settings_choices import Bits
+from fdml.settings.choices import Bits
 
 Codes = NDArray[np.signedinteger[Any]]
 Floats = NDArray[np.floating[Any]]

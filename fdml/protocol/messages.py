@@ -12,8 +12,8 @@ import numpy as np
 
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.waited_for import WaitedFor
-from fdml.settings_choices import Task
-from fdml.settings_joint import SUM, JointSettings, prediction_floats
+from fdml.settings.choices import Task
+from fdml.settings.joint import SUM, JointSettings, prediction_floats
 
 PROTOCOL = 9
 """Changes whenever the meaning of a message does."""

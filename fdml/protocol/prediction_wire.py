@@ -26,7 +26,7 @@ from fdml.protocol.prediction_messages import (
 )
 from fdml.protocol.quoting import quoted, shown
 from fdml.protocol.wire import check_names, check_protocol, invalid
-from fdml.settings_names import is_name
+from fdml.settings.names import is_name
 
 
 def encode_relayed(message: Relayed) -> bytes:

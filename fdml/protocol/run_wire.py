@@ -28,7 +28,7 @@ from fdml.protocol.run_messages import (
     RunQuery,
 )
 from fdml.protocol.wire import check_names, check_protocol, invalid
-from fdml.settings_names import is_name
+from fdml.settings.names import is_name
 
 
 def encode_proposal(proposal: Proposal) -> bytes:

@@ -41,7 +41,7 @@ from fdml.protocol.messages import (
 )
 from fdml.protocol.quoting import quoted
 from fdml.protocol.waited_for import as_lists, waited_for
-from fdml.settings_names import is_name
+from fdml.settings.names import is_name
 
 _HASH_BYTES = 32
 _TYPES = {grid.bits // 8: grid.dtype for grid in FIXED_POINTS.values()}

@@ -37,7 +37,7 @@ from fdml.server.bulletin_slots import BulletinSlots, IdSet, Slot
 from fdml.server.intersect import match_rows
 from fdml.server.matched_sets import MatchedSets, match_additions
 from fdml.server.message_files import START_OVER, MessageFiles, content_hash
-from fdml.settings_choices import Align
+from fdml.settings.choices import Align
 from fdml.storage.disk import Disk
 
 _NO_PLACES: RowIndex = np.zeros(0, np.int64)

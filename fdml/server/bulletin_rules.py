@@ -21,7 +21,7 @@ from fdml.protocol.alignment_messages import (
 from fdml.protocol.key_sets import ascending, is_ascending, repeated
 from fdml.server.bulletin_slots import BulletinSlots, Slot
 from fdml.server.message_files import START_OVER
-from fdml.settings_choices import Align
+from fdml.settings.choices import Align
 
 KeyLists = tuple[KeyList, KeyList]
 """Of training rows and of test rows."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.identity import parse_identity
 from fdml.protocol.quoting import quoted
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 
 _MOST_NAMED = 3
 """Names of one certificate that a refusal shows."""

@@ -15,7 +15,7 @@ from fdml.protocol.limits import CEILING
 from fdml.server.bulletin import BulletinStore
 from fdml.server.message_files import MessageFiles
 from fdml.settings import RunSettings
-from fdml.settings_choices import Align
+from fdml.settings.choices import Align
 from fdml.storage.disk import Disk, DiskPart
 
 

@@ -26,8 +26,8 @@ from fdml.protocol.run_messages import (
 from fdml.protocol.signed_proposals import check_proposal, proposed_settings
 from fdml.server.hosted_run import HostedRun
 from fdml.settings import RunSettings
-from fdml.settings_difference import difference_text, differences
-from fdml.settings_federation import FederationSettings
+from fdml.settings.difference import difference_text, differences
+from fdml.settings.federation import FederationSettings
 
 _MOST_OPEN = 100
 """Runs that may be open at once: each waits for people or takes memory."""

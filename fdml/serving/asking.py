@@ -31,7 +31,7 @@ from fdml.serving.publication import Publication
 from fdml.serving.reading import ScoreReading, check_reading, score_of
 from fdml.serving.reasons import ANSWERED_VERSION, LATE, not_asked
 from fdml.serving.unsure import FindCalibration, answers_alone
-from fdml.settings_joint import scores_in
+from fdml.settings.joint import scores_in
 
 
 class QuestionLine(Protocol):

@@ -25,7 +25,7 @@ from fdml.protocol.fixed_point import Codes, grid_of
 from fdml.serving.column import Column
 from fdml.serving.keys import ServingKeys
 from fdml.settings import RunSettings
-from fdml.settings_joint import scores_in
+from fdml.settings.joint import scores_in
 
 PURPOSE = "serving"
 """Of the noise on answers."""

@@ -24,7 +24,7 @@ from fdml.server.callers import caller_named, check_party
 from fdml.server.host import RunHost
 from fdml.server.refusals import Refusals
 from fdml.server.relay import Relay, RelayLine
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from fdml.transport.caller_certificates import CallerCertificates, shown_certificate
 from fdml.transport.first_ended import until_one_ends
 from fdml.transport.grpc_endpoint import (

@@ -24,7 +24,7 @@ from fdml.audit.recording import PartyFile
 from fdml.data.sources import open_sources
 from fdml.errors import SettingsError
 from fdml.settings import GuardSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.audit.in_process_recording import record_in_process
 
 ROWS = 5000

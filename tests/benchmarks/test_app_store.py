@@ -15,7 +15,7 @@ from fdml.errors import FdmlError
 from fdml.experiments.party_folders import dataset_of, read_party_folders
 from fdml.federation.scaffold import write_keys
 from fdml.monitor.history import EpochRecord
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 pytestmark = pytest.mark.slow
 ROWS = 4000

@@ -6,7 +6,7 @@ from benchmarks.network import DEFAULT, SWEEP, TOLERANCE, Comparison, NetworkRun
 from benchmarks.network_profiles import FAR, LOOPBACK, NEAR
 from benchmarks.process_runs import RunTrace, Variant
 from fdml.errors import SettingsError
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 
 def test_the_time_counts_to_the_first_epoch_that_is_good_enough():

@@ -16,7 +16,7 @@ from fdml.federation.key_files import read_credentials
 from fdml.federation.processes import run_processes
 from fdml.monitor.listeners import ignore_events
 from fdml.party.settings import read_party
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from fdml.data.label_encoding import LabelEncoding
 from fdml.events import Compared, Evaluated
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from tests.models.test_bundle import ENCODER, LABELS, PARTY, RUN, STATE
 from tests.monitor.sample_events import SAMPLES
 

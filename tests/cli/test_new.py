@@ -1,6 +1,6 @@
 from fdml.errors import SettingsError
 from fdml.party.settings import read_party
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from tests.cli.commands import call, fail, succeed
 
 

@@ -41,7 +41,7 @@ from fdml.protocol.messages import (
 )
 from fdml.protocol.schedule import schedule_of
 from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from tests.contracts.networks import NETWORKS
 from tests.transport.served import OFFER
 

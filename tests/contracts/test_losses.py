@@ -11,7 +11,7 @@ from fdml.errors import SettingsError
 from fdml.models.kernels.gradients import loss_gradient, loss_gradients
 from fdml.models.losses import LOSSES, loss_named
 from fdml.protocol.fixed_point import decode, encode
-from fdml.settings_choices import LARGEST_LOG, PRIVATE_LOSSES
+from fdml.settings.choices import LARGEST_LOG, PRIVATE_LOSSES
 from tests.examples import examples
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, random_labels
 

@@ -8,8 +8,8 @@ from fdml.models.joint import SUM, Interactions
 from fdml.models.losses import LOSSES, loss_named
 from fdml.models.objective import Objective, objective_for
 from fdml.protocol.messages import prediction_width
-from fdml.settings_choices import LOSSES_OF
-from fdml.settings_joint import JointSettings, scores_in
+from fdml.settings.choices import LOSSES_OF
+from fdml.settings.joint import JointSettings, scores_in
 from tests.models.random_updates import CLASSES_OF, random_labels
 from tests.models.test_compiled_models import Halves
 

@@ -17,7 +17,7 @@ from fdml.data.locations import ENDINGS
 from fdml.data.matrix_source import MatrixSource
 from fdml.data.rows import row_count, to_dense, vstack, width
 from fdml.data.sources import open_encoded, open_sources
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 COUNT = 53
 RNG = np.random.default_rng(11)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["", "?", "é", "01", "1.0", "NaN"]

@@ -12,7 +12,7 @@ from fdml.data.csv_files import CsvFiles, CsvForm
 from fdml.data.locations import find_parts
 from fdml.data.origins import Origin, frame_origins, origins_of
 from fdml.data.parquet_files import ParquetFiles
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def csv_files(path, text=(), **form) -> CsvFiles:

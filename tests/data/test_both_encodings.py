@@ -19,7 +19,7 @@ from fdml.data.rows import (
     to_dense,
 )
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.frames import data_settings, tables
 
 FRAME = pa.table({"age": pa.array([30.0, None, 50.0, 7.5]), "city": pa.array(["Paris", "Evora", "", "Paris"])})

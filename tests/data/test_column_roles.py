@@ -2,7 +2,7 @@ import pytest
 
 from fdml.data.column_roles import ColumnRoles, check_columns, roles_of
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 NAMES = ["user", "age", "city", "income", "share"]
 

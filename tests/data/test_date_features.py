@@ -9,7 +9,7 @@ from fdml.data.date_features import DateNumber, DatePart, since
 from fdml.data.encoding import Encoder, fit
 from fdml.data.rows import to_dense
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 DAY = datetime.date(2026, 11, 15)
 """A Sunday."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fdml.data.encoding import fit
 from fdml.data.rows import DenseRows, SparseRows, to_dense
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def fitted(frame, **settings):

@@ -4,7 +4,7 @@ import pytest
 
 from fdml.data.column_roles import roles_of
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.test_profile import profiled
 
 NAMES = ["user", "age", "city", "income", "share"]

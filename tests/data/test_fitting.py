@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fdml.data.column_features import Hashed, Number, OneHot
 from fdml.data.encoding import fit
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def fitted(*batches, kind=None, **settings):

@@ -10,7 +10,7 @@ from fdml.data.origins import frame_origins
 from fdml.data.rows import to_dense, vstack
 from fdml.data.sources import open_encoded, open_sources
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 ROWS = {
     "user": ["a", "b", "c", "d"],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fdml.data.id_normalisation import normalise
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 UTC = datetime.UTC
 id_settings = st.builds(

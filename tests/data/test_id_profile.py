@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fdml.data.id_profile import IdLook, phone_lines
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 
 def profile_of(*columns, settings=None, batch=3):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fdml.data.ids import IdCounts, unique_ids
 from fdml.errors import DataError
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 
 def ids_of(*columns, **settings):
@@ -149,7 +149,7 @@ _GROWTH = """
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from fdml.data.ids import unique_ids
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 
 def anonymous():
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]

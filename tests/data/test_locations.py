@@ -4,7 +4,7 @@ import pytest
 
 from fdml.data.locations import find_parts
 from fdml.errors import DataError, SettingsError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.origins import csv_files, parquet_files
 from tests.data.s3 import s3_server
 

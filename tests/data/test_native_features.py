@@ -15,7 +15,7 @@ from fdml.data.readers import load
 from fdml.data.rows import DenseRows, NativeFeatures
 from fdml.data.samples.adult_parties import adult_parties
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.frames import data_settings, tables
 
 FRAME = pa.table(

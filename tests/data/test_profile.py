@@ -6,7 +6,7 @@ import pytest
 
 from fdml.data.origins import origins_of
 from fdml.data.profile import profile_rows, profile_test_rows
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 ROWS = 120
 

@@ -12,7 +12,7 @@ from fdml.data.origins import frame_origins, origins_of
 from fdml.data.profile import profile_matrices, profile_rows, profile_test_rows
 from fdml.data.sources import open_sources
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.frames import data_settings, tables
 
 

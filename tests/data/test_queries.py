@@ -11,7 +11,7 @@ from fdml.data.queries import run_query
 from fdml.data.rows import to_dense, vstack
 from fdml.data.sources import open_sources
 from fdml.errors import DataError, MissingExtra, SettingsError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.postgres import connected, postgres_server, write_table
 
 SECRET = "hidden-one"

@@ -15,7 +15,7 @@ from fdml.data.readers import load
 from fdml.data.rows import to_dense
 from fdml.data.sources import open_encoded, open_sources
 from fdml.errors import DataError, SettingsError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 def settings(**values):

@@ -12,7 +12,7 @@ from sklearn.datasets import dump_svmlight_file
 from fdml.data.readers import load
 from fdml.data.rows import SparseRows, to_dense
 from fdml.errors import DataError, LabelError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 FRAME = pa.table(
     {

@@ -20,7 +20,7 @@ from fdml.data.readers import load
 from fdml.data.rows import DenseRows, SparseRows, row_count, to_dense, vstack
 from fdml.data.sources import open_encoded, open_sources
 from fdml.errors import DataError
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.examples import examples
 
 RNG = np.random.default_rng(5)

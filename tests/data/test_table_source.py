@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fdml.data.encoding import fit
 from fdml.data.table_source import BATCH_CELLS, BATCH_ROWS, even_batches, rows_per_batch
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 7))

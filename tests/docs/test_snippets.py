@@ -10,7 +10,7 @@ import pytest
 from fdml.experiments.search_settings import SearchSettings
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from tests.docs.fenced import (
     PAGES,
     ROOT,

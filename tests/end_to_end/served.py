@@ -31,7 +31,7 @@ from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import RunSettings, TrainingSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER, Endpoint
 from fdml.transport.grpc_status import ask_status

@@ -9,7 +9,7 @@ from fdml.data.rows import to_dense, width
 from fdml.errors import SettingsError
 from fdml.experiments.comparison_input import contenders, from_data_file, from_frames, from_run_file
 from fdml.settings import GuardSettings, TrainingSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.federation.folders import EPOCHS, ROWS, write_run
 
 

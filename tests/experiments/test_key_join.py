@@ -12,7 +12,7 @@ from fdml.models.registry import model_settings
 from fdml.party.plan import joint_score
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.models.random_updates import build
 
 FLIGHTS = "hour,tail,distance,late\n5,N1,10,yes\n6,N2,20,no\n5,N9,30,no\n5,N2,40,yes\n7,N1,50,no\n6,N1,60,yes\n"

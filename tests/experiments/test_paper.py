@@ -24,7 +24,7 @@ from fdml.monitor.history import SCHEMES
 from fdml.party.settings import read_party
 from fdml.protocol.agreed_training import SLOWEST_LINE, agreed_training
 from fdml.protocol.identity import Identity
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from fdml.models.bundle import Bundle
 from fdml.models.metrics import mean_loss, metric
 from fdml.monitor.listeners import ignore_events
 from fdml.party.plan import joint_score
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from tests.federation.folders import EPOCHS, ROWS, serving, together, write_run
 
 PARTIES = ("ann", "bob")

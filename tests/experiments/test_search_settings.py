@@ -6,7 +6,7 @@ import pytest
 
 from fdml.errors import SettingsError
 from fdml.experiments.search_settings import Range, SearchSettings, read_search
-from fdml.settings_file import written_table
+from fdml.settings.file import written_table
 from tests.federation.homes import write_homes
 
 RUN = 'name = "first"\nlabel_party = "ann"\n[training]\nepochs = 3\nbatch_size = 16\n'

@@ -10,7 +10,7 @@ from fdml.federation.run_folder import RUNS, run_names
 from fdml.privacy.accounts import AccountFile, Counts, LedgerAccounts, RunAccount
 from fdml.privacy.ledger import Mechanism, epsilon_of
 from fdml.settings import run_hash
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from fdml.storage.disk import FolderDisk
 from tests.cli.commands import succeed
 from tests.federation.homes import decider_of, facts_of, home_of, run_of, write_homes

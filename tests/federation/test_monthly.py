@@ -15,7 +15,7 @@ from fdml.federation.party_folder import PartyFolder
 from fdml.federation.versions import Promotions, held_versions
 from fdml.models.bundle import Bundle
 from fdml.models.metrics import Ranking
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from tests.federation.folders import serving, together
 
 BOTH = ("ann", "bob")

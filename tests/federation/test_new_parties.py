@@ -11,7 +11,7 @@ from fdml.federation.join import join
 from fdml.federation.versions import held_versions, why_not_here
 from fdml.models.bundle import Bundle
 from fdml.party.settings import read_party
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 from tests.federation.folders import serving, together
 
 OLD, NEW, ROWS = ("ann", "bob"), "cyd", 200

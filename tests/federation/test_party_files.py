@@ -8,7 +8,7 @@ from fdml.federation.party_files import PartyFiles
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 RUN = RunSettings(parties=("ann", "bob"), label_party="ann")
 TEXT = "id,x,label\n7,2.5,yes\n8,3.5,no\n9,4.5,no\n6,0.5,yes\n"

@@ -11,7 +11,7 @@ from fdml.federation.party_files import PartyFiles
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 KEYS = {"weather": ["origin", "hour"], "planes": ["tail"]}
 WEATHER = "origin,hour,wind,sky\nJFK,5,1.5,clear\nLGA,5,2.25,rain\nJFK,6,-4.125,fog\nEWR,6,100,hail\n"

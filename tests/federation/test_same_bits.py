@@ -20,7 +20,7 @@ from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.plan import Plan
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings, TrainingSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.data.origins import FRAMES, duckdb_query, write_one, write_parts
 from tests.data.postgres import postgres_server, write_table
 

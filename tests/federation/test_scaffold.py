@@ -7,7 +7,7 @@ from fdml.federation.key_files import own_credentials
 from fdml.federation.scaffold import scaffold
 from fdml.party.settings import read_party
 from fdml.protocol.identity import Identity
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 ADDRESS = "127.0.0.1:7443"
 

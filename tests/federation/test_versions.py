@@ -27,7 +27,7 @@ from fdml.party.settings import PartySettings
 from fdml.privacy.ledger import DIRECT, RECORD_LEVEL
 from fdml.privacy.statement import Spent
 from fdml.settings import GradientGuardSettings, GuardSettings, RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.cli.commands import fail, succeed
 
 A, B = "a" * 32, "b" * 32

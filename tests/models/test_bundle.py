@@ -27,7 +27,7 @@ from fdml.party.settings import PartySettings
 from fdml.privacy.statement import Spent
 from fdml.protocol.messages import Metrics
 from fdml.settings import RunSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from tests.data.frames import data_settings, tables
 from tests.storage.system_calls import SystemCalls, crash_at_every_call
 

@@ -15,7 +15,7 @@ from fdml.models.objective import objective_for
 from fdml.models.registry import build_model, model_settings
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.settings import RunSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 RUN = RunSettings(name="first", parties=("ann", "bob"), label_party="ann")
 ENCODER = Encoder(tuple(Number(name, None, 0.0, 1.0) for name in ("a", "b", "c")))

@@ -13,7 +13,7 @@ from fdml.models.joint import SUM, Interactions
 from fdml.models.losses import LOSSES, loss_named
 from fdml.models.objective import Objective, joint_for, objective_for
 from fdml.models.signals import Scores
-from fdml.settings_joint import JointSettings, scores_in
+from fdml.settings.joint import JointSettings, scores_in
 from tests.models.random_updates import CLASSES_OF, WIDTH_OF, build, random_labels, settings_of
 
 ROWS = 12

@@ -16,7 +16,7 @@ from fdml.models.metrics import mean_loss, metric
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.settings import RunSettings, TrainingSettings
-from fdml.settings_choices import LOSSES_OF
+from fdml.settings.choices import LOSSES_OF
 
 # A loss as someone else would write it: numpy alone, nothing of it known to the package (docs/models.md).
 

@@ -11,7 +11,7 @@ from fdml.models.losses import LOSSES, loss_named
 from fdml.models.metrics import d2_of_each, explained, metric, regression_loss
 from fdml.models.regression_losses import Quantile
 from fdml.models.task_metrics import task_metrics
-from fdml.settings_choices import LARGEST_LOG
+from fdml.settings.choices import LARGEST_LOG
 
 ROWS, UNIT = 200, 4.0
 LEVELS = {"quantile": 0.5, "quantile(0.9)": 0.9, "quantile(0.05)": 0.05}

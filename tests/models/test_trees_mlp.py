@@ -21,7 +21,7 @@ from fdml.models.signals import BlockUpdate, Scores
 from fdml.models.trees_mlp.model import TreesAndNetwork
 from fdml.party.plan import Plan, learner_of
 from fdml.settings import TrainingSettings
-from fdml.settings_joint import JointSettings
+from fdml.settings.joint import JointSettings
 
 COUNT, BLOCK = 300, 100
 RANDOM = np.random.default_rng(8)

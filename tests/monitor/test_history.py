@@ -3,7 +3,7 @@ from typing import get_args
 import pytest
 
 from fdml.monitor.history import SCHEMES, EpochRecord, LearningCurve, Scheme, mean_records, metric_of
-from fdml.settings_choices import Task
+from fdml.settings.choices import Task
 
 
 def records(*metrics):

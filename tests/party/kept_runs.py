@@ -25,7 +25,7 @@ from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import RunSettings, TrainingSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from fdml.transport.in_process import InProcessServer
 from tests.party.sessions import Clock, RecordedChannel
 from tests.storage.memory_disk import MemoryDisk

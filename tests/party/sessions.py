@@ -28,7 +28,7 @@ from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from fdml.transport.in_process import InProcessServer
 from tests.storage.memory_disk import MemoryDisk
 

@@ -13,7 +13,7 @@ from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.protocol.fixed_point import INT64, encode
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
 from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from tests.party.sessions import STORE, SmallRun
 from tests.privacy.guards import no_protection
 

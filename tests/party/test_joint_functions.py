@@ -25,8 +25,8 @@ from fdml.settings import (
     RunSettings,
     TrainingSettings,
 )
-from fdml.settings_data import DataSettings
-from fdml.settings_joint import JointSettings
+from fdml.settings.data import DataSettings
+from fdml.settings.joint import JointSettings
 from tests.models.random_updates import build, stored
 from tests.party.workers import KINDS, ROWS, ServerCopy, X, Y, bits, finish, task_of, through_a_file
 from tests.privacy.guards import no_protection

@@ -8,7 +8,7 @@ import pytest
 from fdml.errors import SettingsError
 from fdml.party.policy import Hours, PolicySettings, ProposedRun, Spending, answer_of, objections_to
 from fdml.settings import PrivacySettings, RunSettings
-from fdml.settings_evaluation import PromotionSettings
+from fdml.settings.evaluation import PromotionSettings
 
 RUN = RunSettings(name="first", parties=("ann", "bob"), label_party="ann")
 MONDAY = datetime.datetime(2024, 1, 1, 10, 30)

@@ -19,7 +19,7 @@ from fdml.party.plan import Plan, training_task
 from fdml.party.record_level import check_encoder, check_rate, check_record_level, check_repeats
 from fdml.privacy.noise import NoiseKey
 from fdml.settings import GradientGuardSettings, GuardSettings, RunSettings, TrainingSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 GUARDED = GuardSettings(training=GradientGuardSettings(clip=1.0, sigma=20.0))
 DIRECT = GuardSettings(clip=3.0, noise="gaussian", sigma=3.0)

@@ -7,7 +7,7 @@ from fdml.protocol.signed_proposals import make_proposal
 from fdml.server.host import NO_RUNS, RunHost
 from fdml.server.hosted_run import HostedRun
 from fdml.settings import TrainingSettings, run_hash
-from fdml.settings_federation import FederationSettings, RightsSettings
+from fdml.settings.federation import FederationSettings, RightsSettings
 
 FEDERATION = FederationSettings(name="shop", parties=("ann", "bob", "cid"))
 

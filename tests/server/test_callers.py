@@ -5,7 +5,7 @@ import pytest
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.identity import Identity
 from fdml.server.callers import caller_named, check_party
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 
 SHOP = FederationSettings(name="shop", parties=("ann", "bob"))
 

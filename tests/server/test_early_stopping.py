@@ -8,7 +8,7 @@ from fdml.server.alignment import AlignmentPhase
 from fdml.server.bulletin import BulletinStore
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.status import StatusTracker
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from tests.monitor.sample_events import Clock
 from tests.server.run_states import (
     BLOCKS,

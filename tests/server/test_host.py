@@ -10,7 +10,7 @@ from fdml.protocol.run_messages import Proposal, RunQuery
 from fdml.protocol.signed_proposals import make_proposal
 from fdml.server import host as hosts
 from fdml.server.hosted_run import HostedRun
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from tests.server.hosts import FEDERATION, Hosted, run_of, with_rights
 
 

@@ -27,7 +27,7 @@ from fdml.server.refusals import Refusals
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession, Stream
 from fdml.settings import PrivacySettings, RunSettings, run_hash
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.evaluation import EvaluationSettings
 from tests.monitor.sample_events import Clock
 from tests.server.sessions import Server, answers, closed, emitted, held_out, push
 from tests.storage.memory_disk import MemoryDisk

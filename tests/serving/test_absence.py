@@ -9,7 +9,7 @@ from fdml.data.row_set import RowSet
 from fdml.models.calibration import calibrate
 from fdml.serving.absence import AbsenceCalibrations, LabelledRows
 from fdml.serving.asking import AskedRows
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.published import ask, asker_of, publication_of, run_of, texts, values_of
 
 ROWS = 400

@@ -12,7 +12,7 @@ from fdml.protocol.prediction_wire import decode_answered
 from fdml.serving.answers import row_patterns
 from fdml.serving.asking import AskedRows, Asker
 from fdml.serving.local_line import LocalLine
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.published import (
     IDS,
     PARTIES,

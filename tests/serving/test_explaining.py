@@ -9,7 +9,7 @@ from fdml.models.metrics import auc
 from fdml.serving.absence import LabelledRows
 from fdml.serving.asking import AskedRows
 from fdml.serving.explaining import explain
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.published import asker_of, federation, publication_of, run_of, texts, values_of
 
 ROWS = 400

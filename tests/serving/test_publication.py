@@ -12,7 +12,7 @@ from fdml.serving import column as column_module
 from fdml.serving import publication as publication_module
 from fdml.serving.column import Column
 from fdml.serving.publication import Publication, is_published, read_facts
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.published import IDS, codes_of, publication_of, run_of, texts, values_of
 
 

@@ -16,7 +16,7 @@ from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.fixed_point import FIXED_POINTS, encode
 from fdml.serving.publishing import column_of, local_predictions, model_of, released_codes
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 from tests.serving.published import NO_NOISE, keys_of, run_of, texts
 
 KEY = NoiseKey(b"k" * 32)

@@ -7,7 +7,7 @@ import pytest
 from fdml.errors import PrivacyBudgetSpent
 from fdml.serving.online.refusals import STATUS, refused_by
 from fdml.serving.reasons import Reason, first_reason, not_asked, reason_of, unreachable
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.published import (
     IDS,
     Counted,

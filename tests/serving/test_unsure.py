@@ -13,7 +13,7 @@ from fdml.serving.asking import AskedRows
 from fdml.serving.batch import AskedTable, predict_batch
 from fdml.serving.column import Column
 from fdml.serving.unsure import is_unsure
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.published import IDS as FEW
 from tests.serving.published import (
     answerer_of,

@@ -17,7 +17,7 @@ from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
 from fdml.server.session import ServerSession
 from fdml.settings import run_hash
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from fdml.storage.memory import MemoryDisk
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.grpc_server import GrpcServer

@@ -15,7 +15,7 @@ from fdml.protocol.run_messages import RunDecision, RunQuery
 from fdml.protocol.signed_proposals import make_proposal
 from fdml.server.host import RunHost
 from fdml.settings import run_hash
-from fdml.settings_federation import FederationSettings
+from fdml.settings.federation import FederationSettings
 from fdml.storage.memory import MemoryDisk
 from fdml.transport import run_lines
 from fdml.transport.grpc_endpoint import RUN_HEADER, STATUS_OF, Endpoint

@@ -15,7 +15,7 @@ from fdml.data.rows import RowEncoding
 from fdml.data.table import PartyData
 from fdml.errors import SettingsError
 from fdml.protocol.shuffle import permutation
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 
 @dataclass(frozen=True)

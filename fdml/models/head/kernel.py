@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import exact_kernel
 from fdml.models.kernels.gradients import HINGE, LEVELS, LOGISTIC, POISSON, QUANTILE, SQUARED
-from fdml.settings_choices import LARGEST_LOG
+from fdml.settings.choices import LARGEST_LOG
 
 Values = NDArray[np.float64]
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10

@@ -12,7 +12,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from fdml.models.losses import Floats
-from fdml.settings_choices import LARGEST_LOG
+from fdml.settings.choices import LARGEST_LOG
 
 LOGISTIC, HINGE, SQUARED, SOFTMAX, POISSON, QUANTILE = range(6)
 """Codes of losses; that of a quantile is QUANTILE and its level in thousandths."""

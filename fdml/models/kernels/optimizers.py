@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
 from fdml.models.losses import Floats
-from fdml.settings_choices import OptimizerName
+from fdml.settings.choices import OptimizerName
 
 SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT = range(5)
 RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}

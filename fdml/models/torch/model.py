@@ -20,7 +20,7 @@ from fdml.models.signals import BlockUpdate, Scores
 from fdml.privacy.dp_sgd import WAY_OUT, DpSgd
 from fdml.protocol.shuffle import stream
 from fdml.settings import ModelSettings
-from fdml.settings_choices import OptimizerName
+from fdml.settings.choices import OptimizerName
 
 _PREDICT_ROWS = 8192
 _GRADIENT_CELLS = 2**24

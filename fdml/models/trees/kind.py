@@ -11,7 +11,7 @@ from fdml.models.kind import ModelKind, ModelSpec
 from fdml.models.learning_rate import RateInputs
 from fdml.models.model import Model
 from fdml.settings import ModelSettings
-from fdml.settings_choices import Auto
+from fdml.settings.choices import Auto
 
 _DEFAULT_RATE = 0.15
 _SHRINKAGE = 1.0

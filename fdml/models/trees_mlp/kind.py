@@ -17,7 +17,7 @@ from fdml.models.mlp.kind import rate as mlp_rate
 from fdml.models.model import Model
 from fdml.models.trees.kind import TreesSettings, l2_of_leaves
 from fdml.settings import ModelSettings
-from fdml.settings_choices import Auto
+from fdml.settings.choices import Auto
 
 
 class TreesMlpSettings(ModelSettings):

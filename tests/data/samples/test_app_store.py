@@ -23,7 +23,7 @@ from fdml.models.metrics import auc
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan
 from fdml.settings import TrainingSettings
-from fdml.settings_data import DataSettings
+from fdml.settings.data import DataSettings
 
 ROWS = 3000
 WIDTHS = {"store": 7000, "browser": 1000, "guard": 700}

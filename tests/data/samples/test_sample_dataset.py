@@ -11,7 +11,7 @@ from fdml.data.samples.sample_dataset import PartyTables, SampleDataset
 from fdml.errors import SettingsError
 from fdml.experiments.comparison_input import from_run_file
 from fdml.party.settings import read_party
-from fdml.settings_federation import read_run
+from fdml.settings.federation import read_run
 
 ROWS = 40
 

@@ -24,7 +24,7 @@ from fdml.serving.online.app import Endpoint
 from fdml.serving.online.connections import http_server
 from fdml.serving.online.model import ServedModel
 from fdml.serving.online.spans import no_spans
-from fdml.settings_data import IdSettings
+from fdml.settings.data import IdSettings
 from tests.serving.published import IDS, answerer_of, publication_of, run_of, values_of
 from tests.transport.served import until
 

@@ -12,7 +12,7 @@ import pytest
 from fdml.errors import PrivacyBudgetSpent, ServerUnreachable
 from fdml.models.calibration import Calibration
 from fdml.serving.online import app
-from fdml.settings_serving import ServingSettings
+from fdml.settings.serving import ServingSettings
 from tests.serving.online.served import INFER, Columns, OpenEndpoint, asked, ids_input, output
 from tests.serving.published import IDS, VERSION, publication_of, run_of, values_of
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from fdml.errors import SettingsError
-from fdml.settings_file import Settings
+from fdml.settings.file import Settings
 
 Format = Literal["csv", "parquet", "libsvm", "numpy"]
 Driver = Literal[

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
-from fdml.settings_file import RENAMED, Settings, read_settings, read_table, written_table
+from fdml.settings.file import RENAMED, Settings, read_settings, read_table, written_table
 
 values = st.booleans() | st.integers(-(2**60), 2**60) | st.text('ab"\\\n é', max_size=5) | st.lists(st.integers(0, 9))
 tables = st.recursive(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from fdml.settings import RunSettings
-from fdml.settings_file import Settings
+from fdml.settings.file import Settings
+from fdml.settings.run import RunSettings
 
 _NOT_TRAINING = ("federation", "server", "members", "search", "promotion", "serving")
 """Settings on which nothing that is trained or leaves depends."""

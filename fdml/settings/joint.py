@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from fdml.errors import SettingsError
-from fdml.settings_file import Settings
+from fdml.settings.file import Settings
 
 JointName = Literal["sum", "fm", "head"]
 _VECTOR: dict[JointName, int] = {"sum": 0, "fm": 8, "head": 16}

@@ -16,12 +16,12 @@ from fdml.settings import (
     TrainingSettings,
     run_hash,
 )
-from fdml.settings_choices import LOSSES_OF
-from fdml.settings_data import DataSettings
-from fdml.settings_evaluation import EvaluationSettings
-from fdml.settings_federation import read_run
-from fdml.settings_hash import training_hash
-from fdml.settings_losses import loss_for
+from fdml.settings.choices import LOSSES_OF
+from fdml.settings.data import DataSettings
+from fdml.settings.evaluation import EvaluationSettings
+from fdml.settings.federation import read_run
+from fdml.settings.hash import training_hash
+from fdml.settings.losses import loss_for
 
 FEDERATION = """
 name = "app-store"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from fdml.errors import SettingsError
-from fdml.settings_file import Settings
+from fdml.settings.file import Settings
 
 
 class EvaluationSettings(Settings):

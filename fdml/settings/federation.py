@@ -9,9 +9,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from fdml.errors import SettingsError
-from fdml.settings import RunSettings
-from fdml.settings_file import Settings, read_settings, read_table
-from fdml.settings_names import Fingerprint, check_members, check_name, check_party_names
+from fdml.settings.file import Settings, read_settings, read_table
+from fdml.settings.names import Fingerprint, check_members, check_name, check_party_names
+from fdml.settings.run import RunSettings
 
 FEDERATION_FILE = "federation.toml"
 RUN_FILE = "run.toml"

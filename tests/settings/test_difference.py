@@ -1,8 +1,8 @@
 import pytest
 
 from fdml.settings import PrivacySettings, RunSettings, TrainingSettings
-from fdml.settings_difference import difference_text, differences
-from fdml.settings_evaluation import EvaluationSettings
+from fdml.settings.difference import difference_text, differences
+from fdml.settings.evaluation import EvaluationSettings
 
 
 def run(**values):

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from fdml.errors import SettingsError
-from fdml.settings_choices import (
+from fdml.settings.choices import (
     Align,
     Auto,
     Bits,
@@ -30,14 +30,14 @@ from fdml.settings_choices import (
     OptimizerName,
     Task,
 )
-from fdml.settings_data import Names
-from fdml.settings_evaluation import EvaluationSettings, PromotionSettings, check_stop_after
-from fdml.settings_file import Settings
-from fdml.settings_joint import JointSettings, check_joint
-from fdml.settings_losses import check_private_loss, loss_for
-from fdml.settings_names import Fingerprint, check_keys, check_members, check_name, check_parties, check_version
-from fdml.settings_serving import Chance, ServingSettings, check_absence, check_askers, check_unsure
-from fdml.settings_versions import check_frozen, check_new_parties
+from fdml.settings.data import Names
+from fdml.settings.evaluation import EvaluationSettings, PromotionSettings, check_stop_after
+from fdml.settings.file import Settings
+from fdml.settings.joint import JointSettings, check_joint
+from fdml.settings.losses import check_private_loss, loss_for
+from fdml.settings.names import Fingerprint, check_keys, check_members, check_name, check_parties, check_version
+from fdml.settings.serving import Chance, ServingSettings, check_absence, check_askers, check_unsure
+from fdml.settings.versions import check_frozen, check_new_parties
 
 
 class TrainingSettings(JointSettings):
@@ -121,7 +121,7 @@ class PrivacySettings(Settings):
 
 
 class RunSettings(Settings):
-    """What all parties of a run agree on: federation.toml and run.toml, read by `fdml.settings_federation`."""
+    """What all parties of a run agree on: federation.toml and run.toml, read by `fdml.settings.federation`."""
 
     model_config = ConfigDict(populate_by_name=True)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
-from fdml.settings_names import (
+from fdml.settings.names import (
     LONGEST_NAME,
     check_keys,
     check_members,

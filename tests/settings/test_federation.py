@@ -2,8 +2,8 @@ import pytest
 
 from fdml.errors import SettingsError
 from fdml.settings import run_hash
-from fdml.settings_federation import FederationSettings, read_federation, read_run
-from fdml.settings_hash import training_hash
+from fdml.settings.federation import FederationSettings, read_federation, read_run
+from fdml.settings.hash import training_hash
 
 FEDERATION = """
 name = "lending"

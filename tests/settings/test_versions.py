@@ -3,7 +3,7 @@
 import pytest
 
 from fdml.errors import SettingsError
-from fdml.settings_versions import check_frozen, check_new_parties, check_same_parties
+from fdml.settings.versions import check_frozen, check_new_parties, check_same_parties
 
 PARTIES = ("store", "browser", "bank")
 VERSION = "0123456789abcdef" * 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fdml.errors import SettingsError
-from fdml.settings_choices import LOSSES_OF, PRIVATE_LOSSES, LossName, Task
+from fdml.settings.choices import LOSSES_OF, PRIVATE_LOSSES, LossName, Task
 
 QUANTILE = "quantile"
 MEDIAN = 0.5

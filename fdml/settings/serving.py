@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat
 
 from fdml.errors import SettingsError
-from fdml.settings_choices import LossName
-from fdml.settings_file import Settings
+from fdml.settings.choices import LossName
+from fdml.settings.file import Settings
 
 _PROBABLE: tuple[LossName, ...] = ("logistic", "softmax")
 """Losses whose scores are probabilities."""

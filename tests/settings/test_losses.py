@@ -4,8 +4,8 @@ import pytest
 
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings, run_hash
-from fdml.settings_hash import training_hash
-from fdml.settings_losses import loss_for, split_loss, thousandths_of
+from fdml.settings.hash import training_hash
+from fdml.settings.losses import loss_for, split_loss, thousandths_of
 
 
 def run(**values):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fdml.settings_file import Settings
+from fdml.settings.file import Settings
 
 _MOST_NAMED = 5
 """Settings that one sentence names."""

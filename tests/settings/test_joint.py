@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fdml.errors import SettingsError
 from fdml.settings import RunSettings, TrainingSettings
-from fdml.settings_joint import SUM, JointSettings, check_joint, prediction_floats, scores_in
+from fdml.settings.joint import SUM, JointSettings, check_joint, prediction_floats, scores_in
 
 joints = st.one_of(
     st.just(SUM),
