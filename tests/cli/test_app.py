@@ -65,9 +65,10 @@ def commands(name):
 
 
 def help_texts(command):
+    """Of a command and of its options, but for those that `--help` does not show."""
     yield inspect.getdoc(command)
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if parameter.annotation is not typer.Context:
+        if parameter.annotation is not typer.Context and not parameter.annotation.__metadata__[0].hidden:
             yield parameter.annotation.__metadata__[0].help
 
 
