@@ -19,7 +19,7 @@ from fdml.monitor.figures import figures_line
 model = typer.Typer(
     no_args_is_help=True, help="The models of this party: list, show, compare, export, promote, rollback, forget."
 )
-NameArgument = Annotated[str, typer.Argument(help="The name of the run, or the first letters of the version.")]
+NameArgument = Annotated[str, typer.Argument(help="The name of the run, or the first characters of the version.")]
 _PARTY = Path("party.toml")
 
 

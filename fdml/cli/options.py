@@ -71,7 +71,7 @@ ModelRunOption = Annotated[
     typer.Option("--run", help="The name of the run whose model is meant; else the promoted or the newest one."),
 ]
 VersionOption = Annotated[
-    str | None, typer.Option(help="The version of the model, or the first letters of it; `fdml model list` has all.")
+    str | None, typer.Option(help="The version of the model, or the first characters of it; `fdml model list` has all.")
 ]
 DeadlineOption = Annotated[
     float | None,

@@ -65,7 +65,7 @@ class EndpointModels:
     # As `Models` has it
 
     def find(self, name: str, version: str | None) -> ServedModel:
-        """A model by the name of its run or of the federation, and the first letters of its version."""
+        """A model by the name of its run or of the federation, and the first characters of its version."""
         fitting = self._named(name)
         if not fitting:
             listed = ", ".join([*self._served, self._home.federation.name]) if self._served else "none yet"

@@ -192,7 +192,7 @@ def predict(
     federation : the federation.toml, with the folders of all parties beside it.
     ids : the ids of the rows: a list, or a frame with the columns of the asking party's `data.id`.
     run : the name of the run whose model is asked; None takes the newest.
-    version : the version of the model, or its first letters.
+    version : the version of the model, or its first characters.
     party : who asks; None is the label party.
 
     Returns an Arrow table with a row for every id: score, probability, prediction, who answered, who is missing and

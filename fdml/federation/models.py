@@ -44,7 +44,7 @@ def model_of(home: Path, run: str) -> KnownModel:
 
 
 def chosen_model(home: Path, name: str) -> KnownModel:
-    """A model by the name of its run, or by the first letters of its version."""
+    """A model by the name of its run, or by the first characters of its version."""
     known = models_of(home)
     fitting = [each for each in known if each.run == name] or [
         each for each in known if name and each.card.version.startswith(name)

@@ -59,7 +59,7 @@ def chosen_run(home: Path, run: str | None, version: str | None) -> str:
             f"`fdml join` and `fdml up` publish one when a run ends"
         )
     if version and len(fitting) > 1:
-        raise DataError(f"version {version!r} is that of {', '.join(fitting)}; give more of its letters, or --run")
+        raise DataError(f"version {version!r} is that of {', '.join(fitting)}; give more of its characters, or --run")
     return max(fitting, key=lambda name: (home / RUNS / name / FOLDER).stat().st_mtime_ns)
 
 

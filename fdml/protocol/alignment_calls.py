@@ -107,7 +107,7 @@ def _check_call(call: Any, *names: str) -> None:
         check_protocol(call)
     if longest > LONGEST_NAME:
         raise MessageRefused(
-            f"received an alignment call with a name of {longest} letters; it may have {LONGEST_NAME}",
+            f"received an alignment call with a name of {longest} characters; it may have {LONGEST_NAME}",
             Refusal.TOO_LARGE,
         )
     if len(call.run_hash) != HASH_BYTES:

@@ -1,4 +1,4 @@
-"""Text of another side on its way into an error, an event or a log: never long, never anything but letters."""
+"""Text of another side on its way into an error, an event or a log: never long, and without control characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def quoted(text: str) -> str:
 
 
 def shown(text: str, most: int = MOST_SHOWN) -> str:
-    """A sentence that another side sent, on one line: cut at so many letters, its control characters written out."""
+    """A sentence that another side sent, on one line: cut at so many characters, its control characters written out."""
     kept = text if len(text) <= most else text[: most - len(_REST)] + _REST
     if kept.isprintable():
         return kept

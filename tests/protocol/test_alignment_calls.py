@@ -90,7 +90,7 @@ def test_bytes_that_are_no_call_are_refused(kind, change, text):
 @pytest.mark.parametrize("field", ["to", "about"])
 def test_a_post_with_a_long_name_is_refused_before_anything_else(field):
     """Finding 9: a name of 20 MiB is neither looked up nor quoted."""
-    with pytest.raises(MessageRefused, match="a name of 20971520 letters; it may have 64") as refused:
+    with pytest.raises(MessageRefused, match="a name of 20971520 characters; it may have 64") as refused:
         decode_post(encode_post(replace(POST, **{field: "x" * (20 * 2**20)})))
     assert refused.value.refusal is Refusal.TOO_LARGE
     assert len(str(refused.value)) < 200
@@ -99,7 +99,7 @@ def test_a_post_with_a_long_name_is_refused_before_anything_else(field):
 @pytest.mark.parametrize("field", ["kind", "sender", "about"])
 def test_a_fetch_with_a_long_name_is_refused_before_anything_else(field):
     """Finding 9."""
-    with pytest.raises(MessageRefused, match="a name of 65 letters") as refused:
+    with pytest.raises(MessageRefused, match="a name of 65 characters") as refused:
         decode_fetch(encode_fetch(replace(FETCH, **{field: "x" * 65})))
     assert refused.value.refusal is Refusal.TOO_LARGE
 

@@ -67,7 +67,7 @@ class Access:
             raise SettingsError(f"the token file {str(path)!r} can be read by others; `chmod 600 {path}`")
         if not _SHORTEST <= len(found) <= _LONGEST or not all(33 <= each < 127 for each in found):
             raise SettingsError(
-                f"the token file {str(path)!r} does not hold one line of {_SHORTEST} to {_LONGEST} letters without "
+                f"the token file {str(path)!r} does not hold one line of {_SHORTEST} to {_LONGEST} characters without "
                 f"spaces; `openssl rand -hex 32` makes one"
             )
         return found

@@ -39,7 +39,7 @@ def read_request(body: bytes, header_length: str | None, most_rows: int) -> Infe
     content = _object(body[:length])
     request_id = content.get("id", "")
     if not isinstance(request_id, str) or len(request_id) > _LONGEST_ID:
-        raise RequestRefused(400, f"the request's id is not a text of at most {_LONGEST_ID} letters")
+        raise RequestRefused(400, f"the request's id is not a text of at most {_LONGEST_ID} characters")
     parameters = _parameters(content, "the request")
     return InferenceRequest(
         _inputs(content, memoryview(body)[length:], most_rows),

@@ -134,7 +134,7 @@ def description() -> dict[str, Any]:
         "in": "path",
         "required": True,
         "schema": _TEXT,
-        "description": "The version of the model, or its first letters.",
+        "description": "The version of the model, or its first characters.",
     }
     ready = _operation("Whether requests would have scores now.", "Ready", is_open=True)
     ready["responses"]["503"] = {"description": "Not now.", "content": _content("Ready")}
