@@ -219,10 +219,10 @@ def test_every_metric_of_the_dashboard_exists_and_all_are_on_it():
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_prometheus_scrapes_where_the_page_is():
+def test_prometheus_scrapes_where_the_page_and_the_endpoint_are():
     (found,) = documents(EXAMPLES / "prometheus" / "prometheus.yml")
     (job,) = found["scrape_configs"]
-    assert job["static_configs"][0]["targets"] == ["127.0.0.1:7480"]
+    assert job["static_configs"][0]["targets"] == ["127.0.0.1:7480", "127.0.0.1:8080"]
     assert found["rule_files"] == [ALERTS.name]
 
 

@@ -12,7 +12,8 @@ from fdml.events import Event
 from fdml.monitor.history import HistoryFile
 from fdml.monitor.json_log import JsonLog
 from fdml.monitor.listeners import all_of, ignore_events
-from fdml.monitor.terminal import RunTerminal, epoch_progress, run_terminal
+from fdml.monitor.run_displays import epoch_progress, live_terminal, run_terminal
+from fdml.monitor.terminal import RunTerminal
 from fdml.monitor.tracking import Tracked
 from tests.monitor.sample_events import ANY_EVENT, SAMPLES, plain_console, terminal_console
 from tests.monitor.test_tracking import InMemory
@@ -36,6 +37,7 @@ LISTENERS = {
     "plain lines of a party": lambda _: run_terminal(plain_console()[0], "ann"),
     "terminal of a party": lambda _: run_terminal(terminal_console()[0], "ann"),
     "plain lines of the server": lambda _: _just(RunTerminal(plain_console()[0])),
+    "live view of the server": lambda _: live_terminal(terminal_console()[0]),
     "plain progress of a comparison": lambda _: epoch_progress(plain_console()[0], EPOCHS, "training"),
     "progress bar of a comparison": lambda _: epoch_progress(terminal_console()[0], EPOCHS, "training"),
     "history file": lambda folder: _just(HistoryFile(folder / "history.json")),

@@ -48,7 +48,7 @@ def with_known_names():
 def test_schemathesis_finds_no_server_error_and_nothing_that_is_not_described(content, mode, served):
     schema = schemathesis.openapi.from_dict(content)
     operations = [each.ok() for each in schema.get_all_operations()]
-    assert len(operations) == 9
+    assert len(operations) == 10
     for operation in operations:
         check_operation(operation, mode, served.url)
     assert served.errors == []
