@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from io import BytesIO
 from random import Random
+from typing import BinaryIO
 
 
 class Crashed(BaseException):
@@ -45,9 +47,9 @@ class VirtualDisk:
         """The whole file, or None if there is none."""
         return self.files.get(name)
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes | memoryview) -> None:
         """Write a whole file."""
-        fault = self._fault()
+        fault, content = self._fault(), bytes(content)
         if fault is not None:
             arrived = self._arrived(content, tear=name in self.files and name.startswith(self._torn))
             if arrived is not None:
@@ -78,6 +80,14 @@ class VirtualDisk:
             self.files.pop(name, None)
         if fault is not None:
             raise fault
+
+    def reader(self, name: str) -> BinaryIO | None:
+        """The file as it is now."""
+        return BytesIO(self.files[name]) if name in self.files else None
+
+    def scratch(self) -> BinaryIO:
+        """A new file that no crash outlives."""
+        return BytesIO()
 
     def damage(self, name: str) -> None:
         """Turn one byte of a file over, as an old disk does."""

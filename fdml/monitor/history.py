@@ -13,7 +13,7 @@ import numpy as np
 
 from fdml.events import Compared, ComparedVersion, EpochChosen, Evaluated, Event, Reliability, Stopped
 from fdml.monitor.convergence import Convergence, convergence_of
-from fdml.settings.choices import LossName, Task
+from fdml.settings.choices import PAIRWISE, LossName, Task
 from fdml.storage.atomic import write_file
 
 Scheme = Literal["alone", "late fusion", "pooled", "joint"]
@@ -24,6 +24,8 @@ _METRIC_OF: dict[Task, str] = {"binary": "auc", "multiclass": "accuracy", "regre
 
 def metric_of(task: Task, loss: LossName | None) -> str:
     """The metric of a task, beside its loss; of a regression R2, or by another loss than the squared D2."""
+    if loss == PAIRWISE:
+        return "group_auc"
     return "d2" if task == "regression" and loss not in (None, "squared") else _METRIC_OF[task]
 
 
@@ -87,6 +89,9 @@ class HistoryFile:
     It is only for people: one that is damaged or gone stops no run, and is said.
     """
 
+    kinds = frozenset((Evaluated, Compared, ComparedVersion, Reliability, EpochChosen, Stopped))
+    """Of events that change what is known of the epochs."""
+
     def __init__(
         self, path: Path, *, known: Sequence[Evaluated] = (), remark: Callable[[str], None] = lambda _: None
     ) -> None:
@@ -117,10 +122,9 @@ class HistoryFile:
 
     def __call__(self, event: Event) -> None:
         """Store an evaluation; it is durable on return."""
-        if isinstance(event, Stopped):
-            self._ended_early = True
-        if not isinstance(event, (Evaluated, Compared, ComparedVersion, Reliability, EpochChosen)):
-            return  # as two of every step are
+        if type(event) not in self.kinds:
+            return
+        self._ended_early |= isinstance(event, Stopped)
         with self._lock:
             match event:
                 case Evaluated():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from fdml.events import Event, Listener, OfRun, Remark
@@ -10,12 +10,22 @@ from fdml.events import Event, Listener, OfRun, Remark
 
 def all_of(*listeners: Listener) -> Listener:
     """One listener that hands every event to each of these, in their order."""
+    hearers: dict[type[Event], tuple[Listener, ...]] = {}
 
     def listen(event: Event) -> None:
-        for listener in listeners:
+        kind = type(event)
+        if kind not in hearers:
+            hearers[kind] = tuple(each for each in listeners if _hears(each, kind))
+        for listener in hearers[kind]:
             listener(event)
 
     return listen
+
+
+def _hears(listener: Listener, kind: type[Event]) -> bool:
+    """Whether a listener does anything with events of a kind: it may say of which in `kinds`, and else of all."""
+    kinds: Collection[type[Event]] | None = getattr(listener, "kinds", None)
+    return kinds is None or kind in kinds
 
 
 def of_run(run: str, listener: Listener) -> Listener:

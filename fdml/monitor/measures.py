@@ -24,9 +24,20 @@ _SAVE_SECONDS = 2.0
 class Traffic(Protocol):
     """What a party's channel counts."""
 
-    bytes_sent: int
-    bytes_received: int
-    waited_seconds: float
+    @property
+    def bytes_sent(self) -> int:
+        """Of messages of the stream, each time that they were sent."""
+        ...
+
+    @property
+    def bytes_received(self) -> int:
+        """Of the other side's."""
+        ...
+
+    @property
+    def waited_seconds(self) -> float:
+        """In which the party could do nothing until something came."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -97,12 +108,14 @@ class MeasuresFile:
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
+        if type(event) is StepDone:  # these two first, as every step has both
+            self._lag[event.lag] += 1
+            self._steps += 1
+            return
+        if type(event) is Released:
+            self._releases[event.purpose] += 1
+            return
         match event:
-            case StepDone(lag=lag):
-                self._lag[lag] += 1
-                self._steps += 1
-            case Released(purpose=purpose):
-                self._releases[purpose] += 1
             case EpochDone() if self._clock() - self._saved_at >= _SAVE_SECONDS:
                 self.save()
             case Aligned() | Scheduled() | Joined() | Stopped() | Finished():

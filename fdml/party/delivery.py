@@ -59,7 +59,8 @@ class Delivery:
         self._answered = -1
         self._evaluated: set[int] = set()
         self._has_labels = False
-        self._inbox: deque[FromServer] = deque()
+        self.inbox: deque[FromServer] = deque()
+        """What has come and was not given yet."""
         self.done = hello.done
         """The last step whose answer was given."""
         self.welcomed = False
@@ -96,7 +97,7 @@ class Delivery:
     @property
     def has_room(self) -> bool:
         """Whether more may be read: a server that sends faster than the party learns has to wait."""
-        return len(self._inbox) < _MOST_UNUSED
+        return len(self.inbox) < _MOST_UNUSED
 
     @property
     def all_stored(self) -> bool:
@@ -109,6 +110,11 @@ class Delivery:
         kinds = Gradient | HeldOutPredictions | SealedMetrics | Stop
         return [message for message in self._unstored if isinstance(message, kinds)]
 
+    @property
+    def unstored_pushes(self) -> list[Push]:
+        """Pushes that are not known to be stored."""
+        return [message for message in self._unstored if isinstance(message, Push)]
+
     def receive(self, message: FromServer) -> None:
         """Take in a message from the server."""
         self.under_way |= isinstance(message, _OF_A_RUN_UNDER_WAY)
@@ -117,7 +123,7 @@ class Delivery:
                 self._check_steps(pushed, "the server has", self._steps - 1)
                 self._asked = max(self._asked, pushed)
                 self.welcomed = True
-                self._inbox.append(message)
+                self.inbox.append(message)
             case Ack(count):
                 for _ in range(min(count - self._stored_on_line, len(self._unstored))):
                     self._unstored.popleft()
@@ -126,33 +132,33 @@ class Delivery:
                 if self._run is not None:
                     self._check_steps(step, "the server answers", self._asked)
                 if step > max(self._answered, self.done):
-                    self._inbox.append(message)
+                    self.inbox.append(message)
                     self.waits_for = ()
                 self._answered = max(self._answered, step)
             case HeldOutTotal(epoch):
                 if epoch not in self._evaluated:
                     self._evaluated.add(epoch)
-                    self._inbox.append(message)
+                    self.inbox.append(message)
             case Labels():
                 if not self._has_labels:
                     self._has_labels = True
                     self._note_labels(message)
-                    self._inbox.append(message)
+                    self.inbox.append(message)
             case Stopped() | BestEpoch():
-                self._inbox.append(message)
+                self.inbox.append(message)
             case Waiting(parties):
                 self.waits_for = parties
 
     @property
     def has_message(self) -> bool:
         """Whether `poll` would give something."""
-        return bool(self._inbox)
+        return bool(self.inbox)
 
     def poll(self) -> FromServer | None:
         """The next message that has come; an answer that was given is not asked for again."""
-        if not self._inbox:
+        if not self.inbox:
             return None
-        message = self._inbox.popleft()
+        message = self.inbox.popleft()
         if isinstance(message, Total | Gradient):
             self.done = max(self.done, message.step)
         return message

@@ -83,7 +83,7 @@ def run_alignment(session: PartySession, channel: BlockingChannel, store: PartyS
 def _to_the_end(driver: SessionDriver[T], channel: BlockingChannel) -> T:
     while driver.advance():
         try:
-            channel.wait(lambda: driver.is_ready, driver.waits_for)
+            channel.wait(driver.can_go_on, driver.waits_for)
         except FdmlError as error:
             driver.fail(error)
     return driver.result
@@ -125,6 +125,10 @@ class SessionDriver(Generic[T]):
     @property
     def is_ready(self) -> bool:
         """Whether the next effect can be carried out now."""
+        return self.can_go_on()
+
+    def can_go_on(self) -> bool:
+        """The same, to be asked by who waits for it."""
         kind = type(self._effect)
         if kind is Receive:
             return self._channel.has_message
@@ -138,7 +142,7 @@ class SessionDriver(Generic[T]):
     def advance(self) -> bool:
         """Carry out effects until one has to wait. False once the session has ended."""
         while not self.has_ended:
-            if type(self._effect) in _WAITING and not self.is_ready:
+            if type(self._effect) in _WAITING and not self.can_go_on():
                 return True
             self.step()
         return False
@@ -174,16 +178,22 @@ class SessionDriver(Generic[T]):
         self._effect, self._result, self.has_ended = None, result, True
 
     def _carry_out(self) -> None:
-        match self._effect:
-            case Send(message):
-                self._channel.send(message)
-            case Emit(event):
-                self._on_event(event)
-            case Receive():
-                received = self._channel.poll()
-                if received is None:
-                    raise FdmlError("a message was there and is gone: another thread has taken it")
-                self._session.deliver(received)
+        effect = self._effect
+        if type(effect) is Emit:  # these three first, as every step has them
+            self._on_event(effect.event)
+        elif type(effect) is Send:
+            self._channel.send(effect.message)
+        elif type(effect) is Receive:
+            received = self._channel.poll()
+            if received is None:
+                raise FdmlError("a message was there and is gone: another thread has taken it")
+            self._session.deliver(received)
+        else:
+            self._keep(effect)
+
+    def _keep(self, effect: Effect | None) -> None:
+        """Store something that must last."""
+        match effect:
             case SaveCheckpoint(checkpoint):
                 unacknowledged = tuple(self._channel.unacknowledged())
                 self._store.save_checkpoint(replace(checkpoint, unacknowledged=unacknowledged))

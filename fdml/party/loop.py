@@ -47,6 +47,7 @@ class Worker:
     def __init__(self, learner: Learner, task: TrainingTask, guard: Guard) -> None:
         self.learner = learner
         self._task = task
+        self.lookahead = task.lookahead
         self._guard = guard
         self._outbox = Outbox()
         self._others = OthersPart(task.party, task.others, task.others_limit)
@@ -62,6 +63,7 @@ class Worker:
         """Whether this start has asked to stop."""
         self._head = task.objective.joint if isinstance(task.objective.joint, Head) else None
         """This party's copy of the head, where the run has one."""
+        self._groups = task.group_totals()
         self._few = None
         if task.denoise is not None:
             self._few = FewExchanges(task.denoise, task.objective)
@@ -90,10 +92,12 @@ class Worker:
         else:
             opened = self._guard.open_total(answer).reshape(pushed.codes.shape)
             total = self._others.take(opened, pushed.codes, self.step)
-            if task.gradient_party == task.party:
-                of_total = task.objective.gradient(decode(total), task.labels[visit.start : visit.stop])
-                yield self._guard.gradient(self.step, of_total)
             signal = self._scores(total, answer.variance - pushed.release.variance, pushed, visit, echo)
+            if task.gradient_party == task.party:
+                of_total = self._gradient_of(total, visit)
+                yield self._guard.gradient(self.step, of_total)
+                if self._groups is not None:
+                    signal = self._learnable(of_total, pushed, visit, echo)
         if task.learns_at(self.step):
             self._update(visit, signal)
         if self._head is not None and total is not None:
@@ -106,8 +110,17 @@ class Worker:
         yield from self._push_ahead()
         if task.watch_loss and total is not None:  # after the push, so that nobody waits for it
             before = self.loss_sum if (self.step - 1) % task.schedule.blocks else 0.0
-            labels, weights = task.labels[visit.start : visit.stop], task.weights[visit.start : visit.stop]
-            self.loss_sum = with_loss(before, total, labels, weights, task.objective)
+            if self._groups is not None:
+                self.loss_sum = before + self._groups.loss
+            else:
+                rows = slice(visit.start, visit.stop)
+                self.loss_sum = with_loss(before, total, task.labels[rows], task.weights[rows], task.objective)
+
+    def _gradient_of(self, total: Codes, visit: Visit) -> Floats:
+        """dLoss/dtotal of a block at the totals as they were released, where this party has the labels."""
+        if self._groups is not None:
+            return self._groups.gradient(visit.start, decode(total))
+        return self._task.objective.gradient(decode(total), self._task.labels[visit.start : visit.stop])
 
     def _scores(self, total: Codes, noise: float, pushed: PendingPush, visit: Visit, echo: float) -> Scores:
         """The totals of a block with the party's own part exact.
@@ -128,9 +141,11 @@ class Worker:
         """The gradients of a block that the label party returned."""
         task = self._task
         opened = self._guard.open_gradient(answer, task.gradient_party or "").reshape(pushed.codes.shape)
-        values = np.clip(opened, -_LARGEST_GRADIENT, _LARGEST_GRADIENT)
-        weights = task.weights[visit.start : visit.stop]
-        return Gradients(values, decode(pushed.codes), pushed.own, weights, echo, task.objective)
+        return self._learnable(np.clip(opened, -_LARGEST_GRADIENT, _LARGEST_GRADIENT), pushed, visit, echo)
+
+    def _learnable(self, gradient: Floats, pushed: PendingPush, visit: Visit, echo: float) -> Gradients:
+        weights = self._task.weights[visit.start : visit.stop]
+        return Gradients(gradient, decode(pushed.codes), pushed.own, weights, echo, self._task.objective)
 
     def _update(self, visit: Visit, signal: Signal) -> None:
         """All passes over the block."""
@@ -204,8 +219,8 @@ class Worker:
         self._end = min(self._end, self.pushed + 1)
 
     def events(self) -> list[Event]:
-        """What there is to tell of the others since the last call."""
-        return self._others.events()
+        """What there is to tell of the others, and of this party's own workers, since the last call."""
+        return [*self._others.events(), *self.learner.events()]
 
     def predict_held_out(self) -> Floats:
         """Local predictions of the held-out rows."""
@@ -311,6 +326,7 @@ class Worker:
             last_exchange=None if self._few is None else self._few.last,
             snapshots={} if self._snapshots is None else self._snapshots.states,
             differences={} if self._guard.differences is None else self._guard.differences.state(),
+            group_scores=None if self._groups is None else self._groups.scores.copy(),
         ).to_arrays()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]] | None) -> None:
@@ -329,4 +345,6 @@ class Worker:
             self._few.last = saved.last_exchange
         if self._snapshots is not None:
             self._snapshots.restore(saved.snapshots)
+        if self._groups is not None and saved.group_scores is not None:
+            self._groups.restore(saved.group_scores)
         self.learner.restore(saved.model)

@@ -20,7 +20,7 @@ PUBLIC = 0o666
 """The mode of any other file, less what the user's umask takes off."""
 
 
-def write_file(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
+def write_file(path: Path, content: bytes | memoryview, *, mode: int = OWNER_ONLY) -> None:
     """Write a whole file; durable on return. It has its mode before its first byte.
 
     A symbolic link stays, and the file it leads to is replaced. A device or a pipe is written to, not replaced.
@@ -148,7 +148,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_all(handle: int, content: bytes) -> None:
+def write_all(handle: int, content: bytes | memoryview) -> None:
     """Write all bytes, however few the system takes at a time."""
     view = memoryview(content)
     while view:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol, cast
 
-from fdml.storage.atomic import OWNER_ONLY, make_private_folder, naming, sync, sync_data, write_all, write_file
+from fdml.storage.appended_file import AppendedFile
+from fdml.storage.atomic import make_private_folder, sync, write_file
 
 
 class Disk(Protocol):
@@ -16,7 +18,7 @@ class Disk(Protocol):
         """The whole file, or None if there is none."""
         ...
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes | memoryview) -> None:
         """Write a whole file; after a crash it is the old one or the new one."""
         ...
 
@@ -35,15 +37,25 @@ class Disk(Protocol):
         """Remove a file, if it is there."""
         ...
 
+    def scratch(self) -> BinaryIO:
+        """A new file without a name, to write and read; it is gone once it is closed."""
+        ...
+
+    def reader(self, name: str) -> BinaryIO | None:
+        """The file as it is now, to read in parts; None if there is none."""
+        ...
+
 
 class FolderDisk:
     """A folder of the real file system. Files can be read by their owner only."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, ahead: int = 0) -> None:
+        """`ahead` is how many bytes of room a file that is appended to has at a time; see `AppendedFile`."""
         make_private_folder(folder)
         folder.chmod(0o700)
         self._folder = folder
-        self._appending: dict[str, int] = {}
+        self._ahead = ahead
+        self._appending: dict[str, AppendedFile] = {}
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None if there is none."""
@@ -52,22 +64,18 @@ class FolderDisk:
         except FileNotFoundError:
             return None
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes | memoryview) -> None:
         """Write a whole file."""
         self._close(name)
         write_file(self._folder / name, content)
 
     def append(self, name: str, content: bytes, *, synced: bool = True) -> None:
         """Write at a file's end and, unless told not to, sync it."""
-        with naming(self._folder / name):
-            handle = self._appending.get(name)
-            if handle is None:
-                handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
-                self._appending[name] = handle
-                sync(self._folder)
-            write_all(handle, content)
-            if synced:
-                sync_data(handle)
+        file = self._appending.get(name)
+        if file is None:
+            file = self._appending[name] = AppendedFile(self._folder / name, self._ahead)
+            sync(self._folder)
+        file.append(content, synced=synced)
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file to its first `size` bytes."""
@@ -85,15 +93,26 @@ class FolderDisk:
         (self._folder / name).unlink(missing_ok=True)
         sync(self._folder)
 
+    def reader(self, name: str) -> BinaryIO | None:
+        """The file as it is now; what replaces it later is another."""
+        try:
+            return (self._folder / name).open("rb")
+        except FileNotFoundError:
+            return None
+
+    def scratch(self) -> BinaryIO:
+        """A new file without a name in this folder."""
+        return cast(BinaryIO, tempfile.TemporaryFile(dir=self._folder))
+
     def close(self) -> None:
         """Close all open files; the next write opens its own again."""
         for name in list(self._appending):
             self._close(name)
 
     def _close(self, name: str) -> None:
-        handle = self._appending.pop(name, None)
-        if handle is not None:
-            os.close(handle)
+        file = self._appending.pop(name, None)
+        if file is not None:
+            file.close()
 
 
 class DiskPart:
@@ -107,7 +126,7 @@ class DiskPart:
         """The whole file, or None if there is none."""
         return self._disk.read(self._prefix + name)
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes | memoryview) -> None:
         """Write a whole file."""
         self._disk.replace(self._prefix + name, content)
 
@@ -122,3 +141,11 @@ class DiskPart:
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         self._disk.remove(self._prefix + name)
+
+    def scratch(self) -> BinaryIO:
+        """A new file without a name."""
+        return self._disk.scratch()
+
+    def reader(self, name: str) -> BinaryIO | None:
+        """The file as it is now."""
+        return self._disk.reader(self._prefix + name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
+from typing import BinaryIO
 
 
 class MemoryDisk:
@@ -15,7 +17,7 @@ class MemoryDisk:
         """The whole file, or None if there is none."""
         return self.files.get(name)
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes | memoryview) -> None:
         """Write a whole file."""
         self.files[name] = bytes(content)
 
@@ -30,3 +32,11 @@ class MemoryDisk:
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         self.files.pop(name, None)
+
+    def reader(self, name: str) -> BinaryIO | None:
+        """The file as it is now."""
+        return BytesIO(self.files[name]) if name in self.files else None
+
+    def scratch(self) -> BinaryIO:
+        """A new file in memory."""
+        return BytesIO()

@@ -107,6 +107,27 @@ def test_what_was_never_written_is_none_and_removing_it_changes_nothing(kind, tm
 
 
 @DISKS
+def test_a_scratch_file_has_no_name_and_is_read_as_it_was_written(kind, tmp_path_factory):
+    disk = kind(tmp_path_factory, 1).disk
+    with disk.scratch() as one, disk.scratch() as other:
+        one.write(b"one")
+        other.write(b"other")
+        one.seek(0)
+        assert one.read(2) + one.read() == b"one"
+    assert content(disk) == {}
+
+
+@DISKS
+def test_a_reader_reads_the_file_as_it_was(kind, tmp_path_factory):
+    disk = kind(tmp_path_factory, 1).disk
+    assert disk.reader("a") is None
+    disk.replace("a", memoryview(b"first"))
+    with disk.reader("a") as reader:
+        disk.replace("a", b"second")
+        assert reader.read(2) + reader.read() == b"first"
+
+
+@DISKS
 def test_an_empty_file_is_a_file(kind, tmp_path_factory):
     disk = kind(tmp_path_factory, 1).disk
     disk.replace("a", b"")

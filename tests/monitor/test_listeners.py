@@ -17,6 +17,27 @@ def test_listeners_are_called_in_the_order_they_were_given():
     assert calls == ["log", "terminal"]
 
 
+class OfSome:
+    """A listener that says what it hears."""
+
+    kinds = frozenset((Joined, Remark))
+
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, event):
+        self.events.append(event)
+
+
+def test_a_listener_that_says_what_it_hears_gets_nothing_else():
+    some, everything = OfSome(), []
+    listener = all_of(some, everything.append)
+    for event in (*SAMPLES, *SAMPLES):
+        listener(event)
+    assert some.events == [each for each in (*SAMPLES, *SAMPLES) if isinstance(each, (Joined, Remark))]
+    assert everything == [*SAMPLES, *SAMPLES]
+
+
 def test_no_listeners_are_a_listener_too():
     for event in SAMPLES:
         assert all_of()(event) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 
 class PowerCut(Exception):
     """The disk is gone in the middle of a write."""
@@ -36,6 +38,12 @@ class MemoryDisk:
                 self.files[name] = before + content[: self.torn]
             raise
         self.files[name] = before + content
+
+    def reader(self, name):
+        return BytesIO(self.files[name]) if name in self.files else None
+
+    def scratch(self):
+        return BytesIO()
 
     def truncate(self, name, size):
         self._spend()
