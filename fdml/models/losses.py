@@ -93,6 +93,43 @@ class Hinge:
         raise SettingsError(f"the gradient of hinge ({gradient.shape[0]} rows) does not show scores; use logistic")
 
 
+class Pairwise:
+    """Log loss of the order of two rows of one group (`fdml.models.ranking`); a score counts within its group alone.
+
+    The label party computes the gradients of whole groups. What learns from them sees rows: each is read as the row of
+    a logistic loss that has this gradient. Its curvature is never below the true one, as the gradient is a mean over
+    pairs and p (1 - p) is concave.
+    """
+
+    code: ClassVar[int | None] = 0
+    curvature: ClassVar[float] = 0.25
+    has_odds: ClassVar[bool] = False
+    link: ClassVar[Link] = "identity"
+
+    def scores(self, classes: int) -> int:  # noqa: ARG002 (softmax needs the classes)
+        """One."""
+        return 1
+
+    def value(self, score: Floats, labels: Floats) -> Floats:
+        """Of rows that are read as logistic ones; the loss of groups is `fdml.models.ranking.pairs.pair_losses`."""
+        return _ROWS.value(score, labels)
+
+    def gradient(self, score: Floats, labels: Floats) -> Floats:
+        """Of rows that are read as logistic ones."""
+        return _ROWS.gradient(score, labels)
+
+    def curvatures(self, score: Floats, labels: Floats) -> Floats:
+        """Of rows that are read as logistic ones."""
+        return _ROWS.curvatures(score, labels)
+
+    def invert_gradient(self, gradient: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """The logistic row that has this gradient."""
+        return _ROWS.invert_gradient(gradient)
+
+
+_ROWS = Logistic()
+
+
 class Softmax:
     """Log loss over K classes, one score each."""
 
@@ -136,6 +173,7 @@ class Softmax:
 LOSSES: dict[LossName, Loss] = {
     "logistic": Logistic(),
     "hinge": Hinge(),
+    "pairwise": Pairwise(),
     "squared": Squared(),
     "softmax": Softmax(),
     "poisson": Poisson(),

@@ -12,21 +12,30 @@ from fdml.data.row_set import RowSet
 from fdml.errors import SettingsError
 from fdml.models.loss_protocol import Floats, Loss, RegressionLoss
 from fdml.models.losses import loss_named
+from fdml.models.ranking.order import ranking_figures
+from fdml.models.ranking.pairs import pair_losses
 from fdml.models.regression_losses import Squared
-from fdml.settings.choices import LossName, Task
+from fdml.settings.choices import PAIRWISE, LossName, Task
 
 
 def mean_loss(loss: LossName, score: Floats, sample: RowSet) -> float:
     """The weighted mean loss of the rows."""
+    if loss == PAIRWISE:
+        return float(pair_losses(sample.groups, score, sample.labels).mean())
     return float(np.average(loss_named(loss).value(score, sample.labels), weights=sample.weights))
 
 
 def metric(task: Task, score: Floats, sample: RowSet, loss: LossName | None = None) -> float:
     """AUC, accuracy, R2 or D2, by task and loss; NaN where it is not defined, as an AUC where all labels are the same.
 
+    Of pairwise loss it is the mean AUC within groups.
+
     A regression whose loss is not given is measured as one of squared loss.
     """
     labels, weights = sample.labels, sample.weights
+    if loss == PAIRWISE:
+        found = ranking_figures(score, sample)["group_auc"]
+        return float("nan") if found is None else found
     match task:
         case "binary":
             return auc(labels, score[:, 0], weights)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from fdml.data.row_set import RowSet
 from fdml.models.losses import Floats, Logistic, Softmax, loss_named
 from fdml.models.metrics import Ranking, explained, regression_loss
+from fdml.models.ranking.order import ranking_figures
 from fdml.monitor.history import metric_of
-from fdml.settings.choices import LossName, Task
+from fdml.settings.choices import PAIRWISE, LossName, Task
 
 Figures = Mapping[str, float | None]
 """By name, in the order in which people should see them; the first is the task's own metric."""
@@ -31,6 +32,8 @@ def task_metrics(
     task: Task, loss: LossName, score: Floats, sample: RowSet, *, threshold: float = 0.5, unit: float = 1.0
 ) -> dict[str, float | None]:
     """The figures of a task. `unit` is what a target of 1 means in the labels' own units."""
+    if loss == PAIRWISE:
+        return ranking_figures(score, sample)
     match task:
         case "binary":
             return _binary(loss, score, sample, threshold)

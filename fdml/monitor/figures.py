@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 TITLES = {
     "auc": "AUC",
+    "group_auc": "AUC within groups",
+    "ndcg": "NDCG at 10",
     "average_precision": "PR-AUC",
     "ks": "KS",
     "lift": "lift of the top 10 %",
@@ -25,6 +27,13 @@ TITLES = {
     "mae": "MAE",
 }
 """How a person reads a figure's name."""
+MEANINGS = {
+    "auc": "how often a positive row scores above a negative one; 0.5 is chance, 1 is always",
+    "accuracy": "the share of rows whose class is right",
+    "r2": "the share of the labels' variance that is explained; 0 is what a constant explains, 1 is all",
+    "d2": "the share of a constant's deviance that is taken away; 0 is none, 1 is all",
+}
+"""The metric of a task, in a sentence."""
 LOSS = "test_loss"
 LOWER_IS_BETTER = frozenset(
     (LOSS, "log_loss", "brier", "calibration_error", "rmse", "mae", "poisson_deviance", "pinball_loss")

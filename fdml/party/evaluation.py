@@ -10,7 +10,6 @@ import numpy as np
 from fdml.align.sealed_labels import LabelSet
 from fdml.align.sealed_metrics import seal_metrics
 from fdml.data.label_encoding import LabelEncoding
-from fdml.data.row_set import RowSet
 from fdml.errors import MessageRefused, Refusal, SettingsError
 from fdml.events import Compared, ComparedVersion, Evaluated, Reliability
 from fdml.models.calibration import IDENTITY, Calibration
@@ -51,7 +50,7 @@ class Evaluation:
         self._run = member.run
         self._party = member.name
         self._encoding = encoding
-        self.rows = RowSet({}, labels.held_out, labels.held_out_weights)
+        self.rows = labels.held_out_rows
         """The held-out rows' labels and weights."""
         self._loss = self._run.chosen_loss
         self._objective = objective or objective_for(self._loss, labels.classes, self._run.training)

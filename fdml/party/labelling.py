@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,13 @@ from fdml.align.sealed_labels import LabelSet, open_labels, seal_labels
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import LabelError
 from fdml.party.alignment import SharedRows
+from fdml.party.effects import Emit, remark
 from fdml.party.label_flips import LabelFlips, shown_labels, training_ids
 from fdml.party.member import Member
 from fdml.protocol.messages import Labels
+from fdml.settings.choices import PAIRWISE
 
-LABELS_OFF = (
+_LABELS_OFF = (
     "warning: label_epsilon is off: every gradient this party returns discloses its row's label to the other parties"
 )
 
@@ -25,6 +28,11 @@ def labels_to_send(member: Member, shared: SharedRows, labels: LabelSet) -> Labe
         return seal_labels(shared.key, labels, member.run.task)
     if member.data.weighted:
         raise LabelError("weights could disclose private labels; leave data.weight out")
+    if member.run.chosen_loss == PAIRWISE and (labels.train_groups is None or labels.held_out_groups is None):
+        raise LabelError(
+            'loss = "pairwise" ranks rows within groups, and the label party\'s rows have none; set data.group to the '
+            "column that says which rows are ranked together"
+        )
     return Labels(labels.classes)
 
 
@@ -33,6 +41,19 @@ def count_labels(member: Member, labels: LabelSet, encoding: LabelEncoding | Non
     if member.ledger is not None:
         flips = member.flips if member.has_private_labels else None
         member.ledger.show_labels(member.run, flips, labels.classes, encoding)
+
+
+def label_remarks(member: Member, labels: LabelSet) -> Iterator[Emit]:
+    """What the label party should know of its labels before training begins."""
+    if member.has_private_labels and member.run.privacy.label_epsilon == "off":
+        yield remark(member.name, _LABELS_OFF)
+    held_out = labels.held_out
+    if member.run.task == "binary" and len(held_out) and np.ptp(held_out) == 0.0:
+        yield remark(
+            member.name,
+            f"all {len(held_out)} held-out rows have one class: there will be no AUC and no gain, only their loss; "
+            f"raise evaluation.holdout, or bring test files with both classes",
+        )
 
 
 def training_labels(member: Member, shared: SharedRows, labels: LabelSet, encoding: LabelEncoding | None) -> LabelSet:

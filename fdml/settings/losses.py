@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fdml.errors import SettingsError
-from fdml.settings.choices import LOSSES_OF, PRIVATE_LOSSES, LossName, Task
+from fdml.settings.choices import LOSSES_OF, PAIRWISE, PRIVATE_LOSSES, LossName, Task
 
 QUANTILE = "quantile"
 MEDIAN = 0.5
@@ -63,6 +63,22 @@ def check_private_loss(loss: LossName) -> None:
     if loss in PRIVATE_LOSSES:
         return
     raise SettingsError(f'labels = "private" cannot train with loss {loss!r}; it takes {" or ".join(PRIVATE_LOSSES)}')
+
+
+def check_pairwise(loss: LossName, *, labels: str, absence: float) -> None:
+    """Raise where rows cannot be compared within their groups."""
+    if loss != PAIRWISE:
+        return
+    if labels != "private":
+        raise SettingsError(
+            f'loss = "pairwise" compares rows of one group, and the label party alone knows the groups; it returns '
+            f'gradients where labels are private: set labels = "private" in [privacy], not {labels!r}'
+        )
+    if absence:
+        raise SettingsError(
+            f'loss = "pairwise" compares scores of different blocks, and with training.absence = {absence:g} some of '
+            f"them lack a party; leave absence out"
+        )
 
 
 def _check_level(level: float) -> None:

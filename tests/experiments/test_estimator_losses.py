@@ -70,6 +70,7 @@ def test_without_a_level_a_quantile_is_the_median(amounts):
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [{"model": "mlp"}, {"joint": "fm"}, {"joint": "head", "model": "mlp"}])
 @pytest.mark.parametrize("loss", ["poisson", "quantile"])
 def test_other_models_and_joint_functions_learn_them(counts, amounts, loss, parameters):

@@ -125,7 +125,7 @@ def test_what_cannot_be_trained_with_is_refused(monkeypatch):
 
 
 def test_a_loss_that_there_is_not_is_named_with_those_that_there_are():
-    with pytest.raises(SettingsError, match="there is no loss 'gamma'; there are logistic, hinge, squared"):
+    with pytest.raises(SettingsError, match="there is no loss 'gamma'; there are logistic, hinge, pairwise, squared"):
         loss_named("gamma")
 
 

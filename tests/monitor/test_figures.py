@@ -1,4 +1,7 @@
-from fdml.monitor.figures import TITLES, figures_line, figures_text, gain_text, undefined_remark
+import pytest
+
+from fdml.monitor.figures import MEANINGS, TITLES, figures_line, figures_text, gain_text, undefined_remark
+from fdml.monitor.history import metric_of
 
 
 def test_loss_and_metric_are_named():
@@ -43,3 +46,10 @@ def test_a_gain_that_is_not_known_is_said():
 
 def test_every_title_is_one_of_its_own():
     assert len(set(TITLES.values())) == len(TITLES)
+
+
+@pytest.mark.parametrize(
+    ("task", "loss"), [("binary", None), ("multiclass", None), ("regression", None), ("regression", "poisson")]
+)
+def test_the_metric_of_every_task_is_explained(task, loss):
+    assert metric_of(task, loss) in MEANINGS

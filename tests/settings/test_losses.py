@@ -57,3 +57,35 @@ def test_another_level_is_another_run():
     runs = [run(loss="quantile", quantile=level) for level in (0.1, 0.9)]
     assert run_hash(runs[0]) != run_hash(runs[1])
     assert training_hash(runs[0]) != training_hash(runs[1])
+
+
+RANKED = {"parties": ("shop", "bank"), "label_party": "shop", "loss": "pairwise"}
+
+
+def test_labels_that_are_shared_are_refused_with_what_to_write():
+    with pytest.raises(SettingsError, match='labels = "private"'):
+        RunSettings(**RANKED)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"training": {"joint": "fm"}}, "joint"),
+        ({"training": {"absence": 0.2}}, "absence"),
+        ({"training": {"exchanges": 4}}, "exchanges"),
+        ({"training": {"class_weight": "balanced"}}, "class_weight"),
+        ({"task": "multiclass"}, "pairwise"),
+        ({"serving": {"ask": "unsure"}}, "ask"),
+    ],
+)
+def test_what_cannot_be_ranked_is_refused(wrong, named):
+    with pytest.raises((SettingsError, ValueError), match=named):
+        RunSettings(**{**RANKED, "privacy": {"labels": "private"}, **wrong})
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, "off"])
+@pytest.mark.parametrize("server", ["plain", "blind"])
+def test_a_ranking_goes_with_any_label_epsilon_and_server(epsilon, server):
+    run = RunSettings(**RANKED, privacy={"labels": "private", "label_epsilon": epsilon, "server": server})
+    assert run.chosen_loss == "pairwise"
+    assert run.task == "binary"
