@@ -14,7 +14,9 @@ import resource
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from pathlib import Path
@@ -102,10 +104,10 @@ class Counter:
         with self._turn:
             self._store.post(sender, to, about, raw)
 
-    def fetch(self, reader: str, kind: str, sender: str, about: str) -> bytes | None:
-        """A message, if it is there."""
+    def fetch(self, reader: str, kind: str, sender: str, about: str, piece: int = 0) -> bytes | None:
+        """A message, or a piece of it, if it is there."""
         with self._turn:
-            return self._store.fetch(reader, kind, sender, about)
+            return self._store.fetch(reader, kind, sender, about, piece)
 
     def spent(self) -> _Spent:
         """What the server took so far."""
@@ -116,27 +118,33 @@ class _Manager(BaseManager):
     """Carries calls to the server's process."""
 
 
-_Manager.register("Counter", Counter)
+@contextmanager
+def serving(kind: type[Counter], case: Case, folder: Path) -> Iterator[Any]:
+    """A server in a process of its own."""
+    _Manager.register(kind.__name__, kind)
+    with _Manager(ctx=multiprocessing.get_context("spawn")) as manager:
+        yield getattr(manager, kind.__name__)(case, folder)
 
 
-class _Line:
+class ServerCalls:
     """One party's line to the server's process."""
 
-    def __init__(self, counter: Any, party: str) -> None:
+    def __init__(self, counter: Any, party: str, seconds: float = _PEER_TIMEOUT) -> None:
         self._counter = counter
-        self._party = party
+        self.party = party
+        self._seconds = seconds
 
     def answer(self, request: AlignmentRequest) -> AlignmentMessage | None:
         """Carry out one request."""
         if isinstance(request, Post):
-            self._counter.post(self._party, request.to, request.about, encode_alignment(request.message))
+            self._counter.post(self.party, request.to, request.about, encode_alignment(request.message))
             return None
-        deadline = time.monotonic() + _PEER_TIMEOUT
-        question = (self._party, kind_of(request.kind), request.sender, request.about)
+        deadline = time.monotonic() + self._seconds
+        question = (self.party, kind_of(request.kind), request.sender, request.about, request.piece)
         while (raw := self._counter.fetch(*question)) is None:
             if time.monotonic() > deadline:
                 waited_for = request.sender or "the server"
-                raise PeerTimeout(f"party {self._party!r} waited {_PEER_TIMEOUT:g} s for {waited_for!r}")
+                raise PeerTimeout(f"party {self.party!r} waited {self._seconds:g} s for {waited_for!r}")
             time.sleep(_PAUSE)
         return decode_alignment(raw)
 
@@ -170,8 +178,7 @@ def _measured(case: Case) -> tuple[list[_Spent], _Spent, float]:
     """What every party and the server took, and the seconds from the first to the last of them."""
     spawning = multiprocessing.get_context("spawn")
     names = case.settings.parties
-    with tempfile.TemporaryDirectory(prefix="fdml-align-") as folder, _Manager(ctx=spawning) as manager:
-        counter = manager.Counter(case, Path(folder))  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory(prefix="fdml-align-") as folder, serving(Counter, case, Path(folder)) as counter:
         with ProcessPoolExecutor(len(names), spawning) as processes:
             began = time.perf_counter()
             work = [processes.submit(_take_part, counter, case, name, Path(folder) / name) for name in names]
@@ -194,7 +201,7 @@ def _take_part(counter: Any, case: Case, party: str, folder: Path) -> _Spent:
     ids = PartyIds(_ids(case, party))
     shuffled_rows(2, 0)  # so that it is compiled or loaded before anything is timed
     run = case.settings
-    line = _Line(counter, party)
+    line = ServerCalls(counter, party)
     began = time.process_time()
     secrets = Secrets.load_or_make(FolderDisk(folder), run, party, None)
     agreement = converse(agree(run, party, secrets, None), line.answer)

@@ -79,7 +79,7 @@ def _server(scenario: Scenario, disk: MemoryDisk) -> InProcessServer:
     def clock() -> float:
         return float(next(ticks))
 
-    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, disk))
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, disk, scenario.piece_rows))
     alignment = AlignmentPhase(rows, settings.parties, scenario.run_hash, clock)
     state = RunState(RunDefinition(settings, scenario.run_hash))
     session = ServerSession(state, alignment, settings, clock)

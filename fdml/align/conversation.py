@@ -21,9 +21,9 @@ def post(message: AlignmentMessage, to: str = SERVER, about: str = "") -> Conver
     yield Post(message, to, about)
 
 
-def fetch(kind: type[N], sender: str, about: str = "") -> Conversation[N]:
-    """Fetch one message."""
-    message = yield Fetch(kind, sender, about)
+def fetch(kind: type[N], sender: str, about: str = "", piece: int = 0) -> Conversation[N]:
+    """Fetch one message, or a piece of it."""
+    message = yield Fetch(kind, sender, about, piece)
     if not isinstance(message, kind):
         raise AlignmentError(
             f"the server answered with {type(message).__name__} instead of {kind.__name__}; see that both run the "

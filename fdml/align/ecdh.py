@@ -19,16 +19,16 @@ import pyarrow as pa
 from nacl.bindings import crypto_core_ed25519_from_uniform, crypto_scalarmult
 from nacl.exceptions import CryptoError
 
-from fdml.align.conversation import Conversation, fetch, post
+from fdml.align.conversation import Conversation
 from fdml.align.group_key import GroupKey
+from fdml.align.pieces import Make, pass_pieces, post_set
 from fdml.align.tokens import hash_ids
 from fdml.errors import AlignmentError
-from fdml.protocol.alignment_messages import POINT_BYTES, SERVER, BlindedIds, Keys
+from fdml.protocol.alignment_messages import POINT_BYTES, SERVER, BlindedIds, Keys, Piece
 
 _PRIME = 2**255 - 19
 _SIGN = 2**255
 _CHUNK = 2048
-_MOST_THREADS = 8
 
 
 def points_of(ids: pa.LargeStringArray, key: GroupKey, purpose: str = "ecdh") -> Keys:
@@ -51,14 +51,14 @@ def blind(points: Keys, scalar: bytes, sender: str) -> Keys:
         ) from None
 
 
-def pass_round(parties: Sequence[str], party: str, own: BlindedIds, scalar: bytes) -> Conversation[None]:
+def pass_round(parties: Sequence[str], party: str, whole: Piece, make: Make, scalar: bytes) -> Conversation[None]:
     """Send this party's blinded set round, and blind every other party's set as it comes by.
 
     Each set goes to the next party of the run; the last before its owner hands it to the server.
     """
     at, size = parties.index(party), len(parties)
     before, following = parties[at - 1], parties[(at + 1) % size]
-    yield from post(own, to=SERVER if size == 1 else following, about=party)
+    yield from post_set(BlindedIds, whole, make, SERVER if size == 1 else following, party)
     for distance in range(1, size):
         owner = parties[at - distance]
         yield from pass_on(before, owner, SERVER if following == owner else following, scalar)
@@ -66,9 +66,7 @@ def pass_round(parties: Sequence[str], party: str, own: BlindedIds, scalar: byte
 
 def pass_on(sender: str, owner: str, to: str, scalar: bytes) -> Conversation[None]:
     """Blind an owner's set as a sender passes it, and pass it on."""
-    came = yield from fetch(BlindedIds, sender, owner)
-    test = None if came.test is None else blind(came.test, scalar, sender)
-    yield from post(BlindedIds(blind(came.train, scalar, sender), test), to=to, about=owner)
+    yield from pass_pieces(sender, owner, to, lambda points: blind(points, scalar, sender))
 
 
 def _in_threads(work: Callable[[bytes], bytes], rows: Keys) -> Keys:
@@ -76,7 +74,7 @@ def _in_threads(work: Callable[[bytes], bytes], rows: Keys) -> Keys:
     parts = [rows[begin : begin + _CHUNK].tobytes() for begin in range(0, len(rows), _CHUNK)]
     if len(parts) == 1:
         return np.frombuffer(work(parts[0]), np.uint8).reshape(-1, POINT_BYTES)
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         done = b"".join(threads.map(work, parts))
     return np.frombuffer(done, np.uint8).reshape(-1, POINT_BYTES)
 

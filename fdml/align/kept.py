@@ -17,6 +17,8 @@ from fdml.align.tokens import hash_ids, id_tokens, text_digest
 from fdml.protocol.alignment_messages import GENERATION_BYTES, TOKEN_BYTES, KeyOffer, Keys, RowsOffer
 from fdml.protocol.alignment_wire import MOST_GENERATIONS
 from fdml.settings import RunSettings
+from fdml.storage.disk import Disk
+from fdml.storage.scratch_arrays import all_numbers
 
 SETS = (0, 1)
 """Of a pair: training rows, and test rows, of which there are none without test files."""
@@ -172,10 +174,19 @@ def context_of(run: RunSettings) -> str:
     return run.federation
 
 
-def change_of(run: RunSettings, kept: KeptAlignment, ids: PartyIds, secret: bytes, *, places: bool = False) -> Change:
+def change_of(
+    run: RunSettings,
+    kept: KeptAlignment,
+    ids: PartyIds,
+    secret: bytes,
+    *,
+    places: bool = False,
+    disk: Disk | None = None,
+) -> Change:
     """How the ids differ from those of a kept alignment, the tag under a secret of this party's.
 
-    Where they do not differ at all, the ids of `places` are found only if they are asked for.
+    Where they do not differ at all, the ids of `places` are found only if they are asked for. The numbers of many new
+    ids are kept on the disk, if there is one.
     """
     state, newest = state_of(ids), kept.newest
     fresh = hashlib.blake2b(state, key=secret, digest_size=GENERATION_BYTES, person=b"fdml rows").digest()
@@ -183,7 +194,7 @@ def change_of(run: RunSettings, kept: KeptAlignment, ids: PartyIds, secret: byte
     if newest is not None and newest.state == state and (newest.found.whole or not places):
         return Change(newest.tag, state, none, none, none)
     if newest is None or newest.found.whole or is_whole(run, ids):
-        both = [NO_PLACES if each is None else np.arange(len(each)) for each in texts]
+        both = [NO_PLACES if each is None else all_numbers(disk, len(each)) for each in texts]
         return Change(fresh, state, (both[0], both[1]), none, none)
     keys, new, gone, numbers = LocalKeys(run, newest.key), [], [], []
     for listed, each in zip(kept.posted, texts, strict=True):

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from fdml.align.consent import Decide, LineClass, exchange_consent, fast_line
 from fdml.align.conversation import Conversation, fetch, post
-from fdml.align.ecdh import blind, pass_round, points_of
+from fdml.align.ecdh import pass_round
 from fdml.align.group_key import GroupKey
-from fdml.align.kept import NO_KEYS, NO_PLACES, SETS, Change, KeptAlignment, LocalKeys, MatchedRows, context_of
+from fdml.align.kept import NO_KEYS, SETS, Change, KeptAlignment, LocalKeys, MatchedRows, context_of
 from fdml.align.key_lists import KeyList, RowIndex
+from fdml.align.made_keys import KeyMaker, MadeKeys, keys_of_piece
 from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
-from fdml.align.tokens import id_tokens, sort_keys
+from fdml.align.pieces import fetch_index, post_set
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import (
-    POINT_BYTES,
+    PIECE_ROWS,
+    POINT_ROWS,
     SERVER,
-    TOKEN_BYTES,
-    BlindedIds,
     Keys,
+    Piece,
     RemovedRows,
     RowCounts,
     RowSummary,
     SharedRowIndex,
     Tokens,
 )
-from fdml.protocol.key_sets import chained_digest, position_digest, shared_digest
+from fdml.protocol.key_sets import chained_digest, digest_of_parts, position_digest, shared_digest
 from fdml.settings import RunSettings
+from fdml.storage.disk import Disk
+from fdml.storage.scratch_arrays import gathered
 
 _FEW = 0.01
 """A share of a party's rows under which the shared rows are probably not all that there are."""
@@ -67,6 +70,20 @@ class Aligner:
     """Gives the class of this party's line, from the answers that have come by then."""
     generation: bytes = b""
     """Which generation of the alignment this is."""
+    piece_rows: int | None = None
+    """Rows of a piece of a larger set; None takes what is usual."""
+    disk: Disk | None = None
+    """For scratch files, where there are more rows than memory holds; None keeps all in memory."""
+
+    @property
+    def maker(self) -> KeyMaker:
+        """How this party makes its keys."""
+        return KeyMaker(self.run.align, self.party, self.key, self.secrets, self.disk)
+
+    def whole(self, rows: RowCounts) -> Piece:
+        """The first of the pieces in which so many rows travel."""
+        usual = PIECE_ROWS if self.run.align == "tokens" else POINT_ROWS
+        return Piece(0, self.piece_rows or usual, rows)
 
 
 def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> Conversation[MatchedRows]:
@@ -78,7 +95,7 @@ def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> 
         return (yield from _align_by_position(side, ids.by_position))
     run, party = side.run, side.party
     keys, numbers = _keys_of(side, ids, change.new)
-    local = keys if run.align == "tokens" else _local_keys(side, ids, numbers)
+    local = _local_keys(side, ids, keys, numbers)
     lists = [kept.posted[at].after(change.gone[at], local[at]) for at in SETS]
     has_tests = ids.test is not None
     if kept.chain:
@@ -92,14 +109,14 @@ def align(side: Aligner, ids: PartyIds, kept: KeptAlignment, change: Change) -> 
     if has_tests:
         _check_shared(summary.shared_test, "test rows", counts)
     slowest = yield from exchange_consent(run, party, summary, side.decide, side.line)
-    index = yield from fetch(SharedRowIndex, SERVER)
+    index = yield from fetch_index("", RowCounts(len(lists[0].keys), len(lists[1].keys)), side.disk)
     _check_index(index, summary, kept, lists, has_tests=has_tests, verifies=run.align == "tokens")
     places, left = (index.train, index.held_out), (index.left, index.left_test)
     return MatchedRows(
         digest=index.digest,
         places=places,
         counts=counts,
-        at=_ids_of_rows(kept, change, numbers, places, left),
+        at=_ids_of_rows(side, kept, change, numbers, places, left),
         posted=(local[0], local[1]),
         gone=change.gone,
         left=left,
@@ -131,14 +148,21 @@ def _check_index(
     if index.counts != summary.rows or after != [summary.shared, summary.shared_test]:
         raise no_fit()
     if verifies:
-        digest = shared_digest(lists[0].keys[places[0]], lists[1].keys[places[1]] if has_tests else None)
+        rows = RowCounts(len(places[0]), len(places[1]) if has_tests else None)
+        digest = digest_of_parts(rows, chain.from_iterable(_read(lists[at].keys, places[at]) for at in SETS))
         if kept.newest is not None:
             digest = chained_digest(kept.newest.found.digest, digest, *left)
         if digest != index.digest:
             raise no_fit()
 
 
+def _read(keys: Keys, places: RowIndex) -> Iterator[Keys]:
+    """Keys at these places, a part at a time."""
+    return (keys[places[begin : begin + PIECE_ROWS]] for begin in range(0, len(places), PIECE_ROWS))
+
+
 def _ids_of_rows(
+    side: Aligner,
     kept: KeptAlignment,
     change: Change,
     numbers: list[RowIndex],
@@ -146,6 +170,8 @@ def _ids_of_rows(
     left: tuple[RowIndex, RowIndex],
 ) -> tuple[RowIndex, RowIndex]:
     """By row ever found, the number of this party's id; `numbers` are the ids of the new keys in their order."""
+    if not kept.chain:
+        return gathered(side.disk, numbers[0], new[0]), gathered(side.disk, numbers[1], new[1])
     found = []
     for at in SETS:
         rows = kept.rows[at].after(left[at], len(new[at]))
@@ -154,38 +180,38 @@ def _ids_of_rows(
     return found[0], found[1]
 
 
-def _keys_of(side: Aligner, ids: PartyIds, new: tuple[RowIndex, RowIndex]) -> tuple[list[Keys], list[RowIndex]]:
-    """The keys of new ids as they are posted, in ascending order, and the id that each is of."""
+def _keys_of(side: Aligner, ids: PartyIds, new: tuple[RowIndex, RowIndex]) -> tuple[list[MadeKeys], list[RowIndex]]:
+    """The keys of new ids in the order of posting, and the id that each is of."""
     keys, numbers = [], []
     for texts, chosen in zip((ids.train, ids.test), new, strict=True):
         if texts is None or not len(chosen):
-            size = TOKEN_BYTES if side.run.align == "tokens" else POINT_BYTES
-            found, order = np.zeros((0, size), np.uint8), NO_PLACES
+            made = side.maker.none()
         else:
-            found, order = _sorted_keys(side, texts if len(chosen) == len(texts) else texts.take(chosen))
-        keys.append(found)
-        numbers.append(chosen[order])
+            wanted = texts if len(chosen) == len(texts) else texts.take(chosen)
+            made = side.maker.make(wanted, context_of(side.run), "ecdh")
+        keys.append(made)
+        numbers.append(made.order if texts is not None and len(chosen) == len(texts) else chosen[made.order])
     return keys, numbers
 
 
-def _sorted_keys(side: Aligner, texts: pa.LargeStringArray) -> tuple[Keys, RowIndex]:
-    if side.run.align == "tokens":
-        return sort_keys(id_tokens(texts, side.key, context_of(side.run)), side.party)
-    return sort_keys(blind(points_of(texts, side.key), side.secrets.scalar, side.party), side.party)
-
-
-def _local_keys(side: Aligner, ids: PartyIds, numbers: list[RowIndex]) -> list[Keys]:
+def _local_keys(side: Aligner, ids: PartyIds, made: list[MadeKeys], numbers: list[RowIndex]) -> list[Keys]:
     """The keys by which this party finds its ids again, in the order of posting."""
-    keys = LocalKeys(side.run, side.key)
-    both = zip((ids.train, ids.test), numbers, strict=True)
-    return [NO_KEYS if texts is None else keys.of(texts.take(chosen)) for texts, chosen in both]
+    local, keys = LocalKeys(side.run, side.key), []
+    for texts, each, chosen in zip((ids.train, ids.test), made, numbers, strict=True):
+        if each.tokens is not None:
+            keys.append(each.tokens)
+        else:
+            keys.append(NO_KEYS if texts is None else local.of(texts.take(chosen)))
+    return keys
 
 
-def _post_keys(side: Aligner, train: Keys, test: Keys | None) -> Conversation[None]:
+def _post_keys(side: Aligner, train: MadeKeys, test: MadeKeys | None) -> Conversation[None]:
+    whole = side.whole(RowCounts(len(train.order), None if test is None else len(test.order)))
+    make = keys_of_piece(train, test)
     if side.run.align == "tokens":
-        yield from post(Tokens(train, test))
+        yield from post_set(Tokens, whole, make)
     else:
-        yield from pass_round(side.run.parties, side.party, BlindedIds(train, test), side.secrets.scalar)
+        yield from pass_round(side.run.parties, side.party, whole, make, side.secrets.scalar)
 
 
 def _align_by_position(side: Aligner, rows: RowCounts) -> Conversation[MatchedRows]:
@@ -193,7 +219,7 @@ def _align_by_position(side: Aligner, rows: RowCounts) -> Conversation[MatchedRo
     summary = yield from fetch(RowSummary, SERVER)
     _check_summary(summary, rows, side.run, side.party)
     slowest = yield from exchange_consent(side.run, side.party, summary, side.decide, side.line)
-    index = yield from fetch(SharedRowIndex, SERVER)
+    index = yield from fetch_index("", rows, side.disk)
     tests = None if rows.test is None else np.arange(rows.test, dtype=np.int64)
     posted = Posted(np.arange(rows.train, dtype=np.int64), tests, rows)
     check_places(index, posted, (summary.rows, summary.shared, summary.shared_test))

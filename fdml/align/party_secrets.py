@@ -41,6 +41,11 @@ class Secrets:
         """The key under which this party's ids are known again; it depends on `more`, a further secret."""
         return hashlib.blake2b(more, key=self.private, digest_size=_BYTES, person=b"fdml rows key").digest()
 
+    @property
+    def order_key(self) -> bytes:
+        """The key of the hashes by whose order points are posted."""
+        return hashlib.blake2b(key=self.scalar, digest_size=_BYTES, person=b"fdml point order").digest()
+
     @staticmethod
     def load_or_make(disk: Disk, run: RunSettings, party: str, credentials: Credentials | None) -> Secrets:
         """The choices of an earlier start, or new ones that are durable on return.

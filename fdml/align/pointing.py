@@ -17,18 +17,20 @@ from numpy.typing import NDArray
 
 from fdml.align.consent import exchange_consent
 from fdml.align.conversation import Conversation, fetch, post
-from fdml.align.ecdh import blind, pass_on, points_of
+from fdml.align.ecdh import pass_on
 from fdml.align.group_key import Agreement, GroupKey, pair_keys
 from fdml.align.kept import MatchedRows, context_of
+from fdml.align.made_keys import MadeKeys, keys_of_piece
 from fdml.align.matching import CAUSES, Aligner, Posted, check_places, no_fit
 from fdml.align.party_ids import LeadingKeys, PartyIds
+from fdml.align.pieces import fetch_index, post_set
 from fdml.align.tokens import id_tokens, sort_keys
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import (
     HASH_BYTES,
     SERVER,
     BlindedIds,
-    Keys,
+    RowCounts,
     RowPointers,
     RowSummary,
     SharedRowIndex,
@@ -67,20 +69,21 @@ class _Side:
         """Under which the ids of a party, and the keys that lead to it, are hashed."""
         return f"{context_of(self.run)} for {other}"
 
-    def hashed(self, texts: pa.LargeStringArray, other: str) -> tuple[Keys, RowIndex]:
-        """Keys in ascending order, and the text that each is of."""
-        if self.run.align == "tokens":
-            return sort_keys(id_tokens(texts, self.key, self.context(other)), self.party)
-        points = points_of(texts, self.key, f"ecdh of {self.context(other)}")
-        return sort_keys(blind(points, self.secrets.scalar, self.party), self.party)
+    def hashed(self, texts: pa.LargeStringArray, other: str) -> MadeKeys:
+        """The keys of different texts."""
+        context = self.context(other)
+        return self._aligner.maker.make(texts, context, f"ecdh of {context}")
 
-    def post(self, train: Keys, test: Keys | None, other: str) -> Conversation[None]:
+    def post(self, train: MadeKeys, test: MadeKeys | None, other: str) -> Conversation[Posted]:
         """Post the keys by which this party and another are matched."""
-        leads = self.party == self.run.label_party
-        if self.run.align == "tokens":
-            yield from post(Tokens(train, test), about=other if leads else "")
-        else:
-            yield from post(BlindedIds(train, test), to=other, about=self.party)
+        tests = None if test is None else test.order
+        whole = self._aligner.whole(RowCounts(len(train.order), None if tests is None else len(tests)))
+        make = keys_of_piece(train, test)
+        if train.tokens is None:
+            yield from post_set(BlindedIds, whole, make, other, self.party)
+            return Posted(train.order, tests, None)
+        yield from post_set(Tokens, whole, make, about=other if self.party == self.run.label_party else "")
+        return Posted(train.order, tests, (train.tokens, None if test is None else test.tokens))
 
     def counts(self, summary: RowSummary) -> dict[str, int]:
         """How many training rows each party has."""
@@ -110,7 +113,8 @@ class _Side:
         """What this party and another share, as the server found it."""
         about = other if self.party == self.run.label_party else ""
         subject = other if about else self.party
-        places = yield from fetch(SharedRowIndex, SERVER, about)
+        most = RowCounts(len(posted.train), 0 if posted.test is None else len(posted.test))
+        places = yield from fetch_index(about, most, self._aligner.disk)
         tests = 0 if posted.test is None else len(places.held_out)
         check_places(places, posted, (summary.rows, summary.matched[self.run.parties.index(subject)], tests))
         return places
@@ -187,18 +191,15 @@ def _post_keys(side: _Side, keys: LeadingKeys, other: str) -> Conversation[_Lead
     """Post the different keys to another party."""
     if keys.coarse or keys.test is None:
         texts, (train, *test) = _different([keys.train] if keys.test is None else [keys.train, keys.test])
-        hashed, order = side.hashed(texts, other)
-        yield from side.post(hashed, None, other)
-        posted = Posted(order, None, (hashed, None) if side.run.align == "tokens" else None)
-        places = _ranks(order, len(order))
+        posted = yield from side.post(side.hashed(texts, other), None, other)
+        places = _ranks(posted.train, len(posted.train))
         return _Lead(posted, places[train], places[test[0]] if test else None, keys.coarse)
     texts, (train,) = _different([keys.train])
     test_texts, (tests,) = _different([keys.test])
-    hashed, order = side.hashed(texts, other)
-    test_hashed, test_order = side.hashed(test_texts, other)
-    yield from side.post(hashed, test_hashed, other)
-    posted = Posted(order, test_order, (hashed, test_hashed) if side.run.align == "tokens" else None)
-    return _Lead(posted, _ranks(order, len(order))[train], _ranks(test_order, len(test_order))[tests], keys.coarse)
+    made = side.hashed(test_texts, other)
+    posted = yield from side.post(side.hashed(texts, other), made, other)
+    places = _ranks(posted.train, len(posted.train))
+    return _Lead(posted, places[train], _ranks(made.order, len(made.order))[tests], keys.coarse)
 
 
 def _different(columns: list[pa.LargeStringArray]) -> tuple[pa.LargeStringArray, list[RowIndex]]:
@@ -283,10 +284,8 @@ def _post_ids(side: _Side, ids: PartyIds) -> Conversation[Posted]:
             f"party {party!r} is in [keys] of run.toml: one table serves training and test rows; leave data.test_path "
             f"out, with all rows in the file of data.path"
         )
-    train, train_rows = side.hashed(ids.train, party)
-    test, test_rows = (None, None) if ids.test is None else side.hashed(ids.test, party)
-    yield from side.post(train, test, label_party)
-    return Posted(train_rows, test_rows, (train, test) if side.run.align == "tokens" else None)
+    test = None if ids.test is None else side.hashed(ids.test, party)
+    return (yield from side.post(side.hashed(ids.train, party), test, label_party))
 
 
 def _opened(message: RowPointers, seal: GroupKey, label_party: str) -> tuple[RowIndex, RowIndex, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
+from fdml.data.row_set import RowSet
+from fdml.data.rows import Rows
 from fdml.errors import AlignmentError, LabelError
 from fdml.protocol.messages import WEIGHT_TYPE, Labels, label_type
 from fdml.settings.choices import Task
@@ -26,6 +29,18 @@ class LabelSet:
     held_out: NDArray[np.float64]
     train_weights: NDArray[np.float64]
     held_out_weights: NDArray[np.float64]
+    train_groups: NDArray[np.int64] | None = None
+    """The number of each row's group, at the label party alone: they never travel."""
+    held_out_groups: NDArray[np.int64] | None = None
+
+    def train_rows(self, parts: Mapping[str, Rows]) -> RowSet:
+        """The training rows with these features."""
+        return RowSet(parts, self.train, self.train_weights, self.train_groups)
+
+    @property
+    def held_out_rows(self) -> RowSet:
+        """The held-out rows without features."""
+        return RowSet({}, self.held_out, self.held_out_weights, self.held_out_groups)
 
 
 def seal_labels(key: GroupKey, labels: LabelSet, task: Task) -> Labels:
@@ -49,7 +64,7 @@ def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: T
         )
     numbers = _values(plain[:end], kind)
     weights = _values(plain[end:], WEIGHT_TYPE) if len(plain) > end else np.ones(every)
-    given = LabelSet(labels.classes, *np.split(numbers, [rows]), *np.split(weights, [rows]))
+    given = LabelSet(labels.classes, numbers[:rows], numbers[rows:], weights[:rows], weights[rows:])
     _check(f"label party {label_party!r} sent", task, given)
     return given
 

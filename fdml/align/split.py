@@ -49,14 +49,17 @@ def order_of(found: FoundRows, holdout: float | None, seed: int) -> tuple[NDArra
     begins = accumulate(found.sizes, initial=0)
     for number, (begin, end) in enumerate(pairwise(begins)):
         key: tuple[int | str, ...] = (number,) if number else ()
-        rows = np.arange(begin, end)
-        if holdout is not None:
-            order = permutation(len(rows), seed, "holdout", *key)
-            held = held_out_count(end, holdout) - held_out_count(begin, holdout)
-            held_out.append(begin + np.sort(order[:held]))
-            rows = begin + np.sort(order[held:])
-        train.append(rows[permutation(len(rows), seed, "align", *key)])
-    both = np.concatenate(train), np.concatenate([*held_out, np.zeros(0, np.int64)])
+        held = 0 if holdout is None else held_out_count(end, holdout) - held_out_count(begin, holdout)
+        rows = np.arange(begin, end) if holdout is None else permutation(end - begin, seed, "holdout", *key)
+        if holdout is not None:  # in place, as there may be many
+            rows[:held].sort()
+            rows[held:].sort()
+            rows += begin
+        held_out.append(rows[:held].copy())
+        train.append(rows[held:][permutation(len(rows) - held, seed, "align", *key)])
+    both = [each[0] if len(each) == 1 else np.concatenate([np.zeros(0, np.int64), *each]) for each in (train, held_out)]
+    if not found.left.any():
+        return both[0], both[1]
     return both[0][~found.left[both[0]]], both[1][~found.left[both[1]]]
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
+from fdml.data.many_texts import text_bytes
 from fdml.errors import AlignmentError, DataError
 from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys
 from fdml.protocol.key_sets import ascending, repeated
@@ -51,21 +52,23 @@ def hash_ids(ids: pa.LargeStringArray, key: bytes, size: int) -> Keys:
 
 
 def _texts(ids: pa.LargeStringArray) -> tuple[list[int], bytes]:
-    """The bytes of all texts one after the other, and where each begins; read from arrow's buffers."""
-    _, offsets, data = ids.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-    text = b"" if data is None else data.slice(bounds[0], bounds[-1] - bounds[0]).to_pybytes()
-    return (bounds - bounds[0]).tolist(), text
+    """Where each text begins, and the bytes of all."""
+    bounds, text = text_bytes(ids)
+    return bounds.tolist(), bytes(text)
 
 
 def sort_keys(keys: Keys, party: str) -> tuple[Keys, NDArray[np.int64]]:
     """Keys in ascending order, so that their places disclose nothing of the file, and the row each came from."""
     order = ascending(keys)
     ordered = keys[order]
-    twice = repeated(ordered)
+    refuse_repeats(repeated(ordered), party)
+    return ordered, order
+
+
+def refuse_repeats(twice: int, party: str) -> None:
+    """Refuse ids of which so many are there before."""
     if twice:
         raise AlignmentError(
             f"party {party!r} has {twice} rows with a duplicate id; keep one row per id, "
             f"set data.ids.duplicates, or add a column to data.id"
         )
-    return ordered, order

@@ -25,6 +25,7 @@ class ColumnRoles:
     features: tuple[str, ...]
     keys: tuple[str, ...] = ()
     """Those that lead to rows of other parties; they may be ids or features as well."""
+    group: str | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ class ColumnRoles:
     @property
     def others(self) -> tuple[str, ...]:
         """Those that are not features."""
-        return (*self.ids, *(name for name in (self.label, self.weight) if name is not None))
+        return (*self.ids, *(name for name in (self.label, self.weight, self.group) if name is not None))
 
 
 def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
@@ -46,7 +47,7 @@ def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
     if twice is not None:
         raise DataError(f"two columns are named {twice!r}; rename one")
     keys = settings.key_columns
-    roles = ColumnRoles(settings.id, settings.label, settings.weight, settings.columns or (), keys)
+    roles = ColumnRoles(settings.id, settings.label, settings.weight, settings.columns or (), keys, settings.group)
     for name in settings.ignore:
         if name not in names:
             raise no_such("column", name, names)
@@ -59,7 +60,9 @@ def roles_of(names: Sequence[str], settings: DataSettings) -> ColumnRoles:
         raise DataError(f"column {roles.label!r} is the label and a key to another party, which would learn it; choose")
     twice = repeated((*roles.others, *roles.features))
     if twice is not None:
-        raise DataError(f"column {twice!r} is named twice among data.id, data.label, data.weight and data.columns")
+        raise DataError(
+            f"column {twice!r} is named twice among data.id, data.label, data.weight, data.group and data.columns"
+        )
     for setting in ("categorical", "hashed", "ranges", "categories"):
         for name in getattr(settings, setting):
             if name not in names:
@@ -75,6 +78,7 @@ def check_columns(names: Sequence[str], roles: ColumnRoles) -> None:
         ("id column", roles.ids),
         ("label column", (roles.label,)),
         ("weight column", (roles.weight,)),
+        ("group column", (roles.group,)),
         ("column", roles.features),
         ("key column", roles.keys),
     ):

@@ -114,6 +114,15 @@ def weights_of(name: str, column: Column) -> NDArray[np.float64]:
     return weights
 
 
+def groups_of(name: str, given: Column) -> NDArray[np.int64]:
+    """The number of each row's group: rows with the same value are in one."""
+    column = plain(given)
+    _refuse_missing(f"group column {name!r}", column, DataError)
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    numbers: NDArray[np.int64] = pc.dictionary_encode(whole).indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
 def repeated(names: Sequence[str]) -> str | None:
     """The first name that occurs twice, if any does."""
     seen: set[str] = set()

@@ -60,7 +60,7 @@ def _named(settings: DataSettings) -> list[str]:
     """All columns that the settings name, each once."""
     lists = (settings.id, settings.columns or (), settings.ignore, settings.categorical, settings.hashed)
     tables = (settings.ranges, settings.categories, settings.key_columns)
-    single = [name for name in (settings.label, settings.weight) if name is not None]
+    single = [name for name in (settings.label, settings.weight, settings.group) if name is not None]
     return list(dict.fromkeys([*single, *(name for each in (*lists, *tables) for name in each)]))
 
 

@@ -10,13 +10,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fdml.data.column_roles import ColumnRoles
-from fdml.data.column_types import labels_of, weights_of
+from fdml.data.column_types import groups_of, labels_of, weights_of
 from fdml.data.encoding import Encoder
 from fdml.data.error_context import errors_about
-from fdml.data.ids import Ids, key_texts, unique_ids
+from fdml.data.ids import Ids, key_texts, unique_texts
+from fdml.data.many_texts import MANY
 from fdml.data.rows import CHUNK_BYTES, DenseRows, Rows
 from fdml.data.table_source import TableSource
 from fdml.settings.data import IdSettings
+from fdml.storage.disk import Disk
 
 
 class FrameSource:
@@ -40,10 +42,19 @@ class FrameSource:
         self._roles = roles
         self._id_settings = id_settings
 
-    def ids(self) -> Ids | None:
-        """The ids, from a pass over their columns alone."""
+    def ids(self, disk: Disk | None = None) -> Ids | None:
+        """The ids, from a pass over their columns alone; those of many rows are kept on the disk, if there is one."""
+        if not self._roles.ids:
+            return None
         with errors_about(self._place):
-            return unique_ids(self._columns(self._roles.ids), self._id_settings) if self._roles.ids else None
+            return unique_texts(self._id_texts(), self._id_settings, disk if self.count > MANY else None)
+
+    def _id_texts(self) -> Iterator[Any]:
+        """The ids as they are spelled for all parties, batch by batch."""
+        first = 0
+        for batch in self._table.batches(self._roles.ids):
+            yield key_texts({name: batch.column(name) for name in self._roles.ids}, self._id_settings, first)
+            first += len(batch)
 
     def keys(self, columns: tuple[str, ...]) -> Any:
         """The keys that these columns make, from a pass over them alone."""
@@ -61,6 +72,12 @@ class FrameSource:
         name = self._roles.weight
         with errors_about(self._place):
             return None if name is None else weights_of(name, self._columns((name,))[name])
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """The number of each row's group, from a pass over their column alone."""
+        name = self._roles.group
+        with errors_about(self._place):
+            return None if name is None else groups_of(name, self._columns((name,))[name])
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
         """The features, about `size` bytes at a time."""

@@ -24,22 +24,25 @@ LISTED = 5
 """How many rows an error gives as examples."""
 
 
-def normalise(name: str, given: Column, settings: IdSettings) -> Any:
-    """A column of ids as a large_string array; a missing one (null, NaN, empty text) is null."""
+def normalise(name: str, given: Column, settings: IdSettings, first: int = 0) -> Any:
+    """A column of ids as a large_string array; a missing one (null, NaN, empty text) is null.
+
+    Errors count its rows from number `first` on.
+    """
     column = plain(given)
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    texts = _texts(name, whole, settings)
+    texts = _texts(name, whole, settings, first)
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.large_string()), texts)
 
 
-def _texts(name: str, column: Any, settings: IdSettings) -> Any:
+def _texts(name: str, column: Any, settings: IdSettings, first: int) -> Any:
     kind = column.type
     if is_text(kind):
         return _normal(column.cast(pa.large_string()), settings)
     if pat.is_floating(kind):
-        return _whole_floats(name, column)
+        return _whole_floats(name, column, first)
     if pat.is_decimal(kind):
-        _refuse_fractions(name, column)
+        _refuse_fractions(name, column, first)
         widest = pa.decimal256(76, 0) if pat.is_decimal256(kind) else pa.decimal128(38, 0)
         return column.cast(widest).cast(pa.large_string())
     if pat.is_integer(kind) or pat.is_null(kind):
@@ -76,27 +79,27 @@ def _plain_numbers(texts: Any) -> Any:
     return pc.replace_substring_regex(texts, r"^(?:\+|(-))?0*([1-9][0-9]*)(?:\.0+)?$", r"\1\2")
 
 
-def _whole_floats(name: str, column: Any) -> Any:
+def _whole_floats(name: str, column: Any, first: int) -> Any:
     exact = 2.0 ** (np.finfo(column.type.to_pandas_dtype()).nmant + 1)
     doubles = column.cast(pa.float64())
     present = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
     large = pc.greater(pc.abs(present), exact)
     if pc.any(large).as_py():
         raise DataError(
-            f"id column {name!r} holds {column.type} beyond {exact:.0f} in data rows {examples(large)}, where whole "
-            f"numbers are no longer exact; make it whole numbers or text at every party"
+            f"id column {name!r} holds {column.type} beyond {exact:.0f} in data rows {examples(large, first)}, where "
+            f"whole numbers are no longer exact; make it whole numbers or text at every party"
         )
-    _refuse_fractions(name, present)
+    _refuse_fractions(name, present, first)
     return present.cast(pa.int64()).cast(pa.large_string())
 
 
-def _refuse_fractions(name: str, column: Any) -> None:
+def _refuse_fractions(name: str, column: Any, first: int) -> None:
     broken = pc.not_equal(pc.floor(column), column)
     count = pc.sum(broken).as_py()
     if count:
         raise DataError(
             f"id column {name!r} holds {column.type} with a fraction in {count} rows, among them data rows "
-            f"{examples(broken)}; make it whole numbers or text at every party"
+            f"{examples(broken, first)}; make it whole numbers or text at every party"
         )
 
 
@@ -110,7 +113,7 @@ def _moments(column: Any) -> Any:
     return pc.binary_join_element_wise(texts, *(pa.scalar(text, pa.large_string()) for text in ("Z", "")))
 
 
-def examples(mask: Any) -> str:
-    """The first data rows where a mask is true, counted from 1."""
+def examples(mask: Any, first: int = 0) -> str:
+    """The first data rows where a mask is true, counted from 1; those of the mask come after `first` others."""
     found = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
-    return ", ".join(str(row + 1) for row in found[:LISTED].tolist())
+    return ", ".join(str(first + row + 1) for row in found[:LISTED].tolist())

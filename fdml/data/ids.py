@@ -5,7 +5,7 @@ Errors and counts name data rows, counted from 1 after the header, and never an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from fdml.data.column_types import Column
 from fdml.data.id_normalisation import LISTED, normalise
+from fdml.data.many_texts import duplicates, kept_texts
 from fdml.errors import DataError
 from fdml.settings.data import IdSettings
+from fdml.storage.disk import Disk
 
 
 @dataclass(frozen=True)
@@ -56,30 +58,46 @@ class Ids:
 
 def unique_ids(columns: Mapping[str, Column], settings: IdSettings) -> Ids:
     """The normalised ids of all rows; rows without one and rows with a duplicate are dropped or refused."""
-    texts = _joined([normalise(name, column, settings) for name, column in columns.items()])
-    absent = pc.is_null(texts).to_numpy(zero_copy_only=False)
-    present = np.flatnonzero(~absent)
-    found = texts.drop_null()
-    again, single = _duplicates(found)
+    return unique_texts([key_texts(columns, settings)], settings)
+
+
+def unique_texts(parts: Iterable[Any], settings: IdSettings, disk: Disk | None = None) -> Ids:
+    """The same of ids that are normalised and come in parts, null where there is none; many are kept on the disk."""
+    missing: list[NDArray[np.int64]] = []
+    ends = [0]
+
+    def present() -> Iterator[Any]:
+        for part in parts:
+            missing.append(ends[-1] + np.flatnonzero(pc.is_null(part).to_numpy(zero_copy_only=False)))
+            ends.append(ends[-1] + len(part))
+            yield part.drop_null()
+
+    found = kept_texts(present(), disk)
+    absent = np.concatenate([np.zeros(0, np.int64), *missing])
+    rows = np.delete(np.arange(ends[-1]), absent) if len(absent) else np.arange(ends[-1])
+    again, single = duplicates(found)
     counts = IdCounts(
-        rows=len(texts),
-        missing=int(absent.sum()),
+        rows=ends[-1],
+        missing=len(absent),
         repeated=int(again.sum()),
         dropped=0,
-        missing_at=_examples(np.flatnonzero(absent)),
-        repeated_at=_examples(present[again]),
+        missing_at=_examples(absent),
+        repeated_at=_examples(rows[again]),
     )
     check_counts(counts, settings)
     kept = single if settings.duplicates == "drop" else ~again
-    rows = present[kept].astype(np.int64)
-    chosen = found if kept.all() else found.filter(pa.array(kept))
+    if not kept.all():
+        rows, found = rows[kept], found.filter(pa.array(kept))
     pa.default_memory_pool().release_unused()  # it would keep the peak of the memory used here
-    return Ids(chosen, rows, replace(counts, dropped=len(texts) - len(rows)))
+    return Ids(found, rows, replace(counts, dropped=ends[-1] - len(rows)))
 
 
-def key_texts(columns: Mapping[str, Column], settings: IdSettings) -> Any:
-    """The normalised keys of all rows as a large_string array, duplicates and all; null where a column has no value."""
-    return _joined([normalise(name, column, settings) for name, column in columns.items()])
+def key_texts(columns: Mapping[str, Column], settings: IdSettings, first: int = 0) -> Any:
+    """The normalised keys of all rows as a large_string array, duplicates and all; null where a column has no value.
+
+    The rows are those from number `first` on.
+    """
+    return _joined([normalise(name, column, settings, first) for name, column in columns.items()])
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -95,17 +113,6 @@ def _escaped(texts: Any) -> Any:
         if pc.any(pc.match_substring(texts, character)).as_py():
             texts = pc.replace_substring(texts, character, f"\\{character}")
     return texts
-
-
-def _duplicates(texts: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which texts are in an earlier row too, and which are in one row only.
-
-    Codes are given in the order in which texts first come, so a new text raises the highest code.
-    """
-    codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    highest = np.maximum.accumulate(codes)
-    again = np.concatenate([[False], highest[1:] == highest[:-1]])[: len(codes)]
-    return again, np.bincount(codes)[codes] == 1 if len(codes) else again
 
 
 def _examples(rows: NDArray[np.int64]) -> tuple[int, ...]:

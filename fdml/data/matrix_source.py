@@ -16,6 +16,7 @@ from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.rows import CHUNK_BYTES, Rows
 from fdml.errors import DataError
 from fdml.settings.data import IdSettings
+from fdml.storage.disk import Disk
 
 
 class MatrixSource:
@@ -29,7 +30,7 @@ class MatrixSource:
         self._matrix = matrix
         self._id_settings = id_settings
 
-    def ids(self) -> Ids | None:
+    def ids(self, disk: Disk | None = None) -> Ids | None:  # noqa: ARG002 (they are in memory already)
         """The ids, if the file has them."""
         with errors_about(self._path):
             columns = self._matrix.id_columns
@@ -46,6 +47,10 @@ class MatrixSource:
     def weights(self) -> NDArray[np.float64] | None:
         """The weights, if the file has them."""
         return self._matrix.weights
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """None: there is no named column to make groups of."""
+        return None
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
         """The features, about `size` bytes at a time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from fdml.data.column_features import Feature, Hashed, OneHot
 from fdml.data.column_roles import ColumnRoles, check_columns, roles_of
-from fdml.data.column_types import is_text, labels_of, plain, weights_of
+from fdml.data.column_types import groups_of, is_text, labels_of, plain, weights_of
 from fdml.data.column_warnings import ColumnLook
 from fdml.data.date_features import DateInRange, DateNumber
 from fdml.data.encoders import AnyEncoder
@@ -47,7 +48,8 @@ class ColumnProfile:
 
     name: str
     kind: str
-    """"number", "date", "category", "hashed"; or what else it is for: "id", "label", "weight", "key", "ignored"."""
+    """"number", "date", "category", "hashed"; or what else it is for: "id", "label", "weight", "group", "key" or
+    "ignored"."""
     missing: int = 0
     distinct: int = 0
     is_estimate: bool = False
@@ -209,7 +211,7 @@ class _Pass:
             left[setting] = None if columns is None else tuple(name for name in columns if name in names)
         for setting in _TABLES:
             left[setting] = {name: each for name, each in getattr(given, setting).items() if name in names}
-        for setting in ("label", "weight"):
+        for setting in ("label", "weight", "group"):
             name = getattr(given, setting)
             left[setting] = name if name in names else None
         for setting, kept in left.items():
@@ -235,7 +237,7 @@ class _Pass:
         values = plain(column)
         if is_text(values.type) and pc.any(pc.equal(values, name)).as_py():
             self._named_as_cells.add(name)
-        if name in (roles.label, roles.weight):
+        if name in (roles.label, roles.weight, roles.group):
             self._kept.setdefault(name, []).append(column)
         if name not in roles.features or name in self._column_faults:
             return
@@ -276,12 +278,12 @@ class _Pass:
             return ()
 
     def _labels(self, roles: ColumnRoles | None) -> NDArray[np.generic] | None:
-        """The labels; label and weight are looked at as a run would."""
+        """The labels; label, weight and group are looked at as a run would."""
         if roles is None or not self._kept:
             return None
-        if roles.weight is not None:
-            weight = roles.weight
-            self._try_column(weight, lambda: weights_of(weight, pa.chunked_array(self._kept[weight])))
+        for name, read in ((roles.group, groups_of), (roles.weight, weights_of)):
+            if name is not None:
+                self._try_column(name, partial(read, name, pa.chunked_array(self._kept[name])))
         if roles.label is None:
             return None
         label = roles.label
@@ -336,7 +338,8 @@ def _notes(features: Sequence[Feature], settings: DataSettings) -> list[str]:
 
 def _kind(name: str, roles: ColumnRoles, features: Sequence[Feature]) -> str:
     if name not in roles.features:
-        places = {"label": (roles.label,), "weight": (roles.weight,), "id": roles.ids, "key": roles.keys}
+        single = {"label": roles.label, "weight": roles.weight, "group": roles.group}
+        places = {kind: (named,) for kind, named in single.items()} | {"id": roles.ids, "key": roles.keys}
         return next((kind for kind, named in places.items() if name in named), "ignored")
     first = next(iter(features), None)
     if isinstance(first, Hashed):

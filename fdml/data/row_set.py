@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ class RowSet:
     labels: NDArray[np.float64]
     weights: NDArray[np.float64]
     """Mean 1."""
+    groups: NDArray[np.int64] | None = None
+    """The number of each row's group, where rows are ranked within groups; the label party alone has them."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -27,15 +29,16 @@ class RowSet:
     def take(self, index: NDArray[np.int64]) -> RowSet:
         """The rows with these numbers, in this order."""
         parts = {name: choose(rows, index) for name, rows in self.parts.items()}
-        return RowSet(parts, self.labels[index], self.weights[index])
+        groups = None if self.groups is None else self.groups[index]
+        return RowSet(parts, self.labels[index], self.weights[index], groups)
 
     def only(self, party: str) -> RowSet:
         """The same rows with one party's features."""
-        return RowSet({party: self.parts[party]}, self.labels, self.weights)
+        return replace(self, parts={party: self.parts[party]})
 
     def pooled(self, name: str) -> RowSet:
         """The same rows with all features at one party."""
-        return RowSet({name: hstack(list(self.parts.values()))}, self.labels, self.weights)
+        return replace(self, parts={name: hstack(list(self.parts.values()))})
 
 
 def mean_one(weights: NDArray[np.float64] | None, rows: int) -> NDArray[np.float64]:

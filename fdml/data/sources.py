@@ -29,12 +29,14 @@ from fdml.data.origins import FilesOrigin, Origin, OriginKind, origins_of
 from fdml.data.rows import CHUNK_BYTES, RowEncoding, Rows
 from fdml.errors import DataError
 from fdml.settings.data import DataSettings
+from fdml.storage.disk import Disk
 
 COLUMN_SETTINGS = (
     "id",
     "keys",
     "label",
     "weight",
+    "group",
     "columns",
     "ignore",
     "categorical",
@@ -63,8 +65,8 @@ class Source(Protocol):
         """The encoder that makes the features."""
         ...
 
-    def ids(self) -> Ids | None:
-        """The ids and the rows they keep; None where rows are matched by position."""
+    def ids(self, disk: Disk | None = None) -> Ids | None:
+        """The ids and the rows they keep; None where rows are matched by position. Many are mapped from the disk."""
         ...
 
     def keys(self, columns: tuple[str, ...]) -> Any:
@@ -77,6 +79,10 @@ class Source(Protocol):
 
     def weights(self) -> NDArray[np.float64] | None:
         """The rows' weights, if there are any."""
+        ...
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """The number of each row's group, if there are any."""
         ...
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
@@ -144,8 +150,9 @@ def _file_of(origin: Origin) -> Path:
 def _encoded_table(place: Origin, settings: DataSettings, encoder: Encoder) -> Source:
     keys = [name for name in settings.key_columns if name not in encoder.columns]
     table = place.table([*settings.id, *keys, *encoder.text_columns])
-    label, weight = (name if name in table.names else None for name in (settings.label, settings.weight))
-    roles = ColumnRoles(settings.id, label, weight, encoder.columns, settings.key_columns)
+    wanted = (settings.label, settings.weight, settings.group)
+    label, weight, group = (name if name in table.names else None for name in wanted)
+    roles = ColumnRoles(settings.id, label, weight, encoder.columns, settings.key_columns, group)
     check_columns(table.names, roles)
     count = _some(table.settle(roles.named))
     return FrameSource(place.name, table, count, roles=roles, encoder=encoder, id_settings=settings.ids)

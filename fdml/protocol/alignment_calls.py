@@ -43,11 +43,12 @@ class FetchCall:
     about: str
     run_hash: bytes
     protocol: int = PROTOCOL
+    piece: int = 0
 
     @classmethod
     def of(cls, request: Fetch, run_hash: bytes) -> FetchCall:
         """The call that makes a request."""
-        return cls(kind_of(request.kind), request.sender, request.about, run_hash)
+        return cls(kind_of(request.kind), request.sender, request.about, run_hash, piece=request.piece)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def decode_fetch(raw: bytes) -> FetchCall:
     """A fetch call, or `MessageRefused`."""
     call = parsed(pb.FetchRequest(), raw)
     _check_call(call, call.kind, call.sender, call.about)
-    return FetchCall(call.kind, call.sender, call.about, call.run_hash, call.protocol)
+    return FetchCall(call.kind, call.sender, call.about, call.run_hash, call.protocol, call.piece)
 
 
 def decode_answer(raw: bytes) -> FetchAnswer:

@@ -23,6 +23,10 @@ START_BYTES = 16
 """Of what a party draws when it begins a run."""
 LONGEST_REASON = 200
 """Characters of what a party says to the others' operators."""
+PIECE_ROWS = 2**18
+"""Rows of a piece of a larger set: 4 MiB of tokens, 2 MiB of places."""
+POINT_ROWS = 2**13
+"""The same of blinded points, each of which takes long to make: what a crash costs is a piece, half a second."""
 SERVER = ""
 """The server's name as sender. As addressee: the message type decides who may read it."""
 
@@ -108,6 +112,55 @@ class RowCounts:
     test: int | None = None
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Which rows of a set a message holds: `size` of them from `number * size` on, fewer in the last piece.
+
+    The set's rows are counted on from its training rows to its test rows.
+    """
+
+    number: int
+    size: int
+    rows: RowCounts
+    """Of the whole set."""
+
+    @property
+    def count(self) -> int:
+        """How many pieces the set has."""
+        return piece_count(self.rows, self.size)
+
+    @property
+    def train(self) -> slice:
+        """The training rows of this piece."""
+        return slice(min(self._begin, self.rows.train), min(self._begin + self.size, self.rows.train))
+
+    @property
+    def test(self) -> slice:
+        """The test rows of this piece."""
+        tests, begin = self.rows.test or 0, self._begin - self.rows.train
+        return slice(min(max(begin, 0), tests), min(max(begin + self.size, 0), tests))
+
+    @property
+    def _begin(self) -> int:
+        return self.number * self.size
+
+    def at(self, number: int) -> Piece:
+        """Another piece of the same set."""
+        return Piece(number, self.size, self.rows)
+
+
+def piece_count(rows: RowCounts, size: int) -> int:
+    """How many pieces a set of rows has, at least one."""
+    return max(1, -(-(rows.train + (rows.test or 0)) // size))
+
+
+@dataclass(frozen=True)
+class StoredPieces:
+    """How many pieces of a set, from its first on, the server has stored: they need not be sent again."""
+
+    count: int
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """Keyed hashes of a party's ids in ascending order, for the server; `test` is None without a test file.
@@ -119,6 +172,8 @@ class Tokens:
     train: Keys = field(default_factory=lambda: np.zeros((0, TOKEN_BYTES), np.uint8))
     test: Keys | None = None
     by_position: RowCounts | None = None
+    piece: Piece | None = None
+    """None where the message holds the whole set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +185,8 @@ class BlindedIds:
 
     train: Keys
     test: Keys | None = None
+    piece: Piece | None = None
+    """None where the message holds the whole set."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +241,8 @@ class SharedRowIndex:
     counts: tuple[int, ...]
     left: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     left_test: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    piece: Piece | None = None
+    """None where the message holds all rows; those that left are in the first piece alone."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +272,7 @@ AlignmentMessage = (
     | Consent
     | SharedRowIndex
     | RowPointers
+    | StoredPieces
 )
 N = TypeVar("N", bound=AlignmentMessage)
 
@@ -229,6 +289,7 @@ KINDS: dict[str, type[AlignmentMessage]] = {
     "consent": Consent,
     "shared_rows": SharedRowIndex,
     "row_pointers": RowPointers,
+    "stored_pieces": StoredPieces,
 }
 """The kinds by the names under which they travel."""
 
@@ -250,7 +311,10 @@ class Fetch:
     kind: type[Any]
     """One of the classes of `AlignmentMessage`."""
     sender: str
+    """Of `StoredPieces`: to whom the set was posted."""
     about: str = ""
+    piece: int = 0
+    """Which piece of it, where it has several."""
 
 
 AlignmentRequest = Post | Fetch

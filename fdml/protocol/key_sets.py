@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +46,16 @@ def is_ascending(keys: Keys) -> bool:
 
 def shared_digest(train: Keys, test: Keys | None) -> bytes:
     """A hash over the shared keys of both sets; equal only if all parties mean the same rows in the same order."""
+    rows = RowCounts(len(train), None if test is None else len(test))
+    return digest_of_parts(rows, [train] if test is None else [train, test])
+
+
+def digest_of_parts(rows: RowCounts, parts: Iterable[Keys]) -> bytes:
+    """The same of keys that come in parts, those of the training rows first; `rows` says how many there are."""
     digest = hashlib.blake2b(digest_size=HASH_BYTES, person=b"fdml shared keys")
-    digest.update(f"{len(train)} {'none' if test is None else len(test)} ".encode())
-    digest.update(train.tobytes())
-    if test is not None:
-        digest.update(test.tobytes())
+    digest.update(f"{rows.train} {'none' if rows.test is None else rows.test} ".encode())
+    for part in parts:
+        digest.update(part.tobytes())
     return digest.digest()
 
 

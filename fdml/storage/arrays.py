@@ -7,7 +7,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -19,13 +19,18 @@ from fdml.errors import DataError
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The bytes of a .npz file that `numpy.load` reads too; arrays of Python objects are refused."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    write_arrays(buffer, arrays)
+    return buffer.getvalue()
+
+
+def write_arrays(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write the same to a file, a part at a time."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             if array.dtype.hasobject:
                 raise DataError(f"array {name!r} is of type {array.dtype}; only numbers and text can be stored")
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 npy.write_array(member, array, allow_pickle=False)
-    return buffer.getvalue()
 
 
 def unpack_arrays(content: bytes) -> dict[str, NDArray[Any]]:

@@ -16,7 +16,7 @@ from fdml.align.party_secrets import Secrets
 from fdml.align.pointing import align_by_keys
 from fdml.align.split import order_of
 from fdml.errors import PeerTimeout
-from fdml.protocol.alignment_messages import Fetch
+from fdml.protocol.alignment_messages import PIECE_ROWS, Fetch
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
 from fdml.server.bulletin import BulletinStore
 from tests.storage.memory_disk import MemoryDisk
@@ -57,17 +57,21 @@ class PartyCalls:
         """Whom a request waits for; empty if it can be carried out."""
         if not isinstance(request, Fetch) or self._store.fetch(self._party, *_asked(request)) is not None:
             return []
-        return self._store.waits_for(self._party, *_asked(request))
+        return self._store.waits_for(self._party, *_asked(request)[:3])
 
 
 def _asked(request):
-    return kind_of(request.kind), request.sender, request.about
+    return kind_of(request.kind), request.sender, request.about, request.piece
 
 
-def open_store(run, disk=None):
+def open_store(run, disk=None, piece_rows=PIECE_ROWS):
     """The server's bulletin board, as a server that is started has it."""
     return BulletinStore.open(
-        run.parties, run.align, MemoryDisk() if disk is None else disk, pointing=run.pointing_party
+        run.parties,
+        run.align,
+        MemoryDisk() if disk is None else disk,
+        pointing=run.pointing_party,
+        piece_rows=piece_rows,
     )
 
 
@@ -92,11 +96,11 @@ class Aligned:
         return self.found.line
 
 
-def alignment_of(run, party, ids, disk, credentials=None, key_file=None, decide=consent_to_all):
+def alignment_of(run, party, ids, disk, credentials=None, key_file=None, decide=consent_to_all, piece_rows=None):
     """The whole conversation of a party that keeps nothing yet; ends with the alignment and the group key."""
     secrets = Secrets.load_or_make(disk, run, party, credentials)
     agreement = yield from agree(run, party, secrets, credentials, key_file)
-    side = Aligner(run, party, agreement.key, secrets, decide)
+    side = Aligner(run, party, agreement.key, secrets, decide, piece_rows=piece_rows)
     if run.pointing_party is not None:
         found = yield from align_by_keys(side, ids, agreement)
     else:
@@ -112,9 +116,9 @@ def alignment_of(run, party, ids, disk, credentials=None, key_file=None, decide=
     return aligned, agreement.key
 
 
-def align_alone(calls, run, party, ids, disk):
+def align_alone(calls, run, party, ids, disk, piece_rows=None):
     """Let one party do what it can; what it needs of the others must be there."""
-    return converse(alignment_of(run, party, ids, disk), calls.answer)
+    return converse(alignment_of(run, party, ids, disk, piece_rows=piece_rows), calls.answer)
 
 
 def check_every_kill(run, ids):
@@ -137,7 +141,7 @@ def check_every_kill(run, ids):
             raise AssertionError("a party makes fewer requests than that")
 
 
-def align_all(run, ids, store=None, *, credentials=None, disks=None, key_files=None):
+def align_all(run, ids, store=None, *, credentials=None, disks=None, key_files=None, piece_rows=None):
     """Every party in turn, as far as it gets; gives what each found, or raises the first error."""
     store = store or open_store(run)
     conversations = {
@@ -148,6 +152,7 @@ def align_all(run, ids, store=None, *, credentials=None, disks=None, key_files=N
             (disks or {}).get(party) or MemoryDisk(),
             (credentials or {}).get(party),
             (key_files or {}).get(party),
+            piece_rows=piece_rows,
         )
         for party in run.parties
     }

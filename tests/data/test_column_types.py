@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fdml.data.column_types import labels_of, missing, repeated, weights_of
+from fdml.data.column_types import groups_of, labels_of, missing, repeated, weights_of
 from fdml.errors import DataError, LabelError
 
 
@@ -48,6 +48,18 @@ def test_an_infinite_label_is_refused():
 def test_a_date_is_no_label():
     with pytest.raises(LabelError, match=r"label column 'y' holds date32\[day\]; labels are numbers, text or"):
         labels_of("y", pa.array([datetime.date(2020, 1, 1)]))
+
+
+@pytest.mark.parametrize("values", [["b", "a", "b", "c"], [7, 5, 7, 9], [0.5, 0.25, 0.5, 1.0]])
+def test_rows_of_the_same_value_are_one_group(values):
+    found = groups_of("query", pa.chunked_array([pa.array(values[:1]), pa.array(values[1:])]))
+    assert found.dtype == np.int64
+    assert found.tolist() == [0, 1, 0, 2]
+
+
+def test_a_row_without_a_group_is_refused_with_its_number():
+    with pytest.raises(DataError, match="group column 'query' has no value in data row 2"):
+        groups_of("query", pa.array(["a", None]))
 
 
 def test_weights_are_float64():

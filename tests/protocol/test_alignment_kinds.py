@@ -25,6 +25,7 @@ from fdml.protocol.alignment_messages import (
     RowsPlan,
     RowSummary,
     SharedRowIndex,
+    StoredPieces,
     Tokens,
 )
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment, kind_of
@@ -42,6 +43,7 @@ EXAMPLES = {
     "consent": Consent(False, "too many rows"),
     "shared_rows": SharedRowIndex(np.array([1, 0]), np.array([2]), b"d" * HASH_BYTES, (3, 4)),
     "row_pointers": RowPointers(30, 4, b"d" * HASH_BYTES, b"s" * 64),
+    "stored_pieces": StoredPieces(3),
 }
 
 

@@ -16,9 +16,11 @@ from fdml.protocol.alignment_messages import (
     Fetch,
     KeyCheck,
     KeyOffer,
+    Piece,
     Post,
     RowCounts,
     Tokens,
+    piece_count,
 )
 
 FIELDS = {
@@ -28,8 +30,8 @@ FIELDS = {
     "KeyOffer": {"public": "bytes", "certificate": "bytes", "signature": "bytes", "brings_key": "bool"},
     "KeyGrant": {"sealed": "bytes"},
     "KeyCheck": {"digest": "bytes"},
-    "Tokens": {"train": "Keys", "test": "Keys | None", "by_position": "RowCounts | None"},
-    "BlindedIds": {"train": "Keys", "test": "Keys | None"},
+    "Tokens": {"train": "Keys", "test": "Keys | None", "by_position": "RowCounts | None", "piece": "Piece | None"},
+    "BlindedIds": {"train": "Keys", "test": "Keys | None", "piece": "Piece | None"},
     "RowSummary": {
         "rows": "tuple[int, ...]",
         "test_rows": "tuple[int, ...]",
@@ -50,8 +52,10 @@ FIELDS = {
         "counts": "tuple[int, ...]",
         "left": "NDArray[np.int64]",
         "left_test": "NDArray[np.int64]",
+        "piece": "Piece | None",
     },
     "RowPointers": {"train": "int", "held_out": "int", "digest": "bytes", "sealed": "bytes"},
+    "StoredPieces": {"count": "int"},
 }
 
 
@@ -91,3 +95,20 @@ def test_messages_and_requests_cannot_be_changed(made):
     name = dataclasses.fields(made)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(made, name, None)
+
+
+@pytest.mark.parametrize("rows", [RowCounts(7, 4), RowCounts(7), RowCounts(0, 5), RowCounts(6, 0), RowCounts(1)])
+@pytest.mark.parametrize("size", [1, 3, 7, 11, 100])
+def test_the_pieces_of_a_set_have_each_row_once_training_rows_first(rows, size):
+    first = Piece(0, size, rows)
+    found = [[], []]
+    for piece in map(first.at, range(first.count)):
+        each = [list(range(10))[piece.train], list(range(10))[piece.test]]
+        assert sum(map(len, each)) == size or piece.number == first.count - 1
+        assert not (each[1] and found[0] + each[0] != list(range(rows.train)))
+        found = [before + more for before, more in zip(found, each, strict=True)]
+    assert found == [list(range(rows.train)), list(range(rows.test or 0))]
+
+
+def test_a_set_without_rows_is_one_piece():
+    assert piece_count(RowCounts(0), 5) == 1

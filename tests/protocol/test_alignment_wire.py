@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from fdml.protocol.alignment_messages import (
     KeyCheck,
     KeyGrant,
     KeyOffer,
+    Piece,
     RemovedRows,
     RowCounts,
     RowPointers,
@@ -20,6 +23,7 @@ from fdml.protocol.alignment_messages import (
     RowsPlan,
     RowSummary,
     SharedRowIndex,
+    StoredPieces,
     Tokens,
 )
 from fdml.protocol.alignment_wire import MOST_GENERATIONS, decode_alignment, encode_alignment, kind_of
@@ -27,6 +31,11 @@ from tests.protocol.test_wire import plain
 
 hashes = st.binary(min_size=32, max_size=32)
 counts = st.integers(0, 2**53)
+THIRD = Piece(2, 3, RowCounts(7, 5))
+"""One training row and two test rows."""
+PIECE_OF_TOKENS = Tokens(np.ones((1, 16), np.uint8), np.ones((2, 16), np.uint8), piece=THIRD)
+PIECE_OF_POINTS = BlindedIds(np.ones((3, 32), np.uint8), piece=Piece(1, 3, RowCounts(9)))
+PIECE_OF_PLACES = SharedRowIndex(np.array([4]), np.array([0, 1]), bytes(32), (9, 9), piece=THIRD)
 tokens = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(16)))
 points = arrays(np.uint8, st.tuples(st.integers(0, 5), st.just(32)), elements=st.integers(0, 127))
 places = arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 2**63 - 1))
@@ -41,6 +50,8 @@ messages = st.one_of(
     st.builds(Tokens, by_position=st.builds(RowCounts, counts, st.none() | counts)),
     st.builds(BlindedIds, points, st.none() | points),
     st.builds(KeyOffer, hashes, brings_key=st.booleans()),
+    st.builds(StoredPieces, counts),
+    st.sampled_from([PIECE_OF_TOKENS, PIECE_OF_POINTS, PIECE_OF_PLACES]),
     st.builds(
         RowSummary,
         st.lists(counts).map(tuple),
@@ -110,6 +121,21 @@ def test_random_bytes_are_decoded_or_refused(raw):
 
 
 WRONG = {
+    "a piece after the last": encode_alignment(replace(PIECE_OF_POINTS, piece=Piece(3, 3, RowCounts(9)))),
+    "a piece with too few rows": encode_alignment(replace(PIECE_OF_POINTS, piece=Piece(0, 4, RowCounts(9)))),
+    "a piece with rows of another kind": encode_alignment(replace(PIECE_OF_TOKENS, piece=Piece(0, 3, RowCounts(7, 5)))),
+    "a piece of no rows": encode_alignment(replace(PIECE_OF_POINTS, piece=Piece(0, 0, RowCounts(9)))),
+    "a piece of too many pieces": encode_alignment(
+        BlindedIds(np.ones((1, 32), np.uint8), piece=Piece(0, 1, RowCounts(2**17)))
+    ),
+    "a piece of a set without tests, with tests": encode_alignment(
+        replace(PIECE_OF_TOKENS, piece=Piece(2, 3, RowCounts(9)))
+    ),
+    "a piece without tests of a set with tests": encode_alignment(
+        replace(PIECE_OF_POINTS, piece=Piece(1, 3, RowCounts(9, 2)))
+    ),
+    "a piece of rows by position": encode_alignment(Tokens(by_position=RowCounts(3), piece=Piece(0, 9, RowCounts(0)))),
+    "an unknown field in the piece": b"\x2a\x2d\x0a\x20" + bytes(32) + b"\x1a\x09\x10\x01\x18\x01\x7a\x03xyz",
     "no message": b"\xff\xff",
     "no content": b"",
     "an unknown field outside": encode_alignment(KeyCheck(bytes(32))) + b"\x7a\x01x",

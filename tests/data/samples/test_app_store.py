@@ -139,6 +139,7 @@ def test_ids_are_unique_and_of_users_with_a_few_rows_each(parts):
     assert len(users) > 10_000
 
 
+@pytest.mark.slow
 def test_a_fiftieth_of_each_partys_rows_are_its_own(parts):
     own = {party: {tuple(each) for each in part.ids[part.numbers < 0].tolist()} for party, part in parts.items()}
     assert {len(each) for each in own.values()} == {SHARED_PER_CHUNK // 50}
