@@ -61,9 +61,13 @@ class AveragedModel:
     def learn(self, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
         """One pass over one block, whose weights at its end are then averaged."""
         self.current.learn(rows, block, scores)
-        if not len(block.rates):
+        self.average_in(len(block.rates))
+
+    def average_in(self, batches: int) -> None:
+        """Let the weights as they are now, after so many batches, have their part in the average."""
+        if not batches:
             return
-        kept = self._left ** len(block.rates)
+        kept = self._left**batches
         self._sum = kept * self._sum + (1.0 - kept)
         self._average.move_towards(self.current, (1.0 - kept) / self._sum)
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from fdml.data.row_set import RowSet
 from fdml.models.losses import Floats
 from fdml.models.metrics import SortedRows, explained
+from fdml.models.ranking.order import order_in_groups
 from fdml.monitor.history import Gain
-from fdml.settings.choices import LossName, Task
+from fdml.settings.choices import PAIRWISE, LossName, Task
 
 RESAMPLES = 500
 _LITTLE = 10_000
@@ -37,6 +38,8 @@ def paired_difference(
     rows each is drawn from a small random part, as often as there are rows in all (Kleiner and others 2014). Where most
     resamples have no metric there is no interval.
     """
+    if loss == PAIRWISE:
+        (score, other), sample = _by_group([score, other], sample)
     measure = partial(_measure, task, loss)
     value = _differences(measure(score, sample), measure(other, sample), sample.weights[None])[0]
     if np.isnan(value):
@@ -65,6 +68,8 @@ def resampled(
     The deviations are `(resamples, scores)`, of those resamples in which every score has a metric; none where these
     are few. Of many rows small random parts are resampled, as for a paired difference.
     """
+    if loss == PAIRWISE:
+        scores, sample = _by_group(scores, sample)
     values = np.array([_measure(task, loss, score, sample)(sample.weights[None])[0] for score in scores])
     rows, random = len(sample), np.random.default_rng([seed, len(sample)])
     parts = [np.arange(rows)] if rows <= _LITTLE else [random.permutation(rows)[:_LITTLE] for _ in range(_PARTS)]
@@ -103,7 +108,16 @@ def _differences(first: Measure, second: Measure, weights: Floats) -> Floats:
     return np.where(np.isfinite(found), found, np.nan)
 
 
+def _by_group(scores: Sequence[Floats], sample: RowSet) -> tuple[list[Floats], RowSet]:
+    """The figure of each group by each score, in place of rows: groups are resampled whole."""
+    figures: list[Floats] = [order_in_groups(score, sample).auc[:, None] for score in scores]
+    count = len(figures[0])
+    return figures, RowSet({}, np.zeros(count), np.ones(count))
+
+
 def _measure(task: Task, loss: LossName | None, score: Floats, sample: RowSet) -> Measure:
+    if loss == PAIRWISE:
+        return lambda weights: np.vecdot(weights, score[:, 0]) / weights.sum(axis=1)
     match task:
         case "binary":
             rows = SortedRows.of(sample.labels, score[:, 0])

@@ -73,6 +73,11 @@ class CompiledModel:
         return self._state.theta.dtype
 
     @property
+    def optimizer(self) -> int:
+        """The number of its update rule."""
+        return self._rule.optimizer
+
+    @property
     def parameters(self) -> Floats:
         """The parameters with their scale multiplied in, weights first and then biases; a copy."""
         theta = self._state.theta.copy()

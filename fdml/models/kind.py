@@ -99,6 +99,10 @@ class ModelKind(Generic[S]):
     supports_dp_sgd: bool = False
     learns_from_all_rows: bool = False
     """Whether all or a part of it learns once in an epoch, from the totals of all its blocks."""
+    added_shards: int = 0
+    """How many shards' changes are added up at most; 0 of a kind that is trained in one piece."""
+    added_with_adam: int = 1
+    """The same with Adam, whose steps do not become smaller as others do their part."""
     function_setting: str | None = None
     """The setting that takes a Python function; an estimator given a function for a model builds this kind with it."""
     layers: Callable[[S, ModelSpec, Floats], PlainModel] | None = None

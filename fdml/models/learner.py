@@ -10,6 +10,7 @@ import numpy as np
 
 from fdml.data.rows import Rows, row_count
 from fdml.errors import DataError
+from fdml.events import Event
 from fdml.models.losses import Floats
 from fdml.models.model import Model, State, current_model
 from fdml.models.objective import Objective
@@ -42,6 +43,14 @@ class Learner(Protocol):
 
     def penalty(self) -> float:
         """This party's part of the regulariser."""
+        ...
+
+    def events(self) -> list[Event]:
+        """What there is to tell of whoever works for it since the last call."""
+        ...
+
+    def close(self) -> None:
+        """End whoever works for it; it can still predict."""
         ...
 
     def state(self) -> State:
@@ -95,6 +104,13 @@ class LocalLearner:
     def penalty(self) -> float:
         """This party's part of the regulariser."""
         return self._model.penalty()
+
+    def events(self) -> list[Event]:
+        """Nothing: it works in this process."""
+        return []
+
+    def close(self) -> None:
+        """Nothing has to be ended."""
 
     def state(self) -> State:
         """The model's parameters and all else it needs to go on, as arrays that share no memory with it."""

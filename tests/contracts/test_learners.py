@@ -3,17 +3,21 @@
 import numpy as np
 import pytest
 
+from fdml.cluster.settings import WorkersSettings
+from fdml.cluster.shard_job import ShardSetup
+from fdml.cluster.sharding import sharded_learner
 from fdml.errors import DataError
 from fdml.models.collecting import CollectingLearner
+from fdml.models.kind import ModelSpec
 from fdml.models.learner import LocalLearner
 from fdml.models.objective import objective_for
-from fdml.models.registry import model_settings
+from fdml.models.registry import build_model, model_settings, resolved_model
 from tests.models.random_updates import Shape, build, random_features, random_update, stored
 
 SHAPE = Shape(rows=9000, start=0, batch=500)
 """So many that threads share the work."""
 X = random_features(np.random.default_rng(6), SHAPE)
-TRAIN, HELD_OUT = stored(X, "sparse"), stored(X[:30], "sparse")
+TRAIN, HELD_OUT = stored(X, "dense"), stored(X[:30], "dense")
 
 
 def local(kind, threads):
@@ -30,7 +34,20 @@ def collecting(kind):
     return make
 
 
+def sharded(kind, workers):
+    def make(held_out=HELD_OUT):
+        settings = resolved_model(model_settings(kind, shards=3, average=0.99 if kind == "fm" else None), SHAPE.rows)
+        spec = ModelSpec(inputs=SHAPE.width, width=1, bias=True, key=(1, "test"))
+        setup = ShardSetup(settings, spec, "logistic", 2)
+        return sharded_learner(
+            setup, build_model(settings, spec), TRAIN, workers, party="shop", held_out=held_out, threads=1
+        )
+
+    return make
+
+
 LEARNERS = {
+    **{f"{kind} in shards": sharded(kind, WorkersSettings(count=2)) for kind in ("linear", "fm", "mlp")},
     **{
         f"{kind} with {threads} threads": local(kind, threads) for kind in ("linear", "fm", "mlp") for threads in (1, 2)
     },

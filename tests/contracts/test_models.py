@@ -25,7 +25,10 @@ JOINTS = {"": lambda _: SUM, " under fm": lambda _: Interactions(2), " under hea
 AVERAGED = [f"{name} averaged" for name in ("linear", "mlp", "torch", "trees+mlp")]
 KINDS = [f"{kind.name}{joint}" for kind in kinds() for joint in JOINTS] + AVERAGED
 COMPILED = ready_kinds()
-DP_SGD_KINDS = [kind.name for kind in kinds() if kind.supports_dp_sgd]
+DP_SGD_KINDS = [
+    pytest.param(kind.name, marks=[pytest.mark.slow] * (kind.name == "mlp")) for kind in kinds() if kind.supports_dp_sgd
+]
+"""Nothing else that is not slow needs a network's kernels with a clip."""
 OBJECTIVES = {1: objective_for("logistic", 2), 3: objective_for("softmax", 3)}
 DP_SGD = DpSgd(clip=0.5, sigma=0.3, key=NoiseKey(b"a secret of this run"))
 WIDTH = Shape().width
@@ -46,7 +49,7 @@ def build(kind, *, width=1, optimizer="sgd", precision="single", inputs=WIDTH, s
 
 def trained(model, updates=2, precision="single", rows=None, seed=4):
     random = np.random.default_rng(seed)
-    rows = stored(random_features(random), "sparse") if rows is None else rows
+    rows = stored(random_features(random), "dense") if rows is None else rows
     for _ in range(updates):
         model.learn(rows, *random_update(random, "logistic", precision, rate=0.05, joint=joint_of([model])))
     return model
@@ -59,7 +62,7 @@ def kind(request):
 
 @pytest.fixture
 def rows():
-    return stored(random_features(np.random.default_rng(2)), "sparse")
+    return stored(random_features(np.random.default_rng(2)), "dense")
 
 
 def assert_same_state(one, other):
@@ -169,7 +172,7 @@ def test_a_state_of_another_shape_is_refused_by_name_and_changes_nothing(kind):
     model = trained(build(kind, optimizer="adam"))
     other = trained(
         build(kind, optimizer="adam", inputs=3),
-        rows=stored(random_features(np.random.default_rng(0), Shape(width=3)), "sparse"),
+        rows=stored(random_features(np.random.default_rng(0), Shape(width=3)), "dense"),
     )
     before = model.state()
     wrong = next(name for name, array in before.items() if array.shape != other.state()[name].shape)
@@ -202,7 +205,7 @@ def test_rows_of_another_width_are_refused(kind):
     model = build(kind)
     before = model.state()
     random = np.random.default_rng(0)
-    narrow = stored(random_features(random, Shape(width=3)), "sparse")
+    narrow = stored(random_features(random, Shape(width=3)), "dense")
     with pytest.raises(DataError, match="rows have 3 features, the model was made for 7"):
         model.predict(narrow)
     with pytest.raises(DataError, match="rows have 3 features, the model was made for 7"):
@@ -233,7 +236,7 @@ def test_l2_lowers_the_penalty_and_none_means_no_penalty(kind):
 
 
 @pytest.mark.parametrize("kind", DP_SGD_KINDS)
-@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 def test_a_restored_model_meets_the_noise_that_the_saved_one_would_have_met(kind, precision):
     model = trained(build(kind, dp_sgd=DP_SGD, precision=precision), precision=precision)
     twin = build(kind, dp_sgd=DP_SGD, precision=precision, seed=9)

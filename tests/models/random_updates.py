@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from fdml.data.rows import as_rows
@@ -16,6 +17,16 @@ from fdml.models.signals import BlockUpdate, Scores
 CLASSES_OF = {"logistic": 2, "hinge": 2, "squared": 0, "softmax": 3, "poisson": 0, "quantile": 0, "quantile(0.9)": 0}
 WIDTH_OF = {loss: objective_for(loss, classes).width for loss, classes in CLASSES_OF.items()}
 DTYPES = {"single": np.float32, "double": np.float64}
+FORM_OF = {"single": "dense", "double": "sparse"}
+"""Each form of rows in each precision has kernels of its own, compiled in seconds: `make quick` has these two."""
+PRECISION_OF = {form: precision for precision, form in FORM_OF.items()}
+STORED = [
+    pytest.param(form, precision, marks=[] if FORM_OF[precision] == form else pytest.mark.slow)
+    for form in ("sparse", "dense")
+    for precision in DTYPES
+]
+"""All forms with all precisions."""
+FORMS_OF_DOUBLES = ["sparse", pytest.param("dense", marks=pytest.mark.slow)]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.models.random_updates import Shape, build, random_features, random_up
 
 DECAY = 0.9
 SHAPE = Shape(rows=40, start=0, batch=10)
-ROWS = stored(random_features(np.random.default_rng(3), SHAPE), "dense")
+ROWS = stored(random_features(np.random.default_rng(3), SHAPE), "sparse")
 BATCHES = 4
 KINDS = ["linear", "fm", "mlp"]
 
@@ -88,6 +88,7 @@ def test_what_a_bundle_keeps_is_a_model_at_the_average():
         np.testing.assert_array_equal(each.predict(ROWS), model.predict(ROWS))
 
 
+@pytest.mark.slow
 def test_under_a_joint_function_the_model_in_training_is_under_it_too():
     model = averaged("mlp", joint=Interactions(2))
     assert isinstance(model, JointModel)

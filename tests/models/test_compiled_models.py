@@ -14,6 +14,9 @@ from tests.examples import examples
 from tests.models.plain_models import PlainRule, plain_learn, plain_twin
 from tests.models.random_updates import (
     DTYPES,
+    FORM_OF,
+    FORMS_OF_DOUBLES,
+    STORED,
     WIDTH_OF,
     Shape,
     build,
@@ -55,8 +58,7 @@ def assert_equal(model, twin, rows, x, tolerance):
     np.testing.assert_allclose(model.predict(rows), twin.predict(x.astype(np.float64)), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("precision", DTYPES)
-@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize(("form", "precision"), STORED)
 @pytest.mark.parametrize("loss", WIDTH_OF)
 @pytest.mark.parametrize("optimizer", RULES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,6 +74,7 @@ def test_learning_and_predicting_equal_plain_numpy(kind, optimizer, loss, form, 
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,6 +89,7 @@ def test_rows_of_ones_are_learned_from_without_their_values(kind, loss, precisio
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 
+@pytest.mark.slow
 @examples(25)
 @given(
     st.builds(Shape, rows=st.integers(1, 30), width=st.integers(0, 6), start=st.just(0), batch=st.integers(1, 9)),
@@ -113,7 +117,7 @@ def test_strong_l2_folds_the_scale_back_into_the_weights(kind, precision):
     random = np.random.default_rng(5)
     shape = Shape(rows=10, batch=2)
     x = random_features(random, shape)
-    rows = stored(x, "sparse")
+    rows = stored(x, FORM_OF[precision])
     wanted = of_kind(kind, l2=0.8, precision=precision)
     model, twin = pair(random, wanted, shape.width, 1)
     scale, folds = 1.0, 0
@@ -126,18 +130,21 @@ def test_strong_l2_folds_the_scale_back_into_the_weights(kind, precision):
     assert folds >= 3
 
 
-@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize(
+    ("form", "precision"),
+    [("dense", "single"), *(pytest.param(form, "double", marks=pytest.mark.slow) for form in ("sparse", "dense"))],
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_label_party_without_features_learns_its_biases(kind, form):
+def test_a_label_party_without_features_learns_its_biases(kind, form, precision):
     random = np.random.default_rng(6)
     shape = Shape(width=0)
     x = random_features(random, shape)
     rows = stored(x, form)
-    wanted = of_kind(kind, precision="double")
+    wanted = of_kind(kind, precision=precision)
     model, twin = pair(random, wanted, 0, 1)
     before = model.predict(rows)
-    learn_both(model, twin, wanted, rows, x, [random_update(random, "logistic", "double", shape)])
-    assert_equal(model, twin, rows, x, 1e-9)
+    learn_both(model, twin, wanted, rows, x, [random_update(random, "logistic", precision, shape)])
+    assert_equal(model, twin, rows, x, TOLERANCE[precision])
     assert not np.allclose(model.predict(rows), before)
 
 
@@ -217,7 +224,7 @@ JOINTS = {
 
 
 @pytest.mark.parametrize("objective", JOINTS.values(), ids=JOINTS)
-@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize("form", FORMS_OF_DOUBLES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_joint_function_that_no_kernel_knows_is_learned_by_its_gradients(kind, form, objective):
     random = np.random.default_rng(12)

@@ -79,6 +79,7 @@ def theta_of(count):
     return np.random.default_rng(5).normal(0.0, 0.4, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joint", [None, Interactions(2)], ids=["sum", "fm"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("form", ["sparse", "dense"])
@@ -111,6 +112,7 @@ def test_predictions_have_all_units():
     np.testing.assert_array_equal(made().predict(rows), made(dropout=0.0).predict(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 def test_a_restored_model_leaves_out_the_same_units(optimizer):
     random = np.random.default_rng(4)
@@ -127,6 +129,7 @@ def test_a_restored_model_leaves_out_the_same_units(optimizer):
     assert model.state()["counters"][1] == 3 * len(updates[0][0].rates)
 
 
+@pytest.mark.slow
 def test_it_changes_what_is_learned_and_nothing_where_it_is_off():
     random = np.random.default_rng(6)
     rows = stored(random_features(random), "sparse")

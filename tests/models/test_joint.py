@@ -15,6 +15,8 @@ from fdml.privacy.noise import NoiseKey
 from tests.models.random_updates import (
     CLASSES_OF,
     DTYPES,
+    FORM_OF,
+    FORMS_OF_DOUBLES,
     WIDTH_OF,
     build,
     random_features,
@@ -78,13 +80,14 @@ def test_a_prediction_is_another_array_than_the_outputs():
     assert (outputs == 1.0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("loss", WIDTH_OF)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_follow_the_formulas(kind, loss, precision):
     """The kernels' own chain rule against that of plain numpy, which gives them gradients batch by batch."""
     random = np.random.default_rng([KINDS.index(kind), list(WIDTH_OF).index(loss)])
-    rows = stored(random_features(random), "sparse")
+    rows = stored(random_features(random), FORM_OF[precision])
     models = [build(of_kind(kind, precision=precision), 7, WIDTH_OF[loss], joint=FM) for _ in range(2)]
     theta = random.normal(0.0, 0.3, len(models[0].state()["theta"]))
     for model in models:
@@ -99,7 +102,7 @@ def test_kernels_follow_the_formulas(kind, loss, precision):
     np.testing.assert_allclose(fast, slow, rtol=TOLERANCE[precision], atol=TOLERANCE[precision])
 
 
-@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize("form", FORMS_OF_DOUBLES)
 def test_the_updates_of_a_linear_party_are_those_of_its_outputs(form):
     """One batch against the slope of a sum of outputs, parameter by parameter."""
     random = np.random.default_rng(5)

@@ -13,7 +13,7 @@ from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import NO_ROWS, no_scores
 from fdml.party.plan import learner_of
 from tests.models import random_updates
-from tests.models.random_updates import Shape, random_features, random_update, settings_of, stored
+from tests.models.random_updates import PRECISION_OF, Shape, random_features, random_update, settings_of, stored
 
 KINDS = [kind.name for kind in kinds()]
 BY_BATCH = [kind.name for kind in kinds() if not kind.learns_from_all_rows]
@@ -27,8 +27,9 @@ def net(inputs, width):
     return torch.nn.Sequential(torch.nn.Linear(inputs, 5), torch.nn.ReLU(), torch.nn.Linear(5, width))
 
 
-def build(kind, optimizer="sgd"):
-    settings = settings_of(kind, module=net, hidden=(5,), factors=3, optimizer=optimizer)
+def build(kind, optimizer="sgd", form="dense"):
+    chosen = {"optimizer": optimizer, "precision": PRECISION_OF[form]}
+    settings = settings_of(kind, module=net, hidden=(5,), factors=3, **chosen)
     return random_updates.build(settings, SHAPE.width, 1)
 
 
@@ -44,9 +45,9 @@ def pointed(form, *, absent=False, ones=False, seed=2):
     return PointedRows(stored(features, form), index)
 
 
-def updates(seed=4, count=3):
+def updates(form="dense", seed=4, count=3):
     random = np.random.default_rng(seed)
-    return [random_update(random, "logistic", "single", SHAPE, rate=0.05) for _ in range(count)]
+    return [random_update(random, "logistic", PRECISION_OF[form], SHAPE, rate=0.05) for _ in range(count)]
 
 
 def same(one, other):
@@ -65,9 +66,9 @@ def gathered(request, monkeypatch):
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.usefixtures("gathered")
 def test_learning_is_to_the_bit_what_it_is_over_copied_rows(kind, form):
-    rows, one, other = pointed(form), build(kind, "adam"), build(kind, "adam")
+    rows, one, other = pointed(form), build(kind, "adam", form), build(kind, "adam", form)
     copied = plain_rows(rows)
-    for block, scores in updates():
+    for block, scores in updates(form):
         learn_rows(one, rows, block, scores)
         other.learn(copied, block, scores)
     same(one, other)
@@ -102,8 +103,8 @@ def test_a_kind_that_learns_from_all_rows_does_so_to_the_bit_with_its_learner(ki
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.usefixtures("gathered")
 def test_a_row_that_the_party_does_not_hold_is_predicted_as_exactly_zero(kind, form):
-    rows, model = pointed(form, absent=True), build(kind)
-    for block, scores in updates():
+    rows, model = pointed(form, absent=True), build(kind, form=form)
+    for block, scores in updates(form):
         learn_rows(model, rows, block, scores)
     predictions = predict_rows(model, rows, 0, SHAPE.rows)
     absent = rows.pointers < 0
@@ -138,9 +139,9 @@ def test_a_batch_without_any_row_of_the_party_teaches_nothing():
 
 def test_a_learner_has_it_for_training_and_held_out_rows():
     rows, held_out = pointed("sparse", absent=True), pointed("sparse", absent=True, seed=9)
-    learner = LocalLearner(build("mlp"), rows, held_out=held_out, threads=2)
+    learner = LocalLearner(build("mlp", form="sparse"), rows, held_out=held_out, threads=2)
     learner.warm_up(objective_for("logistic", 2))
-    for block, scores in updates():
+    for block, scores in updates("sparse"):
         learner.update(block, scores)
     assert (learner.predict(0, SHAPE.rows)[rows.pointers < 0] == 0.0).all()
     assert (learner.predict_held_out()[held_out.pointers < 0] == 0.0).all()

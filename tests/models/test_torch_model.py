@@ -16,6 +16,7 @@ from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.noise import NoiseKey
 from tests.models.random_updates import (
     DTYPES,
+    FORM_OF,
     WIDTH_OF,
     Shape,
     build,
@@ -71,7 +72,7 @@ def as_mlp(parameters, width):
     return torch.nn.Sequential(layers[0], relu, layers[1], relu, layers[2])
 
 
-def assert_they_learn_the_same(kind, optimizer, loss, precision, form="sparse", dp_sgd=None):
+def assert_they_learn_the_same(kind, optimizer, loss, precision, form=None, dp_sgd=None):
     random = np.random.default_rng(11)
     width, chosen = WIDTH_OF[loss], {"optimizer": optimizer, "precision": precision}
     ours = compiled(kind, width, dp_sgd, **chosen)
@@ -82,7 +83,7 @@ def assert_they_learn_the_same(kind, optimizer, loss, precision, form="sparse", 
     finally:
         torch.set_default_dtype(torch.float32)
     theirs = torch_model_of(module, width, dp_sgd=dp_sgd, **chosen)
-    rows = stored(random_features(random), form)
+    rows = stored(random_features(random), form or FORM_OF[precision])
     near = {"rtol": TOLERANCE[precision], "atol": TOLERANCE[precision]}
     np.testing.assert_allclose(theirs.predict(rows), ours.predict(rows), **near)
     for _ in range(3):
@@ -151,12 +152,13 @@ def after_one_pass(model, seed=0):
     return model
 
 
-@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 def test_dp_sgd_of_a_linear_layer_is_that_of_the_compiled_linear_model(precision):
     """With one float the parameters are in the same order, so the noise is the same too."""
     assert_they_learn_the_same("linear", "sgd", "logistic", precision, dp_sgd=DP_SGD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", WIDTH_OF)
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
 def test_every_loss_is_clipped_as_the_kernels_clip_it(kind, loss):

@@ -34,6 +34,8 @@ OBJECTIVES = {
     "fm": objective_for("logistic", 2, JointSettings(joint="fm", joint_width=2)),
     "head": objective_for("logistic", 2, JointSettings(joint="head", joint_width=2)),
 }
+JOINTS = ["sum", pytest.param("fm", marks=pytest.mark.slow), "head"]
+"""Products of vectors have kernels of their own, compiled in seconds."""
 
 
 def settings(**values):
@@ -108,7 +110,7 @@ def test_each_part_has_its_own_settings():
     assert chosen.of_trees(200).l2 == 1 / 200
 
 
-@pytest.mark.parametrize("joint", OBJECTIVES)
+@pytest.mark.parametrize("joint", JOINTS)
 def test_the_network_learns_as_one_whose_push_had_no_trees(joint):
     objective = OBJECTIVES[joint]
     whole = model(objective)
@@ -126,7 +128,7 @@ def test_the_network_learns_as_one_whose_push_had_no_trees(joint):
     np.testing.assert_allclose(outputs.predict(DenseRows(X)) - trees, network.predict(DenseRows(X)), rtol=1e-9)
 
 
-@pytest.mark.parametrize("joint", OBJECTIVES)
+@pytest.mark.parametrize("joint", JOINTS)
 def test_the_trees_learn_from_the_score_with_the_networks_part_as_it_is_now(joint):
     """Trees lower the loss at the score of the echo rule, which has the whole party in it."""
     objective = OBJECTIVES[joint]
@@ -147,7 +149,7 @@ def test_the_trees_learn_from_the_score_with_the_networks_part_as_it_is_now(join
     assert not moved[:, 1:].any()
 
 
-@pytest.mark.parametrize("joint", OBJECTIVES)
+@pytest.mark.parametrize("joint", JOINTS)
 def test_the_network_moves_with_every_block_and_the_trees_with_the_last(joint):
     objective = OBJECTIVES[joint]
     made = learner(objective)
@@ -160,8 +162,10 @@ def test_the_network_moves_with_every_block_and_the_trees_with_the_last(joint):
 
 
 @pytest.mark.parametrize("done", [(), (200,), (200, 0), (200, 0, 100)], ids=str)
-@pytest.mark.parametrize("joint", ["sum", "fm"])
-@pytest.mark.parametrize("values", [{}, {"average": 0.9}, {"dropout": 0.3}], ids=str)
+@pytest.mark.parametrize("joint", JOINTS[:2])
+@pytest.mark.parametrize(
+    "values", [{}, {"average": 0.9}, pytest.param({"dropout": 0.3}, marks=pytest.mark.slow)], ids=str
+)
 def test_a_learner_that_was_stopped_anywhere_in_an_epoch_ends_with_the_same_bits(done, joint, values):
     objective = OBJECTIVES[joint]
     calm = epoch(epoch(learner(objective, **values), objective), objective)

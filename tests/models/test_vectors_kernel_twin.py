@@ -12,6 +12,7 @@ from tests.examples import examples
 from tests.models.plain_models import PlainFm, PlainRule
 from tests.models.random_updates import (
     DTYPES,
+    FORM_OF,
     WIDTH_OF,
     Shape,
     build,
@@ -80,13 +81,14 @@ def test_two_passes_are_those_of_the_twin(optimizer, loss, precision):
     random = np.random.default_rng([RULES[optimizer], list(WIDTH_OF).index(loss)])
     x, wanted = random_features(random), wanted_of(optimizer=optimizer, precision=precision)
     model, twin = pair(random, wanted, x.shape[1], WIDTH_OF[loss])
-    rows = stored(x, "sparse")
+    rows = stored(x, FORM_OF[precision])
     assert_equal(model, twin, rows, x, 1e-5)
     updates = [random_update(random, loss, precision, rate=RATE[optimizer], joint=JOINT) for _ in range(2)]
     learn_both(model, twin, wanted, rows, x, updates)
     assert_equal(model, twin, rows, x, TOLERANCE[precision])
 
 
+@pytest.mark.slow
 @examples(20)
 @given(
     shape=st.builds(Shape, rows=st.integers(1, 20), width=st.integers(0, 5), start=st.just(0), batch=st.integers(1, 7)),

@@ -61,4 +61,4 @@ def layers(settings: FmSettings, spec: ModelSpec, parameters: Floats) -> PlainMo
     return fm_layers(parameters, spec.inputs, spec.width, settings.factors)
 
 
-FM = ModelKind("fm", "FM", FmSettings, build, default_l2=l2_of_nets, layers=layers)
+FM = ModelKind("fm", "FM", FmSettings, build, default_l2=l2_of_nets, added_shards=4, added_with_adam=4, layers=layers)

@@ -46,4 +46,6 @@ def layers(_: LinearSettings, spec: ModelSpec, parameters: Floats) -> PlainModel
     return linear_layers(parameters, spec.inputs, spec.width)
 
 
-LINEAR = ModelKind("linear", "LR", LinearSettings, build, default_rate=rate, supports_dp_sgd=True, layers=layers)
+LINEAR = ModelKind(
+    "linear", "LR", LinearSettings, build, default_rate=rate, supports_dp_sgd=True, added_shards=8, layers=layers
+)

@@ -76,5 +76,14 @@ def layers(settings: MlpSettings, spec: ModelSpec, parameters: Floats) -> PlainM
 
 
 MLP = ModelKind(
-    "mlp", "NN", MlpSettings, build, default_l2=l2_of_nets, default_rate=rate, supports_dp_sgd=True, layers=layers
+    "mlp",
+    "NN",
+    MlpSettings,
+    build,
+    default_l2=l2_of_nets,
+    default_rate=rate,
+    supports_dp_sgd=True,
+    added_shards=4,
+    added_with_adam=4,
+    layers=layers,
 )

@@ -1,0 +1,16 @@
+"""What workers in other processes can be set up for, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fdml.cluster.frames import Frame
+from fdml.cluster.shard_job import shard_job
+from fdml.cluster.workers import Job
+
+JOBS: dict[str, Callable[[Frame], Job]] = {"shards": shard_job}
+
+
+def job_of(setup: Frame) -> Job:
+    """The job that a set-up names."""
+    return JOBS[setup.facts["job"]](setup)

@@ -1,0 +1,73 @@
+"""Rows as files that other processes map: those of a block store as they are, those in memory written to a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdml.data.rows import DenseRows, PlainRows, PointedRows, Rows, SparseRows, has_unit_values
+
+_UNIT = "unit values"
+
+
+def describe_rows(rows: Rows, folder: Path) -> dict[str, Any]:
+    """Where the arrays of the rows are, as JSON; arrays that are in no file yet are written to `folder`."""
+    if isinstance(rows, PointedRows):
+        stored = describe_rows(rows.stored, folder)
+        return {**stored, "pointers": _placed("pointers", rows.pointers, folder)}
+    if isinstance(rows, DenseRows):
+        return {"values": _placed("values", rows.values, folder)}
+    values = {_UNIT: len(rows.values)} if has_unit_values(rows) else _placed("values", rows.values, folder)
+    return {
+        "width": rows.width,
+        "indptr": _placed("indptr", rows.indptr, folder),
+        "indices": _placed("indices", rows.indices, folder),
+        "values": values,
+    }
+
+
+def open_rows(facts: Mapping[str, Any]) -> Rows:
+    """The rows that `describe_rows` has described, mapped."""
+    plain: PlainRows
+    if "indptr" in facts:
+        plain = SparseRows(
+            _mapped(facts["indptr"]), _mapped(facts["indices"]), _mapped(facts["values"]), int(facts["width"])
+        )
+    else:
+        plain = DenseRows(_mapped(facts["values"]))
+    return PointedRows(plain, _mapped(facts["pointers"])) if "pointers" in facts else plain
+
+
+def _placed(name: str, array: NDArray[Any], folder: Path) -> dict[str, Any]:
+    """An array's file, and where in it the array begins."""
+    place = {"type": array.dtype.str, "shape": list(array.shape)}
+    mapped = _map_of(array)
+    if mapped is not None and array.flags.c_contiguous:
+        skipped = int(array.ctypes.data) - int(mapped.ctypes.data)
+        return {**place, "file": str(mapped.filename), "offset": mapped.offset + skipped}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    np.ascontiguousarray(array).tofile(path)
+    return {**place, "file": str(path), "offset": 0}
+
+
+def _map_of(array: NDArray[Any]) -> np.memmap[Any, Any] | None:
+    """The file map that an array is a part of."""
+    found: Any = array
+    while found is not None and not (isinstance(found, np.memmap) and not isinstance(found.base, np.memmap)):
+        found = getattr(found, "base", None)
+    return found if isinstance(found, np.memmap) and found.filename is not None else None
+
+
+def _mapped(place: Mapping[str, Any]) -> NDArray[Any]:
+    """An array of a file; copied on write, as compiled code may require arrays that can be written."""
+    if _UNIT in place:
+        return np.broadcast_to(np.float32(1.0), (int(place[_UNIT]),))
+    shape = tuple(place["shape"])
+    if 0 in shape:
+        return np.zeros(shape, place["type"])
+    return np.asarray(np.memmap(place["file"], place["type"], "c", int(place["offset"]), shape))
