@@ -27,6 +27,7 @@ from fdml.protocol.messages import FromParty
 from fdml.protocol.wire import decode_from_party
 from fdml.protocol.wire_pb2 import Record
 from fdml.settings import PrivacySettings, RunSettings
+from fdml.settings.choices import PAIRWISE
 from fdml.settings.federation import read_run
 from fdml.storage.disk import FolderDisk
 from fdml.storage.journal import Journal
@@ -46,6 +47,11 @@ def read_recording(run_toml: Path) -> Recording:
         raise SettingsError(
             "the attacks replay a run from its first parameters on, and this one began with or was compared with an "
             "earlier version; audit a run without `from` and evaluation.against"
+        )
+    if run.chosen_loss == PAIRWISE:
+        raise SettingsError(
+            'the attacks replay losses of single rows, and loss = "pairwise" compares rows of a group; audit a run '
+            'with loss = "logistic", which shows no less of a row'
         )
     messages = list(_logged(RunFolder(run_toml.parent / "server", run).state))
     folders = read_party_folders(run_toml, run)

@@ -11,6 +11,7 @@ from fdml.models.objective import Objective
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.masks import Masks, Purpose
 from fdml.privacy.pairwise_masks import PAIRWISE_ID, PairwiseMasks
+from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.few_bits import few_bits_of
 from fdml.protocol.fixed_point import Codes, decode
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
@@ -64,6 +65,7 @@ class MessageLog:
     ) -> Recording:
         """All that was taken, with what the owners know beside it; `training` as it was agreed over the run's rows."""
         label_party = self._run.label_party
+        agreed = agreed_training(training or self._run.training, schedule.rows, len(self._run.parties))
         return Recording(
             run=self._run if training is None else self._run.model_copy(update={"training": training}),
             schedule=schedule,
@@ -72,7 +74,7 @@ class MessageLog:
             pushes=self._pushes,
             plain={
                 party: {step: decode(codes).reshape(-1, objective.width) for step, codes in pushes.items()}
-                for party, pushes in self._plain(schedule).items()
+                for party, pushes in self._plain(schedule, agreed.lookahead).items()
             },
             held_out=self._held_out,
             gradients={
@@ -87,7 +89,7 @@ class MessageLog:
             model_settings=model_settings,
         )
 
-    def _plain(self, schedule: Schedule) -> Mapping[str, Mapping[int, Codes]]:
+    def _plain(self, schedule: Schedule, lookahead: int) -> Mapping[str, Mapping[int, Codes]]:
         """What the server has of each party with each push, without masks."""
         opened = {
             party: {
@@ -96,9 +98,9 @@ class MessageLog:
             }
             for party, pushes in self._pushes.items()
         }
-        few, training = few_bits_of(self._run), self._run.training
+        few = few_bits_of(self._run)
         if few is not None:
-            return whole_pushes(few, schedule, training.lookahead if training.exchanges is None else 0, opened)
+            return whole_pushes(few, schedule, lookahead, opened)
         return {party: {step: each.values for step, each in pushes.items()} for party, pushes in opened.items()}
 
     def _opened(self, purpose: Purpose, party: str, number: int, message: Push | Gradient) -> Codes:

@@ -16,7 +16,7 @@ from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.fixed_point import FixedPoint, grid_of
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
 from fdml.protocol.schedule import Schedule
-from fdml.settings import GuardSettings, ModelSettings, RunSettings
+from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, RunSettings
 from fdml.settings.data import DataSettings
 
 
@@ -91,5 +91,9 @@ class Recording:
     @property
     def grid(self) -> FixedPoint:
         """What predictions were rounded to."""
-        training = agreed_training(self.run.training, self.schedule.rows, len(self.run.parties))
-        return grid_of(training.value_bits)
+        return grid_of(self.training.value_bits)
+
+    @property
+    def training(self) -> AgreedTraining:
+        """How the parties trained."""
+        return agreed_training(self.run.training, self.schedule.rows, len(self.run.parties))

@@ -106,16 +106,16 @@ class TrainingReplay:
 
 def replay_of(recording: Recording, target: str, pushed: Mapping[int, Values], variance: float) -> TrainingReplay:
     """What an attacker knows of a target's training who has its predictions as `pushed`."""
-    schedule, training, truth = recording.schedule, recording.run.training, recording.truth
+    schedule, training, truth = recording.schedule, recording.training, recording.truth
     settings = recording.model_settings[target]
     rate = _rate(recording, target)
-    lookahead = training.lookahead if training.exchanges is None else 0
     steps = []
     for step in range(min([len(pushed), *(len(pushes) for pushes in recording.plain.values())])):
         visit = schedule.visit(step)
         batches = _batches(schedule, visit, schedule.passes_at(step), rate, schedule.first_update(step))
         others = _others(recording, target, step)
-        steps.append(ObservedStep(visit.start, visit.stop, others, pushed[step], max(0, step - lookahead), batches))
+        seen = max(0, step - training.lookahead)
+        steps.append(ObservedStep(visit.start, visit.stop, others, pushed[step], seen, batches))
     digest = hashlib.blake2b(target.encode(), digest_size=16)
     for update in steps:
         digest.update(np.ascontiguousarray(update.then).tobytes())

@@ -43,8 +43,7 @@ def find_single_parts(recording: Recording) -> list[AttackResult]:
 
 def parts_seen(recording: Recording) -> dict[tuple[str, int], frozenset[str]]:
     """By party and step: the other parties that can have a part in the total that this party had of this step."""
-    schedule, training = recording.schedule, recording.run.training
-    ahead = 1 + (training.lookahead if training.exchanges is None else 0)
+    schedule, ahead = recording.schedule, 1 + recording.training.lookahead
     first = {schedule.visit(step).block: step for step in range(schedule.blocks)}
     pushed = dict.fromkeys(recording.run.parties, -1)
     seen: dict[tuple[str, int], frozenset[str]] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from fdml.errors import SettingsError
+from fdml.settings.federation import FederationSettings
+from fdml.settings.topology import NO_SERVER
 
 LARGEST_PORT = 65535
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -12,11 +14,28 @@ _PORT = re.compile(r"[0-9]{1,5}")
 
 def server_address(federation_server: str, party_server: str | None = None, chosen: str | None = None) -> str:
     """Where the server is reached: as chosen by option, else as party.toml says, else as federation.toml does."""
+    if chosen is None and party_server is None and federation_server == NO_SERVER:
+        raise SettingsError(
+            'the federation has server = "none", and this needs one: of such a federation there are `fdml join`, `fdml '
+            "status` and `fdml watch`; for standing parties and predictions have a party host the server (host = its "
+            "name in federation.toml)"
+        )
     address = checked_address(chosen or party_server or federation_server)
     if takes_any_port(address):
         raise SettingsError(
             f"the server's address {address!r} leaves the port open; "
             f"give the one that `fdml serve` prints with --server HOST:PORT"
+        )
+    return address
+
+
+def own_address(federation: FederationSettings, party: str, listen: str | None = None) -> str:
+    """Where a party of a federation without a server listens: as its party.toml says, else as all others reach it."""
+    address = listen or federation.addresses.get(party)
+    if address is None:
+        raise SettingsError(
+            f"party {party!r} has no address in [addresses], so its own session needs one that only this machine "
+            f'reaches; set listen = "127.0.0.1:7443" in its party.toml'
         )
     return address
 

@@ -53,9 +53,7 @@ class Authority:
         now = utc_now()
         until = min(now + lifetime, self._certificate.not_valid_after_utc)
         since = max(now - _CLOCK_SKEW, self._certificate.not_valid_before_utc)
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if identity.role == "server":
-            usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         return (
             x509.CertificateBuilder()
             .subject_name(subject_of(identity.name))
@@ -146,8 +144,9 @@ def _self_signed(federation: str, key: ec.EllipticCurvePrivateKey) -> x509.Certi
 
 def _names(identity: Identity) -> x509.SubjectAlternativeName:
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
-    if identity.role == "server":
-        names.append(x509.DNSName(host_name(identity.federation)))
+    if identity.role in ("server", "party"):  # a party listens under a name of its own, where there is no server
+        party = identity.name if identity.role == "party" else ""
+        names.append(x509.DNSName(host_name(identity.federation, party)))
     return x509.SubjectAlternativeName(names)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,10 @@ from fdml.data.origins import Origin
 from fdml.errors import AlignmentError, FdmlError, SettingsError
 from fdml.events import Listener
 from fdml.federation.accepting import await_acceptance, joining_proposal
+from fdml.federation.addresses import own_address
 from fdml.federation.decision_log import Decision, latest
+from fdml.federation.hosting import hosted_run, hosts
+from fdml.federation.mesh import Mesh
 from fdml.federation.party_folder import HISTORY, PartyFolder
 from fdml.federation.party_home import decision_log
 from fdml.federation.publish import publish
@@ -34,11 +37,15 @@ from fdml.party.session import PartySession
 from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import RunSettings, evaluation_schedule, run_hash
-from fdml.settings.federation import read_run
+from fdml.settings.federation import FederationSettings, read_run
 from fdml.storage.failures import explained_failures
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
+from fdml.transport.mesh_channel import MeshChannel
 from fdml.transport.wait_report import WaitReport
+
+Lines = Callable[[Listener, float | None], AbstractContextManager[GrpcChannel | MeshChannel]]
+"""Opens a party's line to the server, or its lines to all parties."""
 
 
 @explained_failures()
@@ -56,6 +63,7 @@ def join(
     origins: Sequence[Origin] | None = None,
     on_event: Listener = lambda _: None,
     settings: PartySettings | None = None,
+    port_file: Path | None = None,
 ) -> PartyResult:
     """Take part in a run to its end, going on from where an earlier start was stopped.
 
@@ -65,8 +73,8 @@ def join(
     server or other parties may be missing before the run is under way; None waits as long as it takes. `yes`
     consents to the shared rows being told to all parties, `ask` puts that question to
     a person; else align.max_rows in party.toml decides. `origins` and `settings` take the
-    place of what party.toml says. In a process of its own, `machine_limits.tune_party_process`
-    makes it faster.
+    place of what party.toml says. A party that hosts the server writes the port at which that listens to
+    `port_file`. In a process of its own, `machine_limits.tune_party_process` makes it faster.
     """
     party = read_party(path) if settings is None else settings
     agreed = _begun(run)
@@ -75,8 +83,33 @@ def join(
         agreed = read_run(run, party.federation, changed)
     folder = PartyFolder(path, agreed, origins=origins, settings=party)
     check_trackers(folder.settings.track)
-    endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
-    with folder.lock(), ExitStack() as trackers:
+    with folder.lock(), ExitStack() as held:
+        if folder.run.is_mesh:
+            if server is not None:
+                raise SettingsError(f'federation.toml has server = "none", and --server is {server!r}; leave it out')
+            mesh = Mesh(folder.run, party.party, folder.path, folder.credentials(plain=plain, on_event=on_event))
+            own = held.enter_context(_own_session(folder, mesh, port_file, on_event, plain=plain))
+            endpoint = mesh.endpoint(folder.run.comparer, own)
+            lines: Lines = partial(mesh.channel, own)
+        else:
+            server = held.enter_context(_server(folder, server, port_file, on_event, plain=plain))
+            endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
+            lines = partial(_channel, folder.run, endpoint)
+        return _join(folder, endpoint, lines, wait=wait, yes=yes, ask=ask, on_event=on_event)
+
+
+def _join(
+    folder: PartyFolder,
+    endpoint: Endpoint,
+    lines: Lines,
+    *,
+    wait: float | None,
+    yes: bool,
+    ask: Ask | None,
+    on_event: Listener,
+) -> PartyResult:
+    """Take part, with the folder locked. The endpoint takes proposals: of the server, or of who compares ids."""
+    with ExitStack() as trackers:
         folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
         is_new = saved.checkpoint is None and saved.result is None  # a run under way was accepted by all
@@ -86,13 +119,14 @@ def join(
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
         history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
         measures = MeasuresFile(folder.run_folder.path / MEASURES) if saved.result is None else None
-        listener = all_of(*(each for each in (history, measures, on_event) if each is not None))
+        heard: list[Listener] = [each for each in (history, measures, on_event) if each is not None]
         if saved.result is None:
-            listener = all_of(listener, *tracked(trackers, folder.settings, folder.run, folder.run_folder.path, remark))
+            heard += tracked(trackers, folder.settings, folder.run, folder.run_folder.path, remark)
+        listener = all_of(*heard)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
         if is_new:
             _accept(folder, endpoint, on_event, wait)
-        with _channel(folder, endpoint, listener, wait) as channel, _measured(measures, channel):
+        with lines(listener, wait) as channel, _measured(measures, channel):
             result = run_session(session, channel, folder, listener)
         try:
             publish(folder)
@@ -119,19 +153,51 @@ def align(
 ) -> SharedRows:
     """Find a party's shared rows with the others, put its features in their order, and store both for `join`."""
     folder = PartyFolder(path, _begun(run))
+    own = folder.settings
+    if folder.run.is_mesh or (server is None and hosts(own.party, folder.run.host, own.federation)):
+        raise SettingsError(
+            f"party {own.party!r} has what the others align with in its own process, and `fdml align` "
+            f"would end it before they have their rows; `fdml join` aligns as well, or have the host stand by with "
+            f"`fdml up` first"
+        )
     endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
     with folder.lock():
         folder.run_folder.begin()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
         if folder.shared_rows() is None:  # else nobody has to be asked for anything
             _accept(folder, endpoint, on_event, wait)
-        with _channel(folder, endpoint, on_event, wait) as channel:
+        with _channel(folder.run, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)
         shared = folder.shared_rows()
         if shared is None:
             raise AlignmentError("the alignment was not stored; run the same command again")
         folder.files.rows(shared)
     return shared
+
+
+@contextmanager
+def _server(
+    folder: PartyFolder, server: str | None, port_file: Path | None, on_event: Listener, *, plain: bool
+) -> Iterator[str | None]:
+    """Where the server is, if not where the settings say; one that this party hosts is up meanwhile."""
+    own = folder.settings
+    if server is not None or not hosts(own.party, folder.run.host, own.federation):
+        yield server
+        return
+    with hosted_run(
+        own.federation, folder.run, plain=plain, listen=own.listen, port_file=port_file, on_event=on_event
+    ) as address:
+        yield address
+
+
+def _own_session(
+    folder: PartyFolder, mesh: Mesh, port_file: Path | None, on_event: Listener, *, plain: bool
+) -> AbstractContextManager[str]:
+    """The session that sums for this party, where there is no server; gives where it is reached."""
+    own = own_address(FederationSettings.of_run(folder.run), mesh.party, folder.settings.listen)
+    return hosted_run(
+        folder.file, folder.run, plain=plain, listen=own, port_file=port_file, on_event=on_event, mesh=mesh
+    )
 
 
 def _begun(run: Path | None) -> Path | RunSettings | None:
@@ -177,7 +243,7 @@ def _lacking(folder: PartyFolder, history: HistoryFile) -> str:
 
 
 @contextmanager
-def _measured(measures: MeasuresFile | None, channel: GrpcChannel) -> Iterator[None]:
+def _measured(measures: MeasuresFile | None, channel: GrpcChannel | MeshChannel) -> Iterator[None]:
     """Count what this channel carries, and write it down however the run ends."""
     if measures is None:  # the run was over before
         yield
@@ -190,10 +256,9 @@ def _measured(measures: MeasuresFile | None, channel: GrpcChannel) -> Iterator[N
 
 
 @contextmanager
-def _channel(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> Iterator[GrpcChannel]:
-    timeout = folder.run.training.peer_timeout_seconds
+def _channel(run: RunSettings, endpoint: Endpoint, on_event: Listener, wait: float | None) -> Iterator[GrpcChannel]:
     waits = WaitReport(endpoint, on_event, longest=math.inf if wait is None else wait)
-    channel = GrpcChannel(endpoint, folder.run, timeout, on_event, waits)
+    channel = GrpcChannel(endpoint, run, run.training.peer_timeout_seconds, on_event, waits)
     try:
         yield channel
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fdml.errors import SettingsError, StateCorrupt
 from fdml.events import Listener
-from fdml.federation.addresses import checked_address, with_port
+from fdml.federation.addresses import checked_address, own_address, with_port
 from fdml.federation.key_files import own_credentials
 from fdml.federation.server_sessions import HostedRuns, ServerRuns
 from fdml.federation.standing import STANDING
@@ -24,11 +24,13 @@ from fdml.protocol.shuffle import permutation
 from fdml.server.host import NO_RUNS, RunHost
 from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunState
+from fdml.settings import RunSettings
 from fdml.settings.federation import FederationSettings, read_federation, read_run
 from fdml.storage.atomic import write_file
 from fdml.storage.lock import exclusive_lock
 from fdml.transport.grpc_endpoint import check_loopback
 from fdml.transport.grpc_server import GrpcServer
+from fdml.transport.tunnels import Tunnels
 
 Stop = Callable[[], object]
 """Ends a server; safe to call from any thread while it serves."""
@@ -62,9 +64,39 @@ def serve(
     is written to `port_file`. `on_start` is handed a function that stops the server, for another thread to call;
     `serve` then raises `asyncio.CancelledError`. `on_listen` is handed where the server listens, once it does.
     """
-    settings, remark = read_run(run, path), remarks_of(SERVER, on_event)
-    place = _place(path, FederationSettings.of_run(settings), listen, on_event, plain=plain)
-    with _explained(place.home), ServerRuns(place.home, remark) as runs:
+    return serve_run(
+        path,
+        read_run(run, path),
+        plain=plain,
+        listen=listen,
+        port_file=port_file,
+        on_event=on_event,
+        on_start=on_start,
+        on_listen=on_listen,
+    )
+
+
+def serve_run(
+    path: Path,
+    settings: RunSettings,
+    *,
+    plain: bool = False,
+    listen: str | None = None,
+    port_file: Path | None = None,
+    on_event: Listener = lambda _: None,
+    on_start: Callable[[Stop], None] = lambda _: None,
+    on_listen: Callable[[str], None] = lambda _: None,
+    party: str = "",
+    tunnels: Tunnels | None = None,
+) -> ServerResult:
+    """As `serve`, of a run whose settings were read before.
+
+    Where there is no server, `path` is the party.toml of the `party` that sums for itself; `tunnels` lead to parties
+    that accept no connections.
+    """
+    remark = remarks_of(party or SERVER, on_event)
+    place = _place(path, FederationSettings.of_run(settings), listen, on_event, plain=plain, party=party)
+    with _explained(place.home), ServerRuns(place.home, remark, party) as runs:
         opened = runs.open(settings)
         try:
             server = GrpcServer(
@@ -74,6 +106,7 @@ def serve(
                 plain=plain,
                 on_event=on_event,
                 only=settings.name,
+                tunnels=tunnels,
             )
             ready = _ready(f"serving run {settings.name!r}", place.address, port_file, remark, on_listen)
             _listen(server.run(place.address, place.credentials, ready), place.address, on_start)
@@ -131,13 +164,15 @@ class _Place:
 
 
 def _place(
-    path: Path, federation: FederationSettings, listen: str | None, on_event: Listener, *, plain: bool
+    path: Path, federation: FederationSettings, listen: str | None, on_event: Listener, *, plain: bool, party: str = ""
 ) -> _Place:
-    home, address = path.parent / SERVER, checked_address(listen or federation.server)
+    home = path.parent / SERVER
+    address = checked_address(listen or (own_address(federation, party) if party else federation.server))
     if plain:
         check_loopback(address)
-    identity = Identity(federation.name, "server", SERVER)
-    credentials = None if plain else own_credentials(home / "keys", identity, federation, on_event)
+    identity = Identity(federation.name, "party", party) if party else Identity(federation.name, "server", SERVER)
+    keys = path.parent / "keys" if party else home / "keys"
+    credentials = None if plain else own_credentials(keys, identity, federation, on_event)
     permutation(1, "so that it is compiled or loaded before anyone waits for it")
     return _Place(home, federation, address, credentials)
 

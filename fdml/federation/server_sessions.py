@@ -7,23 +7,28 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from fdml.federation.alignment_folders import alignment_folder
 from fdml.federation.machine_limits import memory_size
 from fdml.federation.run_folder import RUNS, RunFolder
+from fdml.protocol.agreed_training import most_lookahead
+from fdml.protocol.messages import FromParty
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.awake_clock import AwakeClock
 from fdml.server.generations import Generations
 from fdml.server.hosted_run import HostedRun
+from fdml.server.replica import Replica
 from fdml.server.run_alignment import RunAlignment
 from fdml.server.run_state import RunDefinition, RunState
-from fdml.server.session import ServerSession
+from fdml.server.session import ServerSession, Stream
 from fdml.settings import RunSettings, run_hash
 from fdml.storage.atomic import make_private_folder, write_file
 from fdml.storage.disk import FolderDisk
 from fdml.storage.lock import exclusive_lock
 
+_LOG_ROOM = 256 * 2**10
+"""Bytes by which the log of a run grows at a time: it is written at every step."""
 HOSTED = "hosted.json"
 """The record of a run that was proposed: who, with which settings, and what all parties have decided."""
 
@@ -38,11 +43,19 @@ class OpenedRun:
     close: Callable[[], None]
 
 
+def alignment_figures(state: RunState, rows: RunAlignment) -> dict[str, Any]:
+    """How many rows each party brought, are shared, and are trained on; for JSON."""
+    shared = None if rows.shared is None else rows.shared.train
+    return {"rows": rows.rows, "shared_rows": shared, "train_rows": state.rows}
+
+
 class ServerRuns:
     """Opens the runs of a server. Runs with the same alignment share its generations, whoever came first."""
 
-    def __init__(self, home: Path, remark: Callable[[str], None]) -> None:
+    def __init__(self, home: Path, remark: Callable[[str], None], party: str = "") -> None:
+        """`party` is the one that the sessions belong to, where there is no server."""
         self._home = home
+        self._party = party
         self._remark = remark
         self._held = ExitStack()
         self._generations: dict[Path, Generations] = {}
@@ -59,7 +72,7 @@ class ServerRuns:
         with ExitStack() as held:
             held.enter_context(exclusive_lock(folder.state, f"server of run {settings.name!r}"))
             folder.begin()
-            disk = FolderDisk(folder.state)
+            disk = FolderDisk(folder.state, ahead=_LOG_ROOM)
             held.callback(disk.close)
             definition = RunDefinition(settings, run_hash(settings), memory_size())
             state = RunState.open(definition, disk)
@@ -69,8 +82,11 @@ class ServerRuns:
             elif state.rows:
                 self._remark(f"going on with run {settings.name!r} of {state.rows} rows")
             alignment = AlignmentPhase(rows, settings.parties, definition.run_hash, clock)
-            session = ServerSession(state, alignment, settings, clock)
+            session = ServerSession(state, alignment, settings, clock, self._replica(settings))
             return OpenedRun(session, state, rows, held.pop_all().close)
+
+    def _replica(self, settings: RunSettings) -> Replica[Stream, bytes | FromParty] | None:
+        return Replica(self._party, settings.parties, most_lookahead(settings.training)) if self._party else None
 
     def _kept(self, settings: RunSettings) -> Generations:
         """The alignment that a run uses, locked until the server ends."""

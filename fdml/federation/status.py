@@ -9,8 +9,9 @@ from pathlib import Path
 from fdml.align.group_key import GroupKey
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import SettingsError
-from fdml.federation.addresses import server_address
+from fdml.federation.addresses import own_address, server_address
 from fdml.federation.key_files import check_has_members, read_credentials
+from fdml.federation.page_process import reached_here
 from fdml.federation.run_folder import RunFolder, begun_run, run_names
 from fdml.monitor.history import metric_of
 from fdml.monitor.status import RunStatus
@@ -22,6 +23,7 @@ from fdml.protocol.run_messages import RunFacts, RunQuery
 from fdml.protocol.signed_proposals import proposed_settings
 from fdml.settings.federation import FederationSettings, read_federation
 from fdml.settings.file import read_table
+from fdml.settings.topology import NO_SERVER
 from fdml.storage.disk import FolderDisk
 from fdml.transport.grpc_endpoint import Endpoint, check_loopback
 from fdml.transport.grpc_runs import RunsClient
@@ -47,8 +49,10 @@ class _Asker:
 
     name: str
     folder: Path
-    server: str | None
+    server: str | None = None
     """Where its party.toml says the server is."""
+    listen: str | None = None
+    """Where its party.toml says that it listens."""
 
 
 def status(path: Path, name: str | None = None, *, plain: bool, server: str | None = None) -> ReadStatus:
@@ -77,14 +81,18 @@ class AskedRun:
         """
         self._seconds = seconds
         federation, asker = _asker(path, plain=plain)
-        target = server_address(federation.server, asker.server, server)
+        is_mesh = federation.server == NO_SERVER
+        own = reached_here(own_address(federation, asker.name, asker.listen)) if is_mesh else None
+        target = server_address(federation.server, asker.server, server or own)
+        answers = asker.name if is_mesh else ""  # without a server a party asks the session that sums for itself
         if plain:
             check_loopback(target)
-            self._endpoint = Endpoint(target, federation.name, asker.name, None)
+            self._endpoint = Endpoint(target, federation.name, asker.name, None, answers_as=answers)
         else:
             check_has_members(federation.name, federation.members)
             credentials = read_credentials(asker.folder / "keys")
-            self._endpoint = Endpoint(target, federation.name, asker.name, credentials, federation.members[SERVER])
+            key = federation.members[answers or SERVER]
+            self._endpoint = Endpoint(target, federation.name, asker.name, credentials, key, answers_as=answers)
         self._name = name
         self.side = asker.name
         """Who asks: a party, or the server."""
@@ -136,13 +144,16 @@ def _undecided(runs: Sequence[RunFacts], name: str) -> list[str]:
 def _asker(path: Path, *, plain: bool) -> tuple[FederationSettings, _Asker]:
     if "party" in read_table(path):
         own = read_party(path)
-        return read_federation(own.federation), _Asker(own.party, path.parent, own.server)
+        return read_federation(own.federation), _Asker(own.party, path.parent, own.server, own.listen)
     federation = read_federation(path)
-    for name in federation.parties if plain else (SERVER, *federation.parties):
+    for name in federation.parties if plain or federation.server == NO_SERVER else (SERVER, *federation.parties):
         folder = path.parent / name
         if plain or (folder / "keys").is_dir():
             own_file = folder / "party.toml"
-            return federation, _Asker(name, folder, read_party(own_file).server if own_file.is_file() else None)
+            if not own_file.is_file():
+                return federation, _Asker(name, folder)
+            party = read_party(own_file)
+            return federation, _Asker(name, folder, party.server, party.listen)
     raise SettingsError(
         f"there is neither the server's folder nor a party's beside {str(path)!r}; ask on a machine of one of them"
     )

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from fdml.events import Listener
 from fdml.federation.answering import Answering
 from fdml.federation.deciding import Decider, told
 from fdml.federation.decision_log import Decision
+from fdml.federation.hosting import hosted_federation, hosts
 from fdml.federation.party_home import PartyHome
 from fdml.federation.processes import ChildProcess
 from fdml.federation.run_children import RunChildren
@@ -59,13 +61,20 @@ def up(
     on_event: Listener = lambda _: None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Stand by as the party of this party.toml until it is interrupted, or `is_over()` holds."""
-    read = partial(PartyHome.read, path, plain=plain, server=server, on_event=on_event)
-    home = read()
+    """Stand by as the party of this party.toml until it is interrupted, or `is_over()` holds.
+
+    The host of a federation runs its standing server meanwhile.
+    """
+    home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
     _check_consent(home)
-    options = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
-    with exclusive_lock(home.folder / STANDING, f"`fdml up` of party {home.name!r}"):
+    with exclusive_lock(home.folder / STANDING, f"`fdml up` of party {home.name!r}"), ExitStack() as hosting:
         home.log.read()  # a log that does not hold is told now
+        own = home.settings
+        if server is None and hosts(own.party, home.federation.host, own.federation):
+            served = hosted_federation(own.federation, plain=plain, listen=own.listen, on_event=on_event)
+            server = hosting.enter_context(served)
+        read = partial(PartyHome.read, path, plain=plain, server=server, on_event=on_event)
+        options = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
         Supervisor(read, options, on_event).run(is_over)
 
 

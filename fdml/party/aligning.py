@@ -25,7 +25,6 @@ from fdml.party.member import AlignmentKeys, Member
 from fdml.protocol.agreed_training import line_class
 from fdml.protocol.alignment_identity import begun_hash
 from fdml.protocol.alignment_messages import SERVER, AlignmentMessage, Fetch, RowsOffer, RowsPlan
-from fdml.settings import RunSettings
 
 T = TypeVar("T")
 
@@ -73,13 +72,14 @@ class AlignmentInputs:
         given = None if keys.group_key_file is None else read_key_file(keys.group_key_file)
         offer = replace(keys.secrets.offer, brings_key=given is not None)
         kept = usable(keys.kept, run, own.ids, (member.name, offer), given)
-        change = change_of(run, kept, own.ids, _tag_key(keys.secrets, given))
+        change = change_of(run, kept, own.ids, _tag_key(keys.secrets, given), disk=member.disk)
         brought = replace(offer_of(run, keys.kept, kept, own.ids, change), start=keys.start)
         return cls(own, keys, given, kept, change, brought)
 
-    def compared_with(self, run: RunSettings, kept: KeptAlignment, *, places: bool) -> Change:
+    def compared_with(self, member: Member, kept: KeptAlignment, *, places: bool) -> Change:
         """How the ids differ from an earlier state of the kept alignment; with the ids of all `places` if asked for."""
-        return change_of(run, kept, self.own.ids, _tag_key(self.keys.secrets, self.given), places=places)
+        tag_key = _tag_key(self.keys.secrets, self.given)
+        return change_of(member.run, kept, self.own.ids, tag_key, places=places, disk=member.disk)
 
 
 def _tag_key(secrets: Secrets, given: GroupKey | None) -> bytes:
@@ -119,9 +119,19 @@ def _align(
     agreement = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file, plan.generation)
     if base.newest is not None and base.newest.key != agreement.key:
         raise no_fit()
-    side = Aligner(run, member.name, agreement.key, keys.secrets, keys.consent, trips.line, plan.generation)
+    side = Aligner(
+        run,
+        member.name,
+        agreement.key,
+        keys.secrets,
+        keys.consent,
+        trips.line,
+        plan.generation,
+        keys.piece_rows,
+        member.disk,
+    )
     if run.pointing_party is None:
-        found = yield from align(side, ids, base, inputs.compared_with(run, base, places=True))
+        found = yield from align(side, ids, base, inputs.compared_with(member, base, places=True))
     else:
         found = yield from align_by_keys(side, ids, agreement)
     return Generation(
@@ -153,7 +163,7 @@ def shared_rows(
     run, own, newest = member.run, inputs.own, kept.chain[0]
     begun = begun_hash(run, starts)
     is_newest = kept.ids == inputs.usable.ids
-    change = inputs.change if is_new or is_newest else inputs.compared_with(run, kept, places=False)
+    change = inputs.change if is_new or is_newest else inputs.compared_with(member, kept, places=False)
     if not is_new and not change.is_none:
         raise no_fit()
     found, numbers = newest.found, kept.ids_of(change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
 from fdml.data.ids import IdCounts
-from fdml.errors import AlignmentError, StateCorrupt
+from fdml.errors import AlignmentError, DataError, StateCorrupt
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.protocol.alignment_messages import HASH_BYTES, RowsOffer
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
-from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.facts import damaged
+from fdml.storage.large_arrays import load_arrays, save_arrays
 
 _NAME = "alignment"
 _OFFER = "rows-offer"
@@ -43,14 +44,14 @@ class AlignmentStore:
             "begun": shared.begun.hex(),
         }
         arrays = {"facts": np.array(json.dumps(facts)), "train": shared.train, "held_out": shared.held_out}
-        self._disk.replace(_NAME, pack_arrays(arrays))
+        save_arrays(self._disk, _NAME, arrays)
 
     def load(self) -> SharedRows | None:
         """The stored alignment, if files and settings are still the same."""
-        raw = self._disk.read(_NAME)
-        if raw is None:
+        arrays = _arrays(self._disk)
+        if arrays is None:
             return None
-        known, shared = _read(raw)
+        known, shared = _read(arrays)
         if known.get("run.toml") != self._facts["run.toml"]:
             raise StateCorrupt(
                 "the saved state belongs to another run.toml; put it back, or give the run a new name at every side"
@@ -78,10 +79,16 @@ class AlignmentStore:
         return raw[:HASH_BYTES], offer
 
 
-def _read(raw: bytes) -> tuple[dict[str, str], SharedRows]:
+def _arrays(disk: Disk) -> dict[str, NDArray[Any]] | None:
+    try:
+        return load_arrays(disk, _NAME)
+    except DataError as error:
+        raise damaged(_NAME, error) from None
+
+
+def _read(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, str], SharedRows]:
     """What a stored alignment belongs to, and the alignment."""
     try:
-        arrays = unpack_arrays(raw)
         stored = json.loads(str(arrays["facts"]))
         report = {**stored["report"], "ids": tuple(map(_id_counts, stored["report"]["ids"]))}
         return dict(stored["facts"]), SharedRows(
@@ -106,19 +113,19 @@ def _id_counts(known: dict[str, Any]) -> IdCounts:
 
 def stored_group_key(disk: Disk) -> GroupKey | None:
     """The key of a party's alignment, to open what was sealed for it; None before it has aligned."""
-    raw = disk.read(_NAME)
-    return None if raw is None else GroupKey(bytes.fromhex(json.loads(str(unpack_arrays(raw)["facts"]))["key"]))
+    arrays = _arrays(disk)
+    return None if arrays is None else GroupKey(bytes.fromhex(json.loads(str(arrays["facts"]))["key"]))
 
 
 def aligned_row_count(disk: Disk) -> int | None:
     """How many rows a party's run trains on; None before it has aligned."""
-    raw = disk.read(_NAME)
-    return None if raw is None else len(_read(raw)[1].train)
+    arrays = _arrays(disk)
+    return None if arrays is None else len(arrays["train"])
 
 
 def aligned_train_rows(disk: Disk) -> NDArray[np.int64]:
     """Rows of a party's training file that its run trained on, in the run's order."""
-    raw = disk.read(_NAME)
-    if raw is None:
+    arrays = _arrays(disk)
+    if arrays is None:
         raise AlignmentError("this party has not aligned its rows; run `fdml align` first")
-    return _read(raw)[1].train
+    return arrays["train"]

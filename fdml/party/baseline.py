@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fdml.align.sealed_labels import LabelSet
-from fdml.data.row_set import RowSet
 from fdml.data.rows import drop_unit_values, width
 from fdml.errors import FdmlError
 from fdml.events import Compared, Evaluated
@@ -21,7 +20,7 @@ from fdml.models.bootstrap import RESAMPLES, paired_difference
 from fdml.models.bundle_card import finite_or_none
 from fdml.models.losses import Floats
 from fdml.models.metrics import mean_loss
-from fdml.models.signals import Scores
+from fdml.models.signals import Gradients, Scores, Signal
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.figures import gain_text
 from fdml.party.alignment import SharedRows
@@ -31,7 +30,7 @@ from fdml.party.early_stopping import best_so_far
 from fdml.party.effects import Emit, Send, Work, remark
 from fdml.party.evaluation import Evaluation
 from fdml.party.member import Member
-from fdml.party.plan import Plan, learner_of, training_task
+from fdml.party.plan import Plan, learner_in, training_task
 from fdml.party.task import TrainingTask
 from fdml.protocol.messages import Checkpointed
 from fdml.settings import GuardSettings, RunSettings
@@ -65,6 +64,7 @@ def compare_alone(
             if still_here.step >= 0 and clock() - heard > member.run.training.peer_timeout_seconds:
                 heard = clock()
                 yield Send(still_here)
+        alone.close()
         compared = _compared(member, evaluation, alone, lambda: clock() - began)
     except FdmlError as error:
         yield remark(member.name, f"no baseline, as training on {member.name}'s features alone failed: {error}")
@@ -136,23 +136,25 @@ class AloneTraining:
 
     def __init__(self, member: Member, rows: PartyRows, labels: LabelSet, shared: SharedRows) -> None:
         run, name = member.run, member.name
-        own = RowSet({name: drop_unit_values(rows.train)}, labels.train, labels.train_weights)
+        own = labels.train_rows({name: drop_unit_values(rows.train)})
         plan = _plan_alone(member, labels.classes, shared).with_native(name, rows.native)
         plan = plan.resolved(len(labels.train), own.parts)
         self._run = run
         self._loss = run.chosen_loss
-        self._learner = learner_of(
-            plan.models[name],
+        self._learner = learner_in(
+            plan,
+            name,
             plan.model(name, width(rows.train), rows=len(labels.train)),
             own.parts[name],
             held_out=rows.held_out,
             threads=member.threads,
+            workers=member.workers,
         )
         self._learner.warm_up(plan.objective)
         self._task: TrainingTask = training_task(plan, own, name)
-        self._held_out = RowSet({}, labels.held_out, labels.held_out_weights)
-        few = min(_LOSS_ROWS, len(own))
-        self._few = RowSet({}, own.labels[:few], own.weights[:few])
+        self._groups = self._task.group_totals()
+        self._held_out = labels.held_out_rows
+        self._few = labels.train_rows({}).take(np.arange(min(_LOSS_ROWS, len(own))))
         self.losses: list[float] = []
         """The mean loss of the first training rows after every epoch; they are in a random order."""
         self._best_score: Floats | None = None
@@ -175,6 +177,10 @@ class AloneTraining:
                     return
             yield epoch
 
+    def close(self) -> None:
+        """End whoever works for its learner."""
+        self._learner.close()
+
     @property
     def score(self) -> Floats:
         """The scores of the held-out rows, by the model that stays."""
@@ -185,7 +191,11 @@ class AloneTraining:
         task, visit = self._task, self._task.schedule.visit(step)
         rows = slice(visit.start, visit.stop)
         nothing = np.zeros((visit.size, task.objective.width), self._learner.dtype)
-        signal = Scores(nothing, nothing, task.labels[rows], task.weights[rows], 1.0, task.objective)
+        signal: Signal = Scores(nothing, nothing, task.labels[rows], task.weights[rows], 1.0, task.objective)
+        if self._groups is not None:
+            own = self._learner.predict(visit.start, visit.stop)
+            gradient = self._groups.gradient(visit.start, own)
+            signal = Gradients(gradient, own, own, task.weights[rows], 1.0, task.objective)
         for number in range(task.schedule.passes_at(step)):
             self._learner.update(task.block_update(visit, number, task.schedule.first_update(step)), signal)
 

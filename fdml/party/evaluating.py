@@ -81,7 +81,7 @@ class HeldOutRows:
 
         An epoch that was scored before it is due does not count yet.
         """
-        due = self.worker.schedule.epochs_scored(self.worker.step, self.run.training.lookahead)
+        due = self.worker.schedule.epochs_scored(self.worker.step, self.worker.lookahead)
         yield from self._score_all(due)
         final_at = self.evaluation.best_so_far.final_at
         if final_at is not None and final_at <= due:

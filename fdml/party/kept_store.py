@@ -13,12 +13,12 @@ import numpy as np
 
 from fdml.align.group_key import GroupKey
 from fdml.align.kept import SETS, Generation, KeptAlignment, MatchedRows
-from fdml.errors import StateCorrupt
+from fdml.errors import DataError, StateCorrupt
 from fdml.protocol.alignment_messages import KeyOffer
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
-from fdml.storage.arrays import pack_arrays, unpack_arrays
 from fdml.storage.disk import Disk
 from fdml.storage.facts import damaged
+from fdml.storage.large_arrays import load_arrays, save_arrays
 
 _NEWEST = "newest"
 _PAIRS = ("places", "at", "posted", "gone", "left")
@@ -44,22 +44,25 @@ class KeptStore:
     def save(self, generation: Generation) -> None:
         """Store a generation, durable on return; it is the newest unless another run has stored a newer one."""
         with self._turns():
-            if self._disk.read(_name(generation.id.hex())) is None:
+            if load_arrays(self._disk, _name(generation.id.hex())) is None:
                 dated = replace(generation, date=datetime.now(UTC).date().isoformat())
-                self._disk.replace(_name(generation.id.hex()), _packed(dated))
+                save_arrays(self._disk, _name(generation.id.hex()), _packed(dated))
             newest = self._disk.read(_NEWEST)
             if newest is None or self._read(newest.decode(errors="replace")).number < generation.number:
                 self._disk.replace(_NEWEST, generation.id.hex().encode())
 
     def _read(self, generation: str) -> Generation:
-        raw = self._disk.read(_name(generation))
-        if raw is None:
+        try:
+            arrays = load_arrays(self._disk, _name(generation))
+        except DataError as error:
+            raise damaged(_name(generation), error) from None
+        if arrays is None:
             raise StateCorrupt(
                 f"generation {generation} of the kept alignment is missing; restore it, or remove the kept alignment "
                 f"with `fdml forget PARTY.toml --alignments`"
             )
         try:
-            return _unpacked(unpack_arrays(raw))
+            return _unpacked(arrays)
         except (ValueError, TypeError, KeyError) as error:
             raise damaged(_name(generation), error) from None
 
@@ -68,7 +71,7 @@ def _name(generation: str) -> str:
     return f"generation-{generation}"
 
 
-def _packed(generation: Generation) -> bytes:
+def _packed(generation: Generation) -> dict[str, Any]:
     found = generation.found
     facts = {
         "id": generation.id.hex(),
@@ -88,7 +91,7 @@ def _packed(generation: Generation) -> bytes:
     arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
     for at in SETS:
         arrays |= {f"{name}/{at}": getattr(found, name)[at] for name in _PAIRS}
-    return pack_arrays(arrays)
+    return arrays
 
 
 def _unpacked(arrays: Any) -> Generation:

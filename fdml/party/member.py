@@ -13,7 +13,8 @@ from fdml.align.group_key import GroupKey
 from fdml.align.kept import KeptAlignment
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
-from fdml.data.row_set import RowSet
+from fdml.cluster.settings import WorkersSettings
+from fdml.cluster.sharding import check_shards
 from fdml.models.model import State
 from fdml.models.registry import model_settings
 from fdml.party.alignment import SharedRows
@@ -72,6 +73,8 @@ class AlignmentKeys:
     """What an earlier start of this run has offered, and the state of the ids then."""
     start: bytes = field(default_factory=lambda: secrets.token_bytes(START_BYTES))
     """What is drawn when this party begins the run; the first start's stays, with what it has offered."""
+    piece_rows: int | None = None
+    """Rows of a piece of a larger set of ids; None takes what is usual."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,6 +91,8 @@ class Member:
     model: ModelSettings = field(default_factory=model_settings)
     guard: GuardSettings = field(default_factory=GuardSettings)
     threads: int = 1
+    workers: WorkersSettings = field(default_factory=WorkersSettings)
+    """Who works for it where it trains in shards."""
     shared: SharedRows | None = None
     """The alignment of an earlier start."""
     alignment: Callable[[], AlignmentKeys] | None = None
@@ -110,6 +115,8 @@ class Member:
 
     def __post_init__(self) -> None:
         check_repeats(self.guard, self.run, self.name)
+        noisy = self.guard.training is not None
+        check_shards(self.model, self.run.training.joint, self.run.chosen_loss, noisy=noisy)
 
     @property
     def is_label_party(self) -> bool:
@@ -188,12 +195,13 @@ class Member:
         """This party's training, before its first step."""
         return self.build(
             plan,
-            RowSet({self.name: rows.train}, labels.train, labels.train_weights),
+            labels.train_rows({self.name: rows.train}),
             self.name,
             guard,
             held_out=rows.held_out,
             dp_sgd=dp_sgd_for(self.guard, noise),
             threads=self.threads,
+            workers=self.workers,
             watch_loss=self.is_label_party and (self.watch_loss or len(labels.held_out) > 0),
             gradient_party=self.run.label_party if self.has_private_labels else None,
             start=self.start,

@@ -57,6 +57,8 @@ class OthersPart:
 
     def events(self) -> list[Event]:
         """What has happened since the last call."""
+        if not self._events:  # as after nearly every step
+            return []
         found, self._events = self._events, []
         return found
 

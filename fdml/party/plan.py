@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
+from fdml.cluster.settings import WorkersSettings
+from fdml.cluster.shard_job import ShardSetup
+from fdml.cluster.sharding import sharded_learner
 from fdml.data.row_set import RowSet
 from fdml.data.rows import NativeFeatures, Rows, drop_unit_values, mean_entries, mean_square_norm, row_count, width
 from fdml.models.calibration import IDENTITY, Calibration, calibrate
@@ -33,7 +36,10 @@ from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.frozen import FrozenEpochs
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, ModelSettings, TrainingSettings
-from fdml.settings.choices import LossName
+from fdml.settings.choices import PAIRWISE, LossName
+
+NO_WORKERS = WorkersSettings()
+"""Threads of this process."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,21 @@ class Plan:
 
         Where parties begin alone, each needs a bias of its own. A joint function that learns is that of `objective`.
         """
+        model = build_model(self.models[party], self.spec(party, inputs, dp_sgd, objective=objective, rows=rows))
+        if state is not None:
+            model.restore(state)
+        return model
+
+    def spec(
+        self,
+        party: str,
+        inputs: int,
+        dp_sgd: DpSgd | None = None,
+        *,
+        objective: Objective | None = None,
+        rows: int | None = None,
+    ) -> ModelSpec:
+        """What a party's model is built for."""
         objective = objective or self.objective
         spec = ModelSpec(
             inputs=inputs,
@@ -130,12 +151,7 @@ class Plan:
             joint=objective.joint,
             passes=_passes_of(self.training),
         )
-        if rows is not None:
-            spec = spec._replace(rows=rows)
-        model = build_model(self.models[party], spec)
-        if state is not None:
-            model.restore(state)
-        return model
+        return spec if rows is None else spec._replace(rows=rows)
 
     def schedule(self, rows: int) -> Schedule:
         """The schedule of a training over this number of rows."""
@@ -160,6 +176,26 @@ def learner_of(
     if kind_named(settings.kind).learns_from_all_rows:
         return CollectingLearner(cast(EpochModel, model), rows, held_out=held_out)
     return LocalLearner(model, rows, held_out=held_out, threads=threads)
+
+
+def learner_in(
+    plan: Plan,
+    party: str,
+    model: Model,
+    rows: Rows,
+    *,
+    held_out: Rows | None,
+    threads: int,
+    workers: WorkersSettings = NO_WORKERS,
+    dp_sgd: DpSgd | None = None,
+) -> LocalLearner:
+    """The learner of a party in a plan: in shards where it has more than one."""
+    settings = plan.models[party]
+    if settings.shards == 1:
+        return learner_of(settings, model, rows, held_out=held_out, threads=threads)
+    spec = plan.spec(party, width(rows), dp_sgd, rows=row_count(rows))
+    setup = ShardSetup(settings, spec, plan.loss, plan.classes)
+    return sharded_learner(setup, model, rows, workers, party=party, held_out=held_out, threads=threads)
 
 
 def joint_score(models: Mapping[str, Model], parts: Mapping[str, Rows], objective: Objective) -> Floats:
@@ -219,11 +255,12 @@ def training_task(
         party=party,
         labels=sample.labels,
         weights=sample.weights,
+        groups=sample.groups if plan.loss == PAIRWISE else None,
         schedule=schedule,
         objective=objective or plan.objective,
         rate=LearningRate(start, training.lr_decay, schedule.updates),
         echo=plan.echo,
-        lookahead=training.lookahead if training.exchanges is None else 0,
+        lookahead=training.lookahead,
         staleness=training.staleness,
         watch_loss=watch_loss,
         gradient_party=gradient_party,
@@ -254,13 +291,16 @@ def build_worker(
     gradient_party: str | None = None,
     start: State | None = None,
     stop_after: int | None = None,
+    workers: WorkersSettings = NO_WORKERS,
 ) -> Worker:
     """One party ready to train: its model built, or continued from `start`, and its kernels compiled or loaded."""
     plan = plan.resolved(len(rows), rows.parts, private=(party,) if dp_sgd is not None else ())
     own = replace(rows, parts={party: drop_unit_values(rows.parts[party])})
     objective = plan.objective
     model = plan.model(party, width(own.parts[party]), dp_sgd, state=start, objective=objective, rows=len(rows))
-    learner = learner_of(plan.models[party], model, own.parts[party], held_out=held_out, threads=threads)
+    learner = learner_in(
+        plan, party, model, own.parts[party], held_out=held_out, threads=threads, workers=workers, dp_sgd=dp_sgd
+    )
     learner.warm_up(objective)
     if isinstance(objective.joint, Head):
         objective.joint.warm_up(objective.loss)

@@ -16,7 +16,6 @@ from typing import Literal
 from fdml import events
 from fdml.align.sealed_labels import LabelSet
 from fdml.data.label_encoding import LabelEncoding
-from fdml.data.row_set import RowSet
 from fdml.errors import ServerUnreachable
 from fdml.party.aligning import align_rows
 from fdml.party.alignment import SharedRows
@@ -39,7 +38,7 @@ from fdml.party.effects import (
 )
 from fdml.party.evaluating import HeldOutRows
 from fdml.party.evaluation import Evaluation
-from fdml.party.labelling import LABELS_OFF, count_labels, labels_received, labels_to_send, training_labels
+from fdml.party.labelling import count_labels, label_remarks, labels_received, labels_to_send, training_labels
 from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
@@ -167,8 +166,7 @@ class PartySession:
             labels = weighted_by_class(labels, self._run.training, self._label_encoding)
             count_labels(member, labels, self._label_encoding)
             yield Send(labels_to_send(member, shared, labels))
-            if member.has_private_labels and self._run.privacy.label_epsilon == "off":
-                yield remark(member.name, LABELS_OFF)
+            yield from label_remarks(member, labels)
             return training_labels(member, shared, labels, self._label_encoding)
         while self._messages.labels is None:
             yield from self._take_in("for {} to give the labels")
@@ -231,6 +229,7 @@ class PartySession:
                     yield Emit(events.EpochDone(worker.party, worker.epoch))
                     yield from held_out.end_epoch(self._seconds)
             yield from self._save(worker, guard, held_out.evaluation, facts)
+        worker.learner.close()
         if worker.ended_early:  # once more, so that no slot is left from which a start is served a total past the end
             yield from self._save(worker, guard, held_out.evaluation, facts)
 
@@ -267,7 +266,7 @@ class PartySession:
             yield Emit(events.Stopped(worker.party, worker.step, reason))
         if self._member.is_label_party and not self._member.has_private_labels:
             loss = self._run.chosen_loss
-            evaluation.calibration = recalibrated(worker, loss, RowSet({}, labels.train, labels.train_weights))
+            evaluation.calibration = recalibrated(worker, loss, labels.train_rows({}))
         if evaluation.at_end:
             yield from held_out.predict(worker.last_epoch, self._seconds)
         self._promoted = yield from held_out.finish(self._member.earlier)

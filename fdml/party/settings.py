@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, PositiveInt, SerializeAsAny, field_validator
 
+from fdml.cluster.settings import WorkersSettings
 from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.policy import PolicySettings
@@ -66,6 +67,8 @@ class PartySettings(Settings):
     """The federation.toml that all sides agree on; a run.toml stands beside it, unless `--run` names another."""
     server: str | None = None
     """Where this party reaches the server; None takes the federation's address."""
+    listen: str | None = None
+    """Where this party listens, if it hosts the server and not at the federation's address: "0.0.0.0:7443"."""
     group_key: Path | None = None
     """A file with the key that the parties share and the server never learns; None agrees on one over the line."""
     ledger: Path = Path("ledger")
@@ -73,6 +76,8 @@ class PartySettings(Settings):
     Runs that use the same people's rows should share one."""
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
+    workers: WorkersSettings = WorkersSettings()
+    """Who does the work of a party that trains in shards (`model.shards`)."""
     align: AlignSettings = AlignSettings()
     data: DataSettings = DataSettings()
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()

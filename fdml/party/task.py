@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.models.learning_rate import LearningRate
 from fdml.models.objective import Objective
+from fdml.models.ranking.pairs import GroupTotals
 from fdml.models.signals import BlockUpdate
 from fdml.party.few_exchanges import Denoiser
 from fdml.protocol.absences import NOBODY, Absences
@@ -45,20 +47,35 @@ class TrainingTask:
     """In which epochs only parties learn that are new to the version that the run goes on from."""
     others_limit: int | None = None
     """The largest code that the others' predictions may come to together; None is any."""
+    groups: NDArray[np.int64] | None = None
+    """The number of each row's group at the label party, where rows are ranked within groups."""
     stop_after: int | None = None
     """How many epochs without gain end the run; then the models of the last epochs are kept."""
 
-    @property
+    @cached_property
+    def _all_learn(self) -> bool:
+        """Whether every party learns in every step, as in nearly all runs."""
+        return self.absences.schedule is None and not self.frozen.epochs
+
+    def group_totals(self) -> GroupTotals | None:
+        """What the label party compares rows of a group by, before any total; None where they are not compared."""
+        return None if self.groups is None else GroupTotals(self.groups, self.labels)
+
+    @cached_property
     def learns_from_gradients(self) -> bool:
         """Whether this party learns from another's gradients."""
         return self.gradient_party not in (None, self.party)
 
     def learns_at(self, step: int) -> bool:
         """Whether this party learns in a step: not where it is left out or frozen."""
+        if self._all_learn:
+            return True
         return self.absences.at(step) != self.party and self.frozen.learns(self.party, self.schedule.visit(step).epoch)
 
     def echo_of(self, answer: Total | Gradient) -> float:
         """How much the others move as this party moves in the step of an answer."""
+        if self._all_learn:
+            return self.echo
         return self.absences.echo(self.frozen.echo(self.echo, self.schedule.visit(answer.step).epoch), answer)
 
     def block_update(self, visit: Visit, number: int, first_update: int) -> BlockUpdate:

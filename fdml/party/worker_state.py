@@ -42,6 +42,9 @@ class WorkerState:
     differences: Arrays = field(default_factory=dict)
     """Where few bits travel: what the server has already, as arrays."""
 
+    group_scores: NDArray[Any] | None = None
+    """Where rows are ranked within groups: the last totals of all rows, at the label party."""
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """As arrays of plain types, by name."""
         arrays: dict[str, NDArray[Any]] = {
@@ -52,6 +55,8 @@ class WorkerState:
         }
         if self.last_exchange is not None:
             arrays |= {f"last/{name}": np.asarray(value) for name, value in self.last_exchange._asdict().items()}
+        if self.group_scores is not None:
+            arrays["group_scores"] = self.group_scores
         for step, push in self.pending.items():
             arrays |= _push_arrays(step, push)
         for epoch, state in self.snapshots.items():
@@ -79,6 +84,7 @@ class WorkerState:
             last_exchange=last,
             snapshots=_snapshots_of(arrays),
             differences=_under(_DIFFERENCES, arrays),
+            group_scores=arrays.get("group_scores"),
         )
 
 

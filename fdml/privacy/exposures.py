@@ -27,6 +27,24 @@ def pointer_exposures(run: RunSettings, party: str) -> list[Exposure]:
     return _of_label_party(run) if party == run.label_party else _of_other(run, party)
 
 
+def summing(run: RunSettings) -> str:
+    """Who gets what a party sends, and sums it."""
+    if run.is_mesh:
+        return "every other party, as there is no server"
+    return "server" if run.host is None else f"server, inside the process of {run.host}"
+
+
+def host_exposures(run: RunSettings, party: str, evaluations: int, protection: str) -> list[Exposure]:
+    """What a party that hosts the server sees of this one besides what every party sees."""
+    if run.host in (None, party, run.label_party):
+        return []
+    form = f"the sum of all {len(run.parties)}, of which it can take off the mask"
+    if len(run.parties) == 2:
+        form = "the sum of two: less its own part, exactly this party's"
+    times = f"{evaluations} times each held-out row"
+    return [Exposure(f"{run.host}, as host", "its predictions of held-out rows", form, times, protection, "")]
+
+
 def answer_exposures(run: RunSettings, party: str, protection: str) -> list[Exposure]:
     """What questions and answers about the run's model show of this party, from the end of the run on."""
     askers = run.serving.may_ask or (run.label_party,)

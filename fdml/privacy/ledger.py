@@ -152,9 +152,11 @@ class Ledger:
 
     def count_release(self, group: str, releases: int = 1) -> None:
         """Count releases of the group's rows, or raise and count nothing."""
-        self._check_budget(group, releases, 0)
-        self._count_for_good(group, self._releases[group] + releases)
-        self._releases[group] += releases
+        if releases != 1 or self.budget is not None:  # else there is nothing to refuse
+            self._check_budget(group, releases, 0)
+        count = self._releases[group] + releases
+        self._count_for_good(group, count)
+        self._releases[group] = count
 
     def count_left(self, group: str) -> None:
         """Count a release that has left before; that is never refused."""

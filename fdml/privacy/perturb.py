@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,15 @@ class Perturbation:
         self._key = key
         self._grid = grid
         self._parties = parties
+        self._largest = grid.largest(parties)
+        self._clips = not math.isinf(mechanism.clip)
         self._noise = None
         if key is not None and mechanism.noise != "none":
             self._noise = noise_on_grid(mechanism.noise, mechanism.sigma, grid.step)
 
     def protect(self, predictions: Predictions, purpose: str, number: int) -> Codes:
         """Predictions `(rows, width)` as codes; the noise is that of this purpose and number."""
-        if np.isinf(self.mechanism.clip):
+        if not self._clips:
             return self._rounded(predictions)
         clipped = self._clipped(self._numbers(predictions))
         if self._noise is None or self._key is None:
@@ -61,7 +64,7 @@ class Perturbation:
 
     def _rounded(self, predictions: Predictions) -> Codes:
         """Without a clip: the predictions, if all are numbers that can travel; cut where the grid saturates."""
-        bound = self._grid.largest(self._parties)
+        bound = self._largest
         ready = encode_within(predictions, self._grid, bound)
         if ready is not None:
             return ready
@@ -89,7 +92,7 @@ class Perturbation:
     def _clipped(self, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
         """No row longer than the clip, nor than can travel; a step less, so that rounding makes none longer."""
         width = predictions.shape[1]
-        room = min(self.mechanism.clip, self._grid.largest(self._parties))
+        room = min(self.mechanism.clip, self._largest)
         bound = max(0.0, room - width * self._grid.step)
         order = 1 if self.mechanism.noise == "laplace" else 2
         length = np.linalg.norm(predictions, ord=order, axis=1, keepdims=True)

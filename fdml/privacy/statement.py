@@ -8,10 +8,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fdml.privacy.exposures import Exposure, answer_exposures, noise_exposures, pointer_exposures, single_sums
+from fdml.privacy.exposures import (
+    Exposure,
+    answer_exposures,
+    host_exposures,
+    noise_exposures,
+    pointer_exposures,
+    single_sums,
+    summing,
+)
 from fdml.privacy.ledger import HELD_OUT, Ledger, Mechanism
 from fdml.protocol.schedule import Schedule
 from fdml.settings import GuardSettings, RunSettings
+from fdml.settings.choices import PAIRWISE
 from fdml.storage.atomic import write_file
 
 _TRANSPORT = "TLS with certificates on both sides: 1.3 between two fdml sides, and never below 1.2"
@@ -130,14 +139,15 @@ def state_of(
     protection = _protection(ledger.mechanism)
     often = f"{ledger.releases(worst)} times each training row, {evaluations} times each held-out row"
     server = Exposure(
-        "server",
+        summing(run),
         _predictions(run),
         "under masks that only the parties can take off" if blind else "each party's own, plain",
         often,
         _masks(run) if blind else protection,
         "A8, A9" if blind else "A4 equation solving, A5 Gram, A6 attributes",
     )
-    exposures = [server, _model_mac(), _others(run, party, often, protection)]
+    exposures = [server, _model_mac(run), _others(run, party, often, protection)]
+    exposures += host_exposures(run, party, evaluations, protection)
     exposures += [*noise_exposures(ledger.mechanism.variance), *pointer_exposures(run, party)]
     if party == run.label_party:
         exposures += [*_labels(run, schedule), *_metrics(run, evaluations)]
@@ -170,6 +180,8 @@ def _together(run: RunSettings) -> str:
         return "the server and a party together"
     if not run.has_pairwise_masks:
         return "the server and any party together, which can take off all masks, as the run is not at staleness 0"
+    if run.is_mesh:
+        return "all other parties together, which see the sum less their own parts"
     if len(run.parties) == 2:
         return "the server and the other party together, which see what that party sees"
     return "the server and all other parties together (with fewer it learns the sum of the rest)"
@@ -200,9 +212,9 @@ def _predictions(run: RunSettings) -> str:
     return f"its predictions of every row{vector}"
 
 
-def _model_mac() -> Exposure:
+def _model_mac(run: RunSettings) -> Exposure:
     return Exposure(
-        "server",
+        summing(run),
         "whether its final model is the one it finished with before",
         "a MAC under a secret that stays with this party",
         "once",
@@ -272,15 +284,20 @@ def _labels(run: RunSettings, schedule: Schedule) -> list[Exposure]:
         protection = "none: the sign of each gradient is the label"
     else:
         protection = f"randomised response, label epsilon {epsilon:g}, drawn once for all epochs"
+    times = f"{schedule.epochs} times each training row"
+    groups = Exposure(
+        "every other party", "hints at which rows are in one group", "by the same gradients", times, "none", ""
+    )
     return [
         Exposure(
             "every other party",
             "the labels of all training rows",
             "as gradients, which disclose the label they were made of, sealed from the server",
-            f"{schedule.epochs} times each training row",
+            times,
             protection,
             "A1 label inference, A2 averaged gradients, A3 model completion",
-        )
+        ),
+        *([groups] if run.chosen_loss == PAIRWISE else []),
     ]
 
 

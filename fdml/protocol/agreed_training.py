@@ -20,14 +20,13 @@ _SMALL_ROWS = 4_800
 """Up to so many rows batches are the smallest; from there on they grow with the power 5/4 of the rows."""
 _BATCHES_PER_EPOCH = 300
 """By which epochs are counted where batches are not set: larger batches are not to bring more epochs."""
-_FEWEST_BLOCKS, _MOST_BLOCKS = 4, 16
+_FEWEST_BLOCKS, _MOST_BLOCKS = 4, 8
 """Exchanges of an epoch on a fast line: more cost time, fewer cost quality. Small data has time."""
-_BLOCKS_PER_PARTY = 2
-"""Exchanges of an epoch, at least, for each party: what many have in common they correct all at once."""
 _JOINT_BLOCKS = 8
 """Times as many exchanges of an epoch where parties' features interact: what a vector means depends on the others'."""
-_ROWS_EACH = 200_000
-"""Rows times exchanges of an epoch, between these."""
+_ROWS_EACH = 100_000
+"""Rows times exchanges of an epoch, between these, and at least one for each party. Parties that push ahead need twice
+as many: their predictions are twice as old when they are used."""
 _FEWEST_BATCHES = 4
 """Of a block, where there are several."""
 _MOST_BATCHES = 1024
@@ -55,13 +54,15 @@ def agreed_training(training: TrainingSettings, rows: int, parties: int, line: i
     batches = -(-rows // batch_size)
     counted = _usual_batch(rows) if training.batch_size == "auto" else batch_size
     epochs = _epochs(rows / counted, training.exchanges or 0) if training.epochs == "auto" else training.epochs
+    ahead = _lookahead(training, line) if training.lookahead == "auto" else training.lookahead
     per_block, times = training.batches_per_block, 1 if training.joint == "sum" else _JOINT_BLOCKS
     values = training.model_dump() | {
         "batch_size": batch_size,
         "epochs": epochs,
-        "batches_per_block": _batches_per_block(rows, batches, parties, line, times)
+        "batches_per_block": _batches_per_block(batches, times * _blocks(rows, parties, ahead), line)
         if per_block == "auto"
         else per_block,
+        "lookahead": ahead,
         "value_bits": _value_bits(rows, parties, line) if training.value_bits == "auto" else training.value_bits,
     }
     return AgreedTraining.model_construct(training.model_fields_set, **values)
@@ -83,10 +84,27 @@ def _epochs(batches: float, exchanges: int) -> int:
     return max(min(max(enough, _FEWEST_EPOCHS), _MOST_EPOCHS), exchanges + 1)
 
 
-def _batches_per_block(rows: int, batches: int, parties: int, line: int, times: int) -> int | Literal["all"]:
-    """A slow line gets larger blocks, up to one block an epoch; `times` as many blocks as a sum would have."""
-    fewest = max(_BLOCKS_PER_PARTY * parties, _FEWEST_BLOCKS)
-    blocks = times * min(max(_ROWS_EACH // rows, fewest), _MOST_BLOCKS)
+def most_lookahead(training: TrainingSettings) -> int:
+    """The largest lookahead that these settings can mean, known before the rows and the line are."""
+    if training.exchanges is not None:
+        return 0
+    return 1 if training.lookahead == "auto" else training.lookahead
+
+
+def _lookahead(training: TrainingSettings, line: int) -> int:
+    """0 where waiting costs little: on a fast line, with the blocks of the rule, which are then few and large."""
+    waits = line == 0 and training.joint == "sum" and training.batches_per_block == "auto"
+    return 0 if waits else most_lookahead(training)
+
+
+def _blocks(rows: int, parties: int, ahead: int) -> int:
+    """Exchanges of an epoch of a sum on a fast line; what many parties have in common they correct all at once."""
+    times = 2 if ahead else 1
+    return min(max(times * _ROWS_EACH // rows, times * parties, _FEWEST_BLOCKS), times * _MOST_BLOCKS)
+
+
+def _batches_per_block(batches: int, blocks: int, line: int) -> int | Literal["all"]:
+    """A slow line gets larger blocks, up to one block an epoch."""
     per_block = min(max(-(-batches // blocks), _FEWEST_BATCHES), _MOST_BATCHES) * 2**line
     return "all" if per_block >= batches else per_block
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -30,6 +31,7 @@ def fingerprint_of(key: CertificatePublicKeyTypes) -> str:
     return f"sha256:{hashlib.sha256(info).hexdigest()}"
 
 
+@lru_cache(maxsize=64)
 def fingerprint(certificate: x509.Certificate) -> str:
     """The fingerprint of a certificate's key."""
     return fingerprint_of(certificate.public_key())

@@ -1,6 +1,8 @@
 """Predictions as whole numbers, so that sums are exact and independent of their order.
 
-Every prediction passes here on its way out and back, so both ways are single compiled passes.
+Every prediction passes here on its way out and back, so both ways are single compiled passes. They keep the
+interpreter's lock: a pass takes a nanosecond a value, and for a block of a few hundred the threads of a channel
+would take turns with it for longer than it lasts.
 """
 
 from __future__ import annotations
@@ -143,7 +145,7 @@ def _rounded(values: Floats, grid: FixedPoint, bound: float) -> tuple[Codes, boo
     return codes, _round(narrow.reshape(-1), kind(2.0**grid.fraction_bits), bound, codes.reshape(-1))
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _round(values: Floats, factor: np.floating[Any], bound: float, codes: Codes) -> bool:
     all_within = True
     for place in range(len(values)):
@@ -152,14 +154,14 @@ def _round(values: Floats, factor: np.floating[Any], bound: float, codes: Codes)
     return all_within
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _replace_own_part(total: Codes, codes: Codes, step: float, exact: Floats, result: Floats) -> None:
     for place in range(len(codes)):
         others = codes.dtype.type(total[place] - codes[place])  # in its own type, where sums with masks begin again
         result[place] = others * step + np.float64(exact[place])
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _largest_difference(total: Codes, codes: Codes) -> float:
     lowest = highest = codes.dtype.type(0)  # whole numbers, several at a time: ten times as fast as sizes in floats
     for place in range(len(codes)):
@@ -168,7 +170,7 @@ def _largest_difference(total: Codes, codes: Codes) -> float:
     return max(-np.float64(lowest), np.float64(highest))
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _largest_size(codes: Codes) -> float:
     lowest = highest = codes.dtype.type(0)
     for place in range(len(codes)):
@@ -176,14 +178,14 @@ def _largest_size(codes: Codes) -> float:
     return max(-np.float64(lowest), np.float64(highest))
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _limit_others(total: Codes, codes: Codes, most: int, limited: Codes) -> None:
     for place in range(len(codes)):
         others = codes.dtype.type(total[place] - codes[place])
         limited[place] = codes[place] + min(max(others, -most), most)
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _split(codes: Codes, low: NDArray[np.uint32], fifth: NDArray[np.int8]) -> bool:
     all_fit = True
     for place in range(len(codes)):
@@ -193,7 +195,7 @@ def _split(codes: Codes, low: NDArray[np.uint32], fifth: NDArray[np.int8]) -> bo
     return all_fit
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(cache=True)
 def _join(low: NDArray[np.uint32], fifth: NDArray[np.int8], codes: Codes) -> None:
     for place in range(len(codes)):
         codes[place] = (np.int64(fifth[place]) << 32) | np.int64(low[place])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -44,7 +45,8 @@ def parse_identity(uri: str) -> Identity | None:
     return Identity(unquote(parts[0]), parts[1], unquote(parts[2]))
 
 
-def host_name(federation: str) -> str:
-    """The name under which a federation's server shows itself, on whatever machine it runs."""
+def host_name(federation: str, party: str = "") -> str:
+    """The name under which a federation's server shows itself, or a party that listens, on whatever machine."""
     safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in federation.lower())
-    return f"server.{safe[:63].strip('-') or 'federation'}.fdml"
+    side = f"party-{hashlib.blake2b(party.encode(), digest_size=16).hexdigest()}" if party else "server"
+    return f"{side}.{safe[:63].strip('-') or 'federation'}.fdml"

@@ -13,8 +13,7 @@ they come. A piece of exactly this size is followed by another."""
 CEILING = 512 * 2**20
 """Bytes that no message may exceed, whatever the run: how many rows a party has is not known before its ids come.
 
-Labels take at most 16 bytes a row and tokens of ids 16, so a run may have 33 million rows; 16 million where ids are
-blinded (32 bytes).
+Ids and row numbers come in pieces, so they have no such bound. Labels take 1 to 16 bytes a row.
 """
 HELLO = 1024
 """Bytes of a party's first message: it is the same few fields in every run."""

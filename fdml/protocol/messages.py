@@ -95,12 +95,19 @@ class Labels:
         return row * rows + _SEAL_BYTES
 
 
+PART_DIGEST = 8
+"""Bytes of the digest of a part, by which parties that have no server find one that tells them different things."""
+
+
 @dataclass(frozen=True)
 class Push:
     """A party's local predictions of the block of one step."""
 
     step: int
     release: Release
+    seen: bytes = b""
+    """Where there is no server: the digests of what all parties have sent this one for the step before those that it
+    pushes ahead, `PART_DIGEST` bytes of each, in the run's order."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +225,8 @@ class Total:
     """Of the noise on each value."""
     bits: int = 0
     """Where the values are sums of this step's differences: how many bits each has. 0 where they are whole."""
+    parts: bytes = b""
+    """Where there is no server: the digests of all parts, which this party tells the others with a later push."""
 
     @property
     def lag(self) -> int:

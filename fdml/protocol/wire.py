@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
@@ -51,13 +50,15 @@ _MOST_STEPS = 2**53
 
 def encode_from_party(message: FromParty) -> bytes:
     """A party's message as bytes."""
+    if isinstance(message, Push):  # first, as nearly all are
+        envelope = pb.FromParty()
+        _fill(envelope.push, step=message.step, seen=message.seen, **_push_out(message.release))
+        return envelope.SerializeToString()
     match message:
         case Hello():
             envelope = pb.FromParty(hello=pb.Hello(**vars(message)))
         case Labels():
             envelope = pb.FromParty(labels=pb.Labels(**vars(message)))
-        case Push(step, release):
-            envelope = pb.FromParty(push=pb.Push(step=step, **_push_out(release)))
         case Gradient():
             envelope = pb.FromParty(gradient=_gradient_out(message))
         case Stop():
@@ -77,6 +78,14 @@ def encode_from_party(message: FromParty) -> bytes:
 
 def encode_from_server(message: FromServer) -> bytes:
     """The server's message as bytes."""
+    if isinstance(message, Total):  # first, as nearly all are
+        envelope = pb.FromServer()
+        bits, masked = message.bits, bool(message.mask_ids)
+        out = _packed_out(message.values, bits) if bits else _values_out(message.values, masked=masked)
+        _fill(envelope.total, step=message.step, variance=message.variance, parts=message.parts, **out)
+        envelope.total.pushed_at.extend(message.pushed_at)
+        envelope.total.mask_ids.extend(message.mask_ids)
+        return envelope.SerializeToString()
     match message:
         case Welcome(pushed, evaluated):
             envelope = pb.FromServer(welcome=pb.Welcome(pushed=pushed, evaluated=evaluated))
@@ -84,17 +93,6 @@ def encode_from_server(message: FromServer) -> bytes:
             envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
         case Ack(count):
             envelope = pb.FromServer(ack=pb.Ack(count=count))
-        case Total(step, values, pushed_at, mask_ids, variance, bits):
-            out = _packed_out(values, bits) if bits else _values_out(values, masked=bool(mask_ids))
-            envelope = pb.FromServer(
-                total=pb.Total(
-                    step=step,
-                    pushed_at=pushed_at,
-                    mask_ids=mask_ids,
-                    variance=variance,
-                    **out,
-                )
-            )
         case Gradient():
             envelope = pb.FromServer(gradient=_gradient_out(message))
         case HeldOutTotal(epoch, values, mask_ids, variance):
@@ -138,7 +136,8 @@ def parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
     if kind is None:
         raise invalid("a message without content")
     content = getattr(envelope, kind)
-    if envelope.ByteSize() != len(raw) or len(UnknownFieldSet(envelope)) or len(UnknownFieldSet(content)):
+    envelope.DiscardUnknownFields()
+    if envelope.ByteSize() != len(raw):
         check_protocol(content)
         raise invalid(f"a {kind} message with unknown fields or trailing bytes")
     return kind, content
@@ -164,6 +163,13 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not is_name(name):
             raise invalid(f"the name {quoted(name)}, which no party can have")
+
+
+def _fill(content: Any, **fields: Any) -> None:
+    """Set fields where they are: an envelope made of a message would copy it."""
+    content.SetInParent()  # there also where all fields have the values of none
+    for name, value in fields.items():
+        setattr(content, name, value)
 
 
 def _codes_out(values: Codes) -> bytes:
@@ -207,19 +213,20 @@ def _push_out(release: Release) -> dict[str, Any]:
 def _push_in(content: pb.Push) -> Push:
     if not content.bits:
         _check_whole(content)
-        return Push(content.step, _release_in(content))
+        return Push(content.step, _release_in(content), content.seen)
     if content.scale > MOST_BITS:
         raise invalid(f"differences in steps of 2**{content.scale}")
     values, variance = _packed_in(content), _variance_in(content.variance)
-    return Push(content.step, Release(values, content.mask_id, variance, content.bits, content.scale))
+    release = Release(values, content.mask_id, variance, content.bits, content.scale)
+    return Push(content.step, release, content.seen)
 
 
 def _total_in(content: pb.Total) -> Total:
     if not content.bits:
         _check_whole(content)
     values = _packed_in(content) if content.bits else _codes_in(content.codes, content.width)
-    pushed_at, mask_ids = tuple(content.pushed_at), tuple(content.mask_ids)
-    return Total(content.step, values, pushed_at, mask_ids, _variance_in(content.variance), content.bits)
+    pushed_at, mask_ids, variance = tuple(content.pushed_at), tuple(content.mask_ids), _variance_in(content.variance)
+    return Total(content.step, values, pushed_at, mask_ids, variance, content.bits, content.parts)
 
 
 def _check_whole(content: pb.Push | pb.Total) -> None:

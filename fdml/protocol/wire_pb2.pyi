@@ -34,7 +34,7 @@ class Labels(_message.Message):
     def __init__(self, classes: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("step", "codes", "mask_id", "variance", "width", "bits", "count", "scale")
+    __slots__ = ("step", "codes", "mask_id", "variance", "width", "bits", "count", "scale", "seen")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     MASK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Push(_message.Message):
     BITS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     mask_id: int
@@ -51,7 +52,8 @@ class Push(_message.Message):
     bits: int
     count: int
     scale: int
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ..., scale: _Optional[int] = ...) -> None: ...
+    seen: bytes
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ..., scale: _Optional[int] = ..., seen: _Optional[bytes] = ...) -> None: ...
 
 class Gradient(_message.Message):
     __slots__ = ("step", "codes", "mask_id")
@@ -150,7 +152,7 @@ class Ack(_message.Message):
     def __init__(self, count: _Optional[int] = ...) -> None: ...
 
 class Total(_message.Message):
-    __slots__ = ("step", "codes", "pushed_at", "mask_ids", "variance", "width", "bits", "count")
+    __slots__ = ("step", "codes", "pushed_at", "mask_ids", "variance", "width", "bits", "count", "parts")
     STEP_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     PUSHED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +161,7 @@ class Total(_message.Message):
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     BITS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     step: int
     codes: bytes
     pushed_at: _containers.RepeatedScalarFieldContainer[int]
@@ -167,7 +170,8 @@ class Total(_message.Message):
     width: int
     bits: int
     count: int
-    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., pushed_at: _Optional[_Iterable[int]] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    parts: bytes
+    def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., pushed_at: _Optional[_Iterable[int]] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ..., parts: _Optional[bytes] = ...) -> None: ...
 
 class HeldOutTotal(_message.Message):
     __slots__ = ("epoch", "codes", "mask_ids", "variance", "width")
@@ -311,18 +315,20 @@ class PostRequest(_message.Message):
     def __init__(self, to: _Optional[str] = ..., about: _Optional[str] = ..., message: _Optional[bytes] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("kind", "sender", "about", "run_hash", "protocol")
+    __slots__ = ("kind", "sender", "about", "run_hash", "protocol", "piece")
     KIND_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
     RUN_HASH_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     kind: str
     sender: str
     about: str
     run_hash: bytes
     protocol: int
-    def __init__(self, kind: _Optional[str] = ..., sender: _Optional[str] = ..., about: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ...) -> None: ...
+    piece: int
+    def __init__(self, kind: _Optional[str] = ..., sender: _Optional[str] = ..., about: _Optional[str] = ..., run_hash: _Optional[bytes] = ..., protocol: _Optional[int] = ..., piece: _Optional[int] = ...) -> None: ...
 
 class FetchReply(_message.Message):
     __slots__ = ("message", "waits_for", "silent_seconds", "refusals")
@@ -368,39 +374,63 @@ class ByPosition(_message.Message):
     test: int
     def __init__(self, train: _Optional[int] = ..., test: _Optional[int] = ...) -> None: ...
 
+class Piece(_message.Message):
+    __slots__ = ("number", "size", "train", "test")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_FIELD_NUMBER: _ClassVar[int]
+    TEST_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    size: int
+    train: int
+    test: int
+    def __init__(self, number: _Optional[int] = ..., size: _Optional[int] = ..., train: _Optional[int] = ..., test: _Optional[int] = ...) -> None: ...
+
 class Tokens(_message.Message):
-    __slots__ = ("train", "test", "by_position")
+    __slots__ = ("train", "test", "by_position", "piece")
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     TEST_FIELD_NUMBER: _ClassVar[int]
     BY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     train: bytes
     test: bytes
     by_position: ByPosition
-    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ..., by_position: _Optional[_Union[ByPosition, _Mapping]] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ..., by_position: _Optional[_Union[ByPosition, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class BlindedIds(_message.Message):
-    __slots__ = ("train", "test")
+    __slots__ = ("train", "test", "piece")
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     TEST_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     train: bytes
     test: bytes
-    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
+
+class StoredPieces(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
 
 class SharedRowIndex(_message.Message):
-    __slots__ = ("train", "held_out", "digest", "counts", "left", "left_test")
+    __slots__ = ("train", "held_out", "digest", "counts", "left", "left_test", "piece")
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     HELD_OUT_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     LEFT_TEST_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     train: bytes
     held_out: bytes
     digest: bytes
     counts: _containers.RepeatedScalarFieldContainer[int]
     left: bytes
     left_test: bytes
-    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ..., left: _Optional[bytes] = ..., left_test: _Optional[bytes] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, train: _Optional[bytes] = ..., held_out: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., counts: _Optional[_Iterable[int]] = ..., left: _Optional[bytes] = ..., left_test: _Optional[bytes] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class RowSummary(_message.Message):
     __slots__ = ("rows", "test_rows", "shared", "shared_test", "matched", "number", "new_rows", "new_shared", "left", "brought")
@@ -483,7 +513,7 @@ class RemovedRows(_message.Message):
     def __init__(self, train: _Optional[bytes] = ..., test: _Optional[bytes] = ...) -> None: ...
 
 class AlignmentMessage(_message.Message):
-    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers", "rows_offer", "rows_plan", "removed_rows")
+    __slots__ = ("key_offer", "key_grant", "key_check", "tokens", "blinded_ids", "shared_rows", "row_summary", "consent", "row_pointers", "rows_offer", "rows_plan", "removed_rows", "stored_pieces")
     KEY_OFFER_FIELD_NUMBER: _ClassVar[int]
     KEY_GRANT_FIELD_NUMBER: _ClassVar[int]
     KEY_CHECK_FIELD_NUMBER: _ClassVar[int]
@@ -496,6 +526,7 @@ class AlignmentMessage(_message.Message):
     ROWS_OFFER_FIELD_NUMBER: _ClassVar[int]
     ROWS_PLAN_FIELD_NUMBER: _ClassVar[int]
     REMOVED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    STORED_PIECES_FIELD_NUMBER: _ClassVar[int]
     key_offer: KeyOffer
     key_grant: KeyGrant
     key_check: KeyCheck
@@ -508,7 +539,8 @@ class AlignmentMessage(_message.Message):
     rows_offer: RowsOffer
     rows_plan: RowsPlan
     removed_rows: RemovedRows
-    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ..., rows_offer: _Optional[_Union[RowsOffer, _Mapping]] = ..., rows_plan: _Optional[_Union[RowsPlan, _Mapping]] = ..., removed_rows: _Optional[_Union[RemovedRows, _Mapping]] = ...) -> None: ...
+    stored_pieces: StoredPieces
+    def __init__(self, key_offer: _Optional[_Union[KeyOffer, _Mapping]] = ..., key_grant: _Optional[_Union[KeyGrant, _Mapping]] = ..., key_check: _Optional[_Union[KeyCheck, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ..., blinded_ids: _Optional[_Union[BlindedIds, _Mapping]] = ..., shared_rows: _Optional[_Union[SharedRowIndex, _Mapping]] = ..., row_summary: _Optional[_Union[RowSummary, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., row_pointers: _Optional[_Union[RowPointers, _Mapping]] = ..., rows_offer: _Optional[_Union[RowsOffer, _Mapping]] = ..., rows_plan: _Optional[_Union[RowsPlan, _Mapping]] = ..., removed_rows: _Optional[_Union[RemovedRows, _Mapping]] = ..., stored_pieces: _Optional[_Union[StoredPieces, _Mapping]] = ...) -> None: ...
 
 class Proposal(_message.Message):
     __slots__ = ("protocol", "settings", "certificate", "signature")

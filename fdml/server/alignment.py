@@ -68,7 +68,7 @@ class AlignmentPhase:
         """The message asked for; None while it is not there."""
         self._check(reader, call)
         try:
-            message = self._store.fetch(reader, call.kind, call.sender, call.about)
+            message = self._store.fetch(reader, call.kind, call.sender, call.about, call.piece)
         except OSError as error:
             raise _not_stored(error) from None
         if message is None:

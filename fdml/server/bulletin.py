@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from fdml.align.split import split_counts
 from fdml.errors import MessageRefused, Refusal, StateCorrupt
 from fdml.protocol.alignment_messages import (
     KINDS,
+    PIECE_ROWS,
     POINT_BYTES,
     SERVER,
     TOKEN_BYTES,
@@ -28,15 +28,17 @@ from fdml.protocol.alignment_messages import (
     RowCounts,
     RowSummary,
     SharedRowIndex,
+    StoredPieces,
     Tokens,
 )
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.protocol.limits import CEILING
-from fdml.server.bulletin_rules import BulletinRules, Entry, KeyLists
+from fdml.server.bulletin_rules import BulletinRules, KeyLists
 from fdml.server.bulletin_slots import BulletinSlots, IdSet, Slot
-from fdml.server.intersect import match_rows
 from fdml.server.matched_sets import MatchedSets, match_additions
 from fdml.server.message_files import START_OVER, MessageFiles, content_hash
+from fdml.server.shared_answers import SharedAnswers
+from fdml.server.stored_messages import Entry, StoredMessages
 from fdml.settings.choices import Align
 from fdml.storage.disk import Disk
 
@@ -56,17 +58,23 @@ class BulletinStore:
         pointing: str | None = None,
         base: BulletinStore | None = None,
         number: int = 1,
+        piece_rows: int = PIECE_ROWS,
     ) -> None:
-        """`pointing` is the label party where its rows point to the others'; `base` is what this one adds to."""
+        """`pointing` is the label party where its rows point to the others'; `base` is what this one adds to.
+
+        What was found is told in pieces of `piece_rows`.
+        """
         self._slots = BulletinSlots(parties, pointing, adds=base is not None)
         self._mode = mode
         self._largest = largest
         self.base = base
         self.number = number
         bound = [*parties, mode] if pointing is None else [*parties, mode, "pointing", pointing]
-        self._files = MessageFiles(disk, json.dumps(bound))
-        self._entries: dict[Slot, Entry] = {}
-        self._rules = BulletinRules(self._slots, mode, self._entries, self._posted_before)
+        self._disk = disk
+        self._piece_rows = piece_rows
+        self._stored = StoredMessages(MessageFiles(disk, json.dumps(bound)), self._slots)
+        self._entries = self._stored.entries
+        self._rules = BulletinRules(self._slots, mode, self._stored, self._posted_before)
 
     @classmethod
     def open(
@@ -79,13 +87,11 @@ class BulletinStore:
         pointing: str | None = None,
         base: BulletinStore | None = None,
         number: int = 1,
+        piece_rows: int = PIECE_ROWS,
     ) -> Self:
         """Go on from what the disk holds; messages of other parties or another mode do not count."""
-        store = cls(parties, mode, disk, largest, pointing=pointing, base=base, number=number)
-        for slot in store._slots.all:
-            raw = store._read(slot)
-            if raw is not None:
-                store._entries[slot] = Entry.of(decode_alignment(raw), raw, content_hash(raw))
+        store = cls(parties, mode, disk, largest, pointing=pointing, base=base, number=number, piece_rows=piece_rows)
+        store._stored.load()
         store._find_shared_rows()
         return store
 
@@ -102,14 +108,15 @@ class BulletinStore:
         message = decode_alignment(raw)
         slot = Slot(type(message), sender, to, about)
         self._slots.check_writer(slot)
-        known = self._entries.get(slot)
+        self._stored.check_piece(slot, message)
+        known = self._stored.digest(slot, message)
         if known is None:
             self._rules.check(slot, message)
             self._check_new(slot, message)
-            self._store(slot, raw, message)
-        elif known.digest != content_hash(raw) and self._rules.may_replace(slot):
-            self._store(slot, raw, message)
-        elif known.digest != content_hash(raw) and not self._rules.says_the_same(slot, message):
+            self._stored.put(slot, raw, message)
+        elif known != content_hash(raw) and self._rules.may_replace(slot):
+            self._stored.put(slot, raw, message)
+        elif known != content_hash(raw) and not self._rules.says_the_same(slot, message):
             raise MessageRefused(
                 f"party {sender!r} posted {slot} before and now another: its ids, key or run.toml have "
                 f"changed since, or it alone was started over; put them back, or {START_OVER}",
@@ -117,15 +124,19 @@ class BulletinStore:
             )
         self._find_shared_rows()
 
-    def fetch(self, reader: str, kind: str, sender: str, about: str = "") -> bytes | None:
-        """A message for this reader as it was posted; None if it has not come yet.
+    def fetch(self, reader: str, kind: str, sender: str, about: str = "", piece: int = 0) -> bytes | None:
+        """A message for this reader as it was posted, or a piece of it; None if it has not come yet.
 
         The shared rows are told to nobody before all parties have consented.
         """
+        if KINDS.get(kind) is StoredPieces:
+            posted = Slot(Tokens if self._mode == "tokens" else BlindedIds, reader, sender, about)
+            self._slots.check_writer(posted)
+            return encode_alignment(StoredPieces(self._stored.leading(posted)))
         slot = self._slots.for_reader(reader, kind, sender, about)
-        if slot.kind is SharedRowIndex and self._without_consent():
+        if slot.kind is SharedRowIndex and (self._without_consent() or slot not in self._entries):
             return None
-        return self._read(slot) if slot in self._entries else None
+        return self._stored.raw(slot, piece) if self._stored.has_piece(slot, piece) else None
 
     def waits_for(self, reader: str, kind: str, sender: str, about: str = "") -> list[str]:
         """Whose work is missing for what the reader waits for, in the order of the run; empty once it is there."""
@@ -154,7 +165,7 @@ class BulletinStore:
     @property
     def summary(self) -> RowSummary | None:
         """The counts that the parties consent to; None until all sets have come."""
-        raw = self._read(self._slots.summary) if self._slots.summary in self._entries else None
+        raw = self._stored.raw(self._slots.summary) if self._slots.summary in self._entries else None
         message = None if raw is None else decode_alignment(raw)
         return message if isinstance(message, RowSummary) else None
 
@@ -180,7 +191,7 @@ class BulletinStore:
         if self.base is None:
             shared = self.shared or RowCounts(0, 0)
             return FoundRows.of(shared.train), FoundRows.of(shared.test or 0)
-        before, own = self.base._found(), self._answer(self._slots.answers[0])
+        before, own = self.base._found(), self._stored.index(self._slots.answers[0])
         return before[0].after(own.left, len(own.train)), before[1].after(own.left_test, len(own.held_out))
 
     @property
@@ -196,10 +207,9 @@ class BulletinStore:
 
     def largest_post(self, sender: str) -> int:
         """Bytes of the largest message that a party may post: once the shared rows are found, none but those it has."""
-        posted = [entry.size for slot, entry in self._entries.items() if slot.sender == sender]
         awaited = (self._slots.summary, *self._slots.pointers)
         is_open = any(slot not in self._entries for slot in awaited)
-        return self._largest if is_open else max(posted, default=0)
+        return self._largest if is_open else self._stored.largest(sender)
 
     @property
     def digest(self) -> bytes | None:
@@ -232,16 +242,11 @@ class BulletinStore:
         own = [rows for rows in known if rows is not None]
         if slots.adds:
             found, summary = self._match_new(own)
-        elif slots.pointing is None:
-            found = dict(zip(slots.answers, match_rows([self._ids(each) for each in slots.sets]), strict=True))
-            summary = self._summary(own, found)
+            for answer, places in found.items():
+                self._stored.put_index(answer, places, self._piece_rows)
         else:
-            found = self._match_pairs(tuple(rows.train for rows in own))
-            summary = self._summary(own, found)
-        for answer, places in found.items():
-            if answer not in self._entries:
-                self._store(answer, encode_alignment(places), places)
-        self._store(slots.summary, encode_alignment(summary), summary)
+            summary = self._summary(own, self._match(own))
+        self._stored.put(slots.summary, encode_alignment(summary), summary)
 
     def _match_new(self, own: Sequence[RowCounts]) -> tuple[dict[Slot, SharedRowIndex], RowSummary]:
         """Match what has come with all that was there before."""
@@ -271,7 +276,7 @@ class BulletinStore:
         sets = [MatchedSets.none(parties, size), MatchedSets.none(parties, size)]
         for each in [first, *reversed(chain)]:
             gone, new = each._changes()
-            answers = [each._answer(slot) for slot in each._slots.answers]
+            answers = [each._stored.index(slot) for slot in each._slots.answers]
             left = answers[0].left, answers[0].left_test
             places = [answer.train for answer in answers], [answer.held_out for answer in answers]
             sets = [sets[at].posted(gone[at], new[at]).matched(places[at], left[at]) for at in (0, 1)]
@@ -279,13 +284,13 @@ class BulletinStore:
 
     def _changes(self) -> tuple[list[list[RowIndex]], list[list[Keys]]]:
         """Of training and of test rows, by party: places of rows that have gone, and new keys."""
-        sets = [self._ids(each) for each in self._slots.sets]
+        sets = [self._stored.ids(slot) for slot in map(self._final, self._slots.sets) if slot is not None]
         gone = [self._removed(party) for party in self._slots.parties]
         tests = [each.train[:0] if each.test is None else each.test for each in sets]
         return [[each.train for each in gone], [each.test for each in gone]], [[each.train for each in sets], tests]
 
     def _removed(self, party: str) -> RemovedRows:
-        raw = self._read(Slot(RemovedRows, party)) if self.base is not None else None
+        raw = self._stored.raw(Slot(RemovedRows, party)) if self.base is not None else None
         message = RemovedRows(_NO_PLACES, _NO_PLACES) if raw is None else decode_alignment(raw)
         return message if isinstance(message, RemovedRows) else RemovedRows(_NO_PLACES, _NO_PLACES)
 
@@ -300,36 +305,30 @@ class BulletinStore:
         owner = slot.sender if isinstance(message, Tokens) else slot.about
         self._rules.check_new(owner, message)
 
-    def _answer(self, slot: Slot) -> SharedRowIndex:
-        message = decode_alignment(self._read(slot) or b"")
-        if not isinstance(message, SharedRowIndex):
-            raise StateCorrupt(f"what was found for {slot.to!r} is not where it was; {START_OVER}")
-        return message
-
-    def _match_pairs(self, counts: tuple[int, ...]) -> dict[Slot, SharedRowIndex]:
-        """The rows that each other party shares with the label party, for both of them."""
-        slots, found = self._slots, {}
+    def _match(self, own: Sequence[RowCounts]) -> dict[Slot, RowCounts]:
+        """Find the rows that all share, or each other party with the label party, and store them for each party."""
+        slots, counts = self._slots, [rows.train for rows in own]
+        found, final = SharedAnswers(self._stored, self._disk, self._piece_rows), self._final
+        if slots.pointing is None:
+            sets = [final(each) for each in slots.sets]
+            if any(self._entries[slot].by_position for slot in sets if slot is not None):
+                return found.in_position(own[0], slots.answers)
+            return found.match(sets, slots.answers, counts)
+        shared: dict[Slot, RowCounts] = {}
         for party, theirs, leading in zip(slots.others, slots.answers, slots.led_answers, strict=True):
-            pair = match_rows([self._ids(slots.led[party]), self._ids(slots.own_ids[party])])
-            found[leading], found[theirs] = (replace(each, counts=counts) for each in pair)
-        return found
+            pair = final(slots.led[party]), final(slots.own_ids[party])
+            shared |= found.match(pair, (leading, theirs), counts)
+        return shared
 
-    def _ids(self, ids: IdSet) -> Tokens | BlindedIds:
-        slot = self._final(ids)
-        message = None if slot is None else decode_alignment(self._read(slot) or b"")
-        if not isinstance(message, Tokens | BlindedIds):
-            raise StateCorrupt(f"the ids of {ids.tokens.sender!r} are not where they were; {START_OVER}")
-        return message
-
-    def _summary(self, own: Sequence[RowCounts], found: Mapping[Slot, SharedRowIndex]) -> RowSummary:
+    def _summary(self, own: Sequence[RowCounts], found: Mapping[Slot, RowCounts]) -> RowSummary:
         """How many rows each party brought and how many all share, or each with the label party."""
         slots, rows = self._slots, tuple(each.train for each in own)
         test = tuple(each.test for each in own if each.test is not None)
-        shared = min(len(found[slot].train) for slot in slots.answers)
+        shared = min(found[slot].train for slot in slots.answers)
         if slots.pointing is None:
-            return RowSummary(rows, test, shared, len(found[slots.answers[0]].held_out), number=self.number)
-        with_tests = [len(found[slot].held_out) for slot in slots.answers if self._has_tests(slot.to)]
-        matched = {slot.to: len(found[slot].train) for slot in slots.answers}
+            return RowSummary(rows, test, shared, found[slots.answers[0]].test or 0, number=self.number)
+        with_tests = [found[slot].test or 0 for slot in slots.answers if self._has_tests(slot.to)]
+        matched = {slot.to: found[slot].train for slot in slots.answers}
         counts = tuple(matched.get(party, brought) for party, brought in zip(slots.parties, rows, strict=True))
         tests = tuple(each.test or 0 for each in own) if test else ()
         return RowSummary(rows, tests, shared, min(with_tests, default=0), counts, self.number)
@@ -341,10 +340,3 @@ class BulletinStore:
     def _without_consent(self) -> list[str]:
         """The parties that have not consented to the shared rows being told."""
         return [party for party in self._slots.parties if not self._rules.has_consented(party)]
-
-    def _store(self, slot: Slot, raw: bytes, message: AlignmentMessage) -> None:
-        self._files.write(self._slots.file_name(slot), raw)
-        self._entries[slot] = Entry.of(message, raw, content_hash(raw))
-
-    def _read(self, slot: Slot) -> bytes | None:
-        return self._files.read(self._slots.file_name(slot))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 from fdml.align.key_lists import KeyList
 from fdml.errors import MessageRefused, Refusal
@@ -15,54 +14,29 @@ from fdml.protocol.alignment_messages import (
     RemovedRows,
     RowCounts,
     RowPointers,
-    SharedRowIndex,
     Tokens,
 )
 from fdml.protocol.key_sets import ascending, is_ascending, repeated
 from fdml.server.bulletin_slots import BulletinSlots, Slot
 from fdml.server.message_files import START_OVER
+from fdml.server.stored_messages import Entry, StoredMessages, row_counts
 from fdml.settings.choices import Align
 
 KeyLists = tuple[KeyList, KeyList]
 """Of training rows and of test rows."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What is remembered of a stored message; its bytes stay on the disk."""
-
-    digest: bytes
-    rows: RowCounts | None
-    """How many rows it has, if it has rows."""
-    by_position: bool
-    size: int
-    """Bytes of the message."""
-    brings_key: bool = False
-    """Of an offer: whether its party has the group key from a file."""
-    consents: bool = False
-    """Of a consent: whether it is given."""
-    agreed: bytes = b""
-    """Of pointers: the hash that all sides must have."""
-
-    @classmethod
-    def of(cls, message: AlignmentMessage, raw: bytes, digest: bytes) -> Entry:
-        """The entry of a message with these bytes, whose digest is given."""
-        brings_key = isinstance(message, KeyOffer) and message.brings_key
-        consents = isinstance(message, Consent) and message.given
-        agreed = message.digest if isinstance(message, RowPointers) else b""
-        return cls(digest, row_counts(message), _is_by_position(message), len(raw), brings_key, consents, agreed)
-
-
 class BulletinRules:
     """The checks of a new message against those that are stored, which it only reads."""
 
     def __init__(
-        self, slots: BulletinSlots, mode: Align, entries: Mapping[Slot, Entry], posted: Callable[[str], KeyLists]
+        self, slots: BulletinSlots, mode: Align, stored: StoredMessages, posted: Callable[[str], KeyLists]
     ) -> None:
         """`posted` gives what a party has posted in earlier generations."""
         self._slots = slots
         self._mode = mode
-        self._entries = entries
+        self._stored = stored
+        self._entries = stored.entries
         self._posted = posted
 
     def check(self, slot: Slot, message: AlignmentMessage) -> None:
@@ -201,23 +175,33 @@ class BulletinRules:
 
     def _check_passed_set(self, slot: Slot, message: BlindedIds) -> None:
         ring = self._slots.set_of(slot).ring
-        before = self._entries.get(ring[ring.index(slot) - 1])
-        if before is None:
+        before = ring[ring.index(slot) - 1]
+        if not self._stored.has_piece(before, 0 if message.piece is None else message.piece.number):
             raise MessageRefused(f"party {slot.sender!r} posted {slot} before it can have had it", Refusal.GAP)
-        if before.rows != row_counts(message):
+        if self._stored.rows(before) != row_counts(message):
             raise MessageRefused(
                 f"party {slot.sender!r} passed on {slot} with another number of rows than it had", Refusal.INVALID
             )
-        for keys in (message.train, message.test):
-            if keys is not None and repeated(keys[ascending(keys)]):
-                raise MessageRefused(f"party {slot.sender!r} posted points that repeat", Refusal.INVALID)
+        _check_points(slot.sender, message)
+
+
+def _check_points(sender: str, message: BlindedIds) -> None:
+    for keys in (message.train, message.test):
+        if keys is not None and repeated(keys[ascending(keys)]):
+            raise MessageRefused(f"party {sender!r} posted points that repeat", Refusal.INVALID)
 
 
 def _check_keys(sender: str, message: Tokens | BlindedIds, *, adds: bool = False) -> RowCounts:
-    """Refuse a set that is empty, unless it adds to another, or not in ascending order; else how many rows it has."""
+    """Refuse a set that is empty, unless it adds to another, or has keys twice; else how many rows it has.
+
+    Tokens are in ascending order. Points are not: their owner's order follows from a secret.
+    """
     rows = row_counts(message)
     if rows is None or (not adds and (rows.train == 0 or rows.test == 0)):
         raise MessageRefused(f"party {sender!r} has a file without rows; check its data files", Refusal.INVALID)
+    if isinstance(message, BlindedIds):
+        _check_points(sender, message)
+        return rows
     for keys in (message.train, message.test):
         if keys is not None and not is_ascending(keys):
             raise MessageRefused(
@@ -263,25 +247,6 @@ def _check_alike(sender: str, ours: Entry, other: str, theirs: Entry) -> None:
             f"{_counted(theirs.rows)}; set data.id at every party, then {START_OVER}",
             Refusal.MISMATCH,
         )
-
-
-def row_counts(message: AlignmentMessage) -> RowCounts | None:
-    """How many rows a message has; None for the kinds without rows."""
-    match message:
-        case Tokens(by_position=RowCounts() as rows):
-            return rows
-        case Tokens(train, test) | BlindedIds(train, test):
-            return RowCounts(len(train), None if test is None else len(test))
-        case SharedRowIndex(train, held_out):
-            return RowCounts(len(train), len(held_out))
-        case RowPointers(train, held_out):
-            return RowCounts(train, held_out)
-        case _:
-            return None
-
-
-def _is_by_position(message: AlignmentMessage) -> bool:
-    return isinstance(message, Tokens) and message.by_position is not None
 
 
 def _counted(rows: RowCounts) -> str:

@@ -26,6 +26,11 @@ class Clocks:
         step = self.served[party] + 1
         return step <= self.pushed[party] and step - min(self.pushed) <= self._allowed(step)
 
+    def to_serve(self) -> list[int]:
+        """The parties that may be served now, in their order: after most pushes it is nobody."""
+        steps = enumerate(zip(self.served, self.pushed, strict=True))
+        return [party for party, (served, pushed) in steps if served < pushed and self.may_serve(party)]
+
     def blockers(self, party: int) -> list[int]:
         """Whose push the party's next total waits for; itself if it has not pushed that step."""
         step = self.served[party] + 1

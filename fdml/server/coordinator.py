@@ -102,7 +102,7 @@ class Coordinator:
     @property
     def end(self) -> int:
         """How many steps the training has: fewer than scheduled once a party has stopped."""
-        return min([self.schedule.steps, *self._stops.values()])
+        return min([self.schedule.steps, *self._stops.values()]) if self._stops else self.schedule.steps
 
     @property
     def stopped(self) -> Stopped | None:
@@ -116,7 +116,8 @@ class Coordinator:
         what = f"party {sender!r} pushed for step {step}"
         check_masked(what, release, blind=self._blind)
         if step <= self._clocks.pushed[party]:
-            check_same(f"party {sender!r} pushed step {step}", release, self._digests[party].get(step))
+            if not 0 <= step <= self._clocks.checkpointed[party]:  # of older ones no digest is left
+                check_same(f"party {sender!r} pushed step {step}", release, self._digests[party].get(step))
             return []
         self._newer_than_matrix[party][step] = self._checked(what, sender, party, step, release)
         self._digests[party][step] = release.mask_id, digest_of_release(release)
@@ -124,8 +125,8 @@ class Coordinator:
         return self._answer()
 
     def _answer(self) -> list[Reply]:
-        replies = self._serve()
-        self._move_to_matrix()
+        if replies := self._serve():  # else nobody is further than before
+            self._move_to_matrix()
         return replies
 
     def _take_gradient(self, sender: str, party: int, message: Gradient) -> list[Reply]:
@@ -287,8 +288,7 @@ class Coordinator:
         return values.reshape(shape)
 
     def _forget(self, sender: str, party: int, step: int) -> None:
-        served = self._clocks.served[party]
-        if step > served:
+        if step > (served := self._clocks.served[party]):
             raise MessageRefused(
                 f"party {sender!r} has a checkpoint after step {step}, but was served only {served}", Refusal.GAP
             )
@@ -300,7 +300,7 @@ class Coordinator:
     def _serve(self) -> list[Reply]:
         replies: list[Reply] = []
         made: dict[int, Total] = {}
-        for party, name in enumerate(self._parties):
+        for party in self._clocks.to_serve():
             while self._clocks.may_serve(party):
                 step = self._clocks.served[party] + 1
                 by_gradient = self._gradient_party not in (None, party)
@@ -309,7 +309,7 @@ class Coordinator:
                 if not by_gradient and step not in made:
                     made[step] = self._total(step)
                 self._answers[party][step] = self._gradients[step] if by_gradient else made[step]
-                replies.append(Reply(name, self._answers[party][step]))
+                replies.append(Reply(self._parties[party], self._answers[party][step]))
                 self._clocks.served[party] = step
         return replies
 

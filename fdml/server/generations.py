@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from fdml.errors import StateCorrupt
 from fdml.protocol.alignment_identity import alignment_hash
-from fdml.protocol.alignment_messages import RowsOffer, RowsPlan
+from fdml.protocol.alignment_messages import PIECE_ROWS, RowsOffer, RowsPlan
 from fdml.protocol.alignment_wire import MOST_GENERATIONS
 from fdml.protocol.key_sets import generation_id
 from fdml.protocol.limits import CEILING
@@ -34,6 +34,7 @@ class Generations:
         *,
         pointing: str | None = None,
         binding: str = "",
+        piece_rows: int = PIECE_ROWS,
     ) -> None:
         self.lock = threading.RLock()
         self._parties = tuple(parties)
@@ -41,14 +42,15 @@ class Generations:
         self._disk = disk
         self._largest = largest
         self._pointing = pointing
+        self._piece_rows = piece_rows
         self._files = MessageFiles(disk, binding)
         self._bulletins: dict[bytes, BulletinStore] = {}
 
     @classmethod
-    def of(cls, settings: RunSettings, disk: Disk) -> Generations:
+    def of(cls, settings: RunSettings, disk: Disk, piece_rows: int = PIECE_ROWS) -> Generations:
         """Of the alignment that a run uses."""
         pointing, binding = settings.pointing_party, alignment_hash(settings).hex()
-        return cls(settings.parties, settings.align, disk, pointing=pointing, binding=binding)
+        return cls(settings.parties, settings.align, disk, pointing=pointing, binding=binding, piece_rows=piece_rows)
 
     def plan(self, offers: Mapping[str, RowsOffer]) -> RowsPlan:
         """Which generation parties with these offers use: one they all keep, one more on top of it, or a first one."""
@@ -107,6 +109,7 @@ class Generations:
                     pointing=self._pointing,
                     base=self._bulletins[base] if base else None,
                     number=number,
+                    piece_rows=self._piece_rows,
                 )
         return self._bulletins[generation]
 

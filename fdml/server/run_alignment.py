@@ -25,7 +25,7 @@ class BulletinBoard(Protocol):
         """Store a message, durable on return, or raise `MessageRefused`."""
         ...
 
-    def fetch(self, reader: str, kind: str, sender: str, about: str = "") -> bytes | None:
+    def fetch(self, reader: str, kind: str, sender: str, about: str = "", piece: int = 0) -> bytes | None:
         """A message for this reader; None if it has not come yet."""
         ...
 
@@ -81,12 +81,12 @@ class RunAlignment:
             else:
                 self._reached(sender).post(sender, to, about, raw)
 
-    def fetch(self, reader: str, kind: str, sender: str, about: str = "") -> bytes | None:
+    def fetch(self, reader: str, kind: str, sender: str, about: str = "", piece: int = 0) -> bytes | None:
         """A message for this reader as it was posted; None if it has not come yet."""
         with self._generations.lock:
             if KINDS.get(kind) is RowsPlan and sender == SERVER:
                 return None if self._plan is None else encode_alignment(self._plan)
-            return None if self._bulletin is None else self._bulletin.fetch(reader, kind, sender, about)
+            return None if self._bulletin is None else self._bulletin.fetch(reader, kind, sender, about, piece)
 
     def waits_for(self, reader: str, kind: str, sender: str, about: str = "") -> list[str]:
         """Whose work is missing for what the reader waits for, in the order of the run; empty once it is there."""

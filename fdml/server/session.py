@@ -30,9 +30,11 @@ from fdml.protocol.wire import decode_from_party
 from fdml.server.admission import check_position, check_rows
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.checks import UNFORESEEN, unforeseen
+from fdml.server.hellos import event_of, replaced
 from fdml.server.membership import check_same_run
 from fdml.server.presence import MissingReport
 from fdml.server.refusals import Refusals
+from fdml.server.replica import Replica
 from fdml.server.run_state import RunState
 from fdml.server.status import StatusTracker
 from fdml.settings import AgreedTraining, RunSettings, run_hash
@@ -97,8 +99,14 @@ class ServerSession:
     """Streams, acknowledgements, fencing, limits and waits around the durable state of one run."""
 
     def __init__(
-        self, state: RunState, alignment: AlignmentPhase, settings: RunSettings, clock: Callable[[], float]
+        self,
+        state: RunState,
+        alignment: AlignmentPhase,
+        settings: RunSettings,
+        clock: Callable[[], float],
+        replica: Replica[Stream, bytes | FromParty] | None = None,
     ) -> None:
+        """`replica` is given where there is no server, and the session belongs to one of the parties."""
         self.state = state
         self.alignment = alignment
         self.status = StatusTracker(state, alignment, settings, clock)
@@ -113,6 +121,7 @@ class ServerSession:
         self._heard_at = clock()
         self._refusals = Refusals(self.status.refused)
         self._missing = MissingReport(alignment.presence, clock)
+        self._replica = replica
         self._agreed_for: tuple[tuple[int, int], AgreedTraining] | None = None
 
     # Streams
@@ -173,31 +182,48 @@ class ServerSession:
             self._heard_at = self._clock()
         while self._inbox:
             stream, raw = self._inbox.popleft()
-            if stream.refused:
+            if stream.refused or (self._replica is not None and self._replica.must_wait(stream, raw)):
                 continue
             try:
                 message = self._checked(stream, raw)
+                if self._replica is not None:
+                    self._replica.check(stream.party, message)
                 replies = self.state.take(stream.party, message, raw if isinstance(raw, bytes) else None)
             except MessageRefused as refused:
-                effects += self.refuse(stream, refused)
+                effects += self._refused(stream, raw, refused)
                 continue
+            if self._replica is not None:
+                replies = self._replica.answers(replies)
+                self._inbox.extendleft(reversed(self._replica.again(lambda line: line.is_open)))
             if isinstance(message, Push):  # first, as nearly all are
-                effects += map(Emit, self.status.note_push(stream.party, message.step))
-            elif isinstance(message, Hello):
-                effects += self._put_in_place(stream, message)
+                for event in self.status.note_push(stream.party, message.step):
+                    effects.append(Emit(event))
+            else:
+                if isinstance(message, Hello):
+                    effects += self._put_in_place(stream, message)
+                if isinstance(message, _WITH_EVENT):
+                    effects.append(Emit(event_of(stream.party, message)))
+                urgent |= isinstance(message, _URGENT)
             if replies:
                 answers += self._addressed(replies)
-            if isinstance(message, _WITH_EVENT):
-                effects.append(Emit(_event_of(stream.party, message)))
             stream.taken += 1
             self._unacknowledged[stream] = None
-            urgent |= isinstance(message, _URGENT)
             urgent |= stream.taken - stream.acknowledged >= _MOST_UNACKNOWLEDGED
         if answers:
             effects += self._answers(answers)
         if urgent:
             effects += self._answers([])
         return effects
+
+    def _refused(self, stream: Stream, raw: bytes | FromParty, refused: MessageRefused) -> list[Effect]:
+        """What becomes of a message that the run has no use for, now or ever."""
+        if self._replica is None:
+            return self.refuse(stream, refused)
+        if self._replica.is_early(stream, stream.party, raw, refused):
+            return []
+        if refused is self._replica.difference:
+            return [effect for each in {stream, *self._streams.values()} for effect in self.refuse(each, refused)]
+        return self.refuse(stream, refused)
 
     def note_waits(self) -> None:
         """Bring the waiting times that `fdml status` shows up to date."""
@@ -221,7 +247,8 @@ class ServerSession:
         wait = None if self.state.finished else self._missing.due(self.state.has_finished)
         effects: list[Effect] = [] if wait is None else [Emit(wait)]
         for party, stream in self._streams.items():
-            if self.status.is_waiting(party, self._streams):
+            is_served = self._replica is None or self._replica.party == party
+            if is_served and self.status.is_waiting(party, self._streams):
                 waited_for = self.alignment.presence.waited_for(self.status.waits_for(party))
                 effects.append(Answer(stream, Waiting(waited_for)))
         return effects
@@ -265,7 +292,7 @@ class ServerSession:
         older = self._streams.get(stream.party)
         if older is not None and older.hello is not None:
             same = older.hello.incarnation == hello.incarnation
-            effects.append(Close(older, None if same else _replaced(stream.party)))
+            effects.append(Close(older, None if same else replaced(stream.party)))
         stream.hello = hello
         if stream.is_open:
             self._streams[stream.party] = stream
@@ -312,24 +339,12 @@ class ServerSession:
             if not isinstance(message, Hello):
                 raise MessageRefused(f"party {stream.party!r} did not send hello first", Refusal.INVALID)
             check_same_run(stream.party, message.protocol, message.run_hash, self._run_hash)
-            check_position(stream.party, message, self.state)
-            check_rows(stream.party, message, self.alignment, self._settings)
+            if self._replica is None or self._replica.party == stream.party:
+                check_position(stream.party, message, self.state)
+            if self._replica is None or self.alignment.digest is not None:
+                check_rows(stream.party, message, self.alignment, self._settings)
             return
         if stream.hello.incarnation < self.state.incarnation(stream.party):
-            raise _replaced(stream.party)
+            raise replaced(stream.party)
         if isinstance(message, Hello):
             raise MessageRefused(f"party {stream.party!r} sent hello twice on one line", Refusal.INVALID)
-
-
-def _event_of(party: str, message: Hello | SealedMetrics | Finished) -> events.Event:
-    match message:
-        case Hello():
-            return events.Joined(party, message.done + 1)
-        case SealedMetrics(epoch):
-            return events.Evaluated(party, epoch)
-        case Finished():
-            return events.Finished(party)
-
-
-def _replaced(party: str) -> MessageRefused:
-    return MessageRefused(f"party {party!r} was started again since; this older process ends here", Refusal.FENCED)

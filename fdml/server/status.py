@@ -88,9 +88,10 @@ class StatusTracker:
             return True
         if coordinator is None:
             return party in connected and party != self._settings.label_party
-        if coordinator.served(party) < coordinator.pushed(party):
+        served = coordinator.served(party)
+        if served < coordinator.pushed(party):
             return True
-        done = coordinator.served(party) >= coordinator.end - 1 and not self._state.has_finished(party)
+        done = served >= coordinator.end - 1 and not self._state.has_finished(party)
         return done and (party == self._settings.label_party or self._awaits_best_epoch)
 
     @property

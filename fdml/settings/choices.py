@@ -17,12 +17,14 @@ Align = Literal["tokens", "ecdh"]
 Noise = Literal["none", "gaussian", "laplace"]
 
 LOSSES_OF: dict[Task, tuple[LossName, ...]] = {
-    "binary": ("logistic", "hinge"),
+    "binary": ("logistic", "hinge", "pairwise"),
     "multiclass": ("softmax",),
     "regression": ("squared", "poisson", "quantile"),
 }
 """The losses that fit each task; the first is the default."""
-PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax")
+PAIRWISE: LossName = "pairwise"
+"""The loss of pairs of rows in groups, which the label party alone can compute."""
+PRIVATE_LOSSES: tuple[LossName, ...] = ("logistic", "softmax", PAIRWISE)
 """The losses of classes: their labels can be randomised, and a party can learn from their gradients alone."""
 Auto = Literal["auto"]
 """What follows from rows, parties and lines, by the rules of `fdml.protocol.agreed_training`."""

@@ -101,8 +101,11 @@ class DataSettings(Settings):
     """The column that is to be predicted; at the label party alone."""
     weight: str | None = None
     """The column that says how much a row counts; only the label party's is used."""
+    group: str | None = None
+    """The column that says which rows are ranked together, of loss "pairwise"; at the label party alone, and it stays
+    there."""
     columns: Names | None = None
-    """The feature columns; None takes every column that is not id, label, weight or ignored."""
+    """The feature columns; None takes every column that is not id, label, weight, group or ignored."""
     ignore: Names = ()
     """Columns to leave alone."""
     categorical: Names = ()

@@ -12,10 +12,11 @@ from fdml.errors import SettingsError
 from fdml.settings.file import Settings, read_settings, read_table
 from fdml.settings.names import Fingerprint, check_members, check_name, check_party_names
 from fdml.settings.run import RunSettings
+from fdml.settings.topology import NO_SERVER, check_addresses, check_host_name
 
 FEDERATION_FILE = "federation.toml"
 RUN_FILE = "run.toml"
-_WHO = ("server", "parties", "members", "rights", "federation")
+_WHO = ("server", "host", "addresses", "parties", "members", "rights", "federation")
 """Settings that stand in federation.toml, not in run.toml."""
 _NOT_A_FEDERATION = {
     "party": "this is a party.toml; give the federation.toml that it names",
@@ -36,23 +37,29 @@ class FederationSettings(Settings):
     name: str = "federation"
     """Every certificate carries it; to change it, make the keys anew."""
     server: str = "127.0.0.1:7443"
-    """Where the server listens, and all parties reach it."""
+    """Where the server listens, and all parties reach it; "none" where every party sums for itself."""
+    host: str | None = None
+    """The party that runs the server inside its own process; None where the server is a process of its own."""
+    addresses: dict[str, str] = Field(default_factory=dict)
+    """With server = "none": where each party listens, and all others reach it."""
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
     """Their names, each once."""
     members: dict[str, Fingerprint] = Field(default_factory=dict)
     """The key of the server and of every party, so that all agree on who is who; only plain lines do without."""
     rights: RightsSettings = RightsSettings()
 
-    @field_validator("members")
+    @field_validator("members", "addresses")
     @classmethod
-    def _sorted(cls, members: dict[str, str]) -> dict[str, str]:
-        return dict(sorted(members.items()))
+    def _sorted(cls, table: dict[str, str]) -> dict[str, str]:
+        return dict(sorted(table.items()))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_name("federation name", self.name)
         check_party_names(self.parties)
-        check_members(self.members, self.parties)
+        check_members(self.members, self.parties, mesh=self.server == NO_SERVER)
+        check_addresses(self.server, self.addresses, self.host, self.parties)
+        check_host_name(self.host, self.parties)
         for party in self.rights.start or ():
             if party not in self.parties:
                 raise SettingsError(
@@ -63,7 +70,26 @@ class FederationSettings(Settings):
     @classmethod
     def of_run(cls, run: RunSettings) -> Self:
         """Who takes part in a run; its rights are not among the settings of a run, so all may start runs."""
-        return cls(name=run.federation, server=run.server, parties=run.parties, members=run.members)
+        return cls(
+            name=run.federation,
+            server=run.server,
+            host=run.host,
+            addresses=run.addresses,
+            parties=run.parties,
+            members=run.members,
+        )
+
+    @property
+    def of_every_run(self) -> dict[str, Any]:
+        """What the settings of every run say of the federation."""
+        return {
+            "federation": self.name,
+            "server": self.server,
+            "host": self.host,
+            "addresses": self.addresses,
+            "parties": self.parties,
+            "members": self.members,
+        }
 
     @property
     def starters(self) -> tuple[str, ...]:
@@ -73,9 +99,7 @@ class FederationSettings(Settings):
     def run(self, /, **values: Any) -> RunSettings:
         """The settings of a run of this federation, from what its run.toml says."""
         _check_what(values)
-        return RunSettings(
-            **values, federation=self.name, server=self.server, parties=self.parties, members=self.members
-        )
+        return RunSettings(**values, **self.of_every_run)
 
 
 def read_federation(path: Path) -> FederationSettings:

@@ -7,7 +7,17 @@ import hashlib
 from fdml.settings.file import Settings
 from fdml.settings.run import RunSettings
 
-_NOT_TRAINING = ("federation", "server", "members", "search", "promotion", "serving")
+_NOT_TRAINING = (
+    "federation",
+    "server",
+    "host",
+    "addresses",
+    "comparing_party",
+    "members",
+    "search",
+    "promotion",
+    "serving",
+)
 """Settings on which nothing that is trained or leaves depends."""
 _LATER = {
     "training": ("max_prediction", "class_weight", "absence", "frozen_epochs", "joint", "joint_width", "head_units"),

@@ -68,11 +68,14 @@ def check_parties(parties: tuple[str, ...], label_party: str) -> None:
         raise SettingsError(f"label_party {label_party!r} is not among the parties {', '.join(parties)}")
 
 
-def check_members(members: Mapping[str, str], parties: tuple[str, ...]) -> None:
-    """Raise unless the members are none, or the server and all parties, each with a key of its own."""
+def check_members(members: Mapping[str, str], parties: tuple[str, ...], *, mesh: bool = False) -> None:
+    """Raise unless the members are none, or the server and all parties, each with a key of its own.
+
+    In a mesh there is no server.
+    """
     if not members:
         return
-    wanted = {"server", *parties}
+    wanted = {*parties} if mesh else {"server", *parties}
     for name in sorted(wanted - set(members)):
         raise SettingsError(f"[members] lacks {name!r}; `fdml keys members` prints the whole table")
     for name in sorted(set(members) - wanted):

@@ -34,9 +34,11 @@ from fdml.settings.data import Names
 from fdml.settings.evaluation import EvaluationSettings, PromotionSettings, check_stop_after
 from fdml.settings.file import Settings
 from fdml.settings.joint import JointSettings, check_joint
-from fdml.settings.losses import check_private_loss, loss_for
+from fdml.settings.losses import check_pairwise, check_private_loss, loss_for
 from fdml.settings.names import Fingerprint, check_keys, check_members, check_name, check_parties, check_version
+from fdml.settings.privacy import PrivacySettings, check_few_bits
 from fdml.settings.serving import Chance, ServingSettings, check_absence, check_askers, check_unsure
+from fdml.settings.topology import NO_SERVER, Shown, check_addresses, check_host, check_mesh
 from fdml.settings.versions import check_frozen, check_new_parties
 
 
@@ -58,7 +60,8 @@ class TrainingSettings(JointSettings):
     grid."""
     max_prediction: PositiveFloat | None = None
     """The largest local prediction that may travel; larger ones are cut to it. None is what `value_bits` hold."""
-    lookahead: NonNegativeInt = 1
+    lookahead: NonNegativeInt | Auto = "auto"
+    """How many steps ahead a party pushes its predictions."""
     staleness: NonNegativeInt = 0
     echo: NonNegativeFloat | None = None
     """How much the others are assumed to move as the party itself moves; None is the number of parties."""
@@ -106,18 +109,7 @@ class AgreedTraining(TrainingSettings):
     batch_size: PositiveInt
     batches_per_block: PositiveInt | Literal["all"]
     value_bits: Bits
-
-
-class PrivacySettings(Settings):
-    """What the parties show each other and the server."""
-
-    labels: Literal["shared", "private"] = "shared"
-    """Shared labels reach the other parties, sealed so that the server cannot read them. Private ones stay at the
-    label party, which returns gradients."""
-    label_epsilon: PositiveFloat | Literal["off"] = 2.0
-    """Of private labels: each is randomised once before it is used. Off returns gradients that disclose every label."""
-    server: Literal["plain", "blind"] = "plain"
-    """A blind server sees predictions under masks only; at staleness 0 not even a party can take off another's."""
+    lookahead: NonNegativeInt
 
 
 class RunSettings(Settings):
@@ -129,6 +121,11 @@ class RunSettings(Settings):
     federation: str = "federation"
     """The name of the federation, which certificates carry."""
     server: str = "127.0.0.1:7443"
+    """Where the server listens; "none" where there is none, and every party sums for itself."""
+    host: str | None = None
+    """The party that runs the server inside its own process; None where the server is a process of its own."""
+    addresses: dict[str, str] = Field(default_factory=dict)
+    """Where there is no server: where each party listens, and all others reach it."""
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
     label_party: str
     task: Task = "binary"
@@ -138,6 +135,8 @@ class RunSettings(Settings):
     """The level of loss "quantile": the share of rows whose label is to be below the prediction. None is 0.5."""
     align: Align = "tokens"
     """How the shared rows are found: keyed hashes of ids, or private set intersection (slower, holds against more)."""
+    comparing_party: str | None = None
+    """Where there is no server: the party that compares the blinded ids of all; None is the first."""
     unmatched: Literal["drop", "keep"] = "drop"
     """What becomes of a row of the label party that another party does not hold: it is left out, or that party's part
     of it is zero."""
@@ -159,7 +158,7 @@ class RunSettings(Settings):
     search: str | None = None
     """The search for settings that this run is one of: `fdml tune` sets it, and policies count by it."""
 
-    @field_validator("members", "keys")
+    @field_validator("members", "keys", "addresses")
     @classmethod
     def _sorted(cls, table: dict[str, Any]) -> dict[str, Any]:
         return dict(sorted(table.items()))
@@ -170,10 +169,12 @@ class RunSettings(Settings):
         check_name("federation name", self.federation)
         check_name("search name", self.search or self.name)
         check_parties(self.parties, self.label_party)
-        check_members(self.members, self.parties)
+        check_members(self.members, self.parties, mesh=self.is_mesh)
+        check_addresses(self.server, self.addresses, self.host, self.parties)
         check_keys(self.keys, self.parties, self.label_party)
         check_askers(self.serving, self.parties)
         check_unsure(self.serving, self.chosen_loss)
+        check_pairwise(self.chosen_loss, labels=self.privacy.labels, absence=self.training.absence)
         if self.privacy.labels == "private":
             check_private_loss(self.chosen_loss)
         if self.training.class_weight is not None:
@@ -184,7 +185,10 @@ class RunSettings(Settings):
             )
         check_stop_after(self.evaluation, self.training.exchanges)
         self._check_versions()
-        check_few_bits(self.training, self.privacy)
+        check_few_bits(self.training.value_bits, self.training.staleness, self.privacy)
+        shown = Shown(self.align, self.privacy, self.training.staleness)
+        check_host(self.host, self.parties, self.label_party, shown)
+        check_mesh(self.server, self.comparing_party, self.parties, shown)
         check_joint(self.training, staleness=self.training.staleness, labels=self.privacy.labels)
         return self
 
@@ -238,19 +242,19 @@ class RunSettings(Settings):
         return self.label_party if points else None
 
     @property
+    def is_mesh(self) -> bool:
+        """Whether there is no server: every party sends its predictions to all others, and each sums for itself."""
+        return self.server == NO_SERVER
+
+    @property
+    def comparer(self) -> str:
+        """Where there is no server: the party that compares blinded ids, and takes the calls of others besides."""
+        return self.comparing_party or self.parties[0]
+
+    @property
     def has_pairwise_masks(self) -> bool:
         """Whether predictions are under masks of pairs of parties, which cancel in sums of one step's parts."""
         return self.privacy.server == "blind" and self.training.staleness == 0 and len(self.parties) > 1
-
-
-def check_few_bits(training: TrainingSettings, privacy: PrivacySettings) -> None:
-    """Raise where differences of few bits cannot be summed under masks: that takes totals that all parties have."""
-    have_totals = training.staleness == 0 and privacy.labels == "shared"
-    if training.value_bits != "auto" and training.value_bits < 16 and privacy.server == "blind" and not have_totals:
-        raise SettingsError(
-            f'value_bits = {training.value_bits} with server = "blind" takes staleness = 0 and labels = "shared", as '
-            f"all parties must have the same totals; set value_bits = 16"
-        )
 
 
 class ModelSettings(Settings):
@@ -266,6 +270,8 @@ class ModelSettings(Settings):
     precision: Literal["single", "double"] = "single"
     average: Annotated[float, Field(gt=0, lt=1)] | None = None
     """What a batch leaves of the weights' moving average, which is evaluated and kept; None: the weights are."""
+    shards: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Parts that every block is cut into, each learned from by itself at the same time; the result depends on it."""
 
     @property
     def weight_decay(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from cryptography import x509
@@ -13,6 +14,9 @@ from fdml.monitor.listeners import remarks_of
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials
 from fdml.transport.certificate_watch import CertificateWatch
+
+_MOST_KEPT = 64
+"""Certificates that are kept after they were read."""
 
 
 class CallerCertificates:
@@ -49,4 +53,10 @@ class CallerCertificates:
 def shown_certificate(context: Any) -> x509.Certificate | None:
     """The certificate of whoever makes a gRPC call; None on plain lines."""
     shown = context.auth_context().get("x509_pem_cert")
-    return x509.load_pem_x509_certificate(shown[0]) if shown else None
+    return _parsed(shown[0]) if shown else None
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _parsed(shown: bytes) -> x509.Certificate:
+    """Once for all calls of a caller, as those that are refused may be many."""
+    return x509.load_pem_x509_certificate(shown)

@@ -15,7 +15,7 @@ from fdml.events import Listener
 from fdml.party.channel import Incoming, ToServer
 from fdml.party.delivery import Delivery
 from fdml.protocol.alignment_messages import AlignmentMessage, Fetch, Post
-from fdml.protocol.messages import FromParty, Hello
+from fdml.protocol.messages import FromParty, Hello, Push
 from fdml.protocol.wire import decode_from_server, encode_from_party
 from fdml.settings import RunSettings, run_hash
 from fdml.transport.grpc_alignment import GrpcAlignment
@@ -42,6 +42,24 @@ _GOODBYE_SECONDS = 1.0
 """How long the server may take to answer a party that closes its stream."""
 
 
+class Wakeup:
+    """Wakes a party's thread, whichever of its lines has something for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Of all its lines."""
+        self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One item wakes the party's thread, without a condition's further lock."""
+        self.is_waiting = False
+        """Whether the party's thread waits for it."""
+
+    def wake(self) -> None:
+        """Let the party's thread look again, if it waits; the lock must be held."""
+        if self.is_waiting:
+            self.is_waiting = False
+            self.news.put(None)
+
+
 class GrpcChannel:
     """One party's channel; a thread keeps the stream up while the party computes."""
 
@@ -52,14 +70,22 @@ class GrpcChannel:
         peer_timeout: float,
         on_event: Listener,
         waits: WaitReport | None = None,
+        wakeup: Wakeup | None = None,
     ) -> None:
-        """`waits` says how long others may be missing before the run is under way: without it, as long as it takes."""
+        """`waits` says how long others may be missing before the run is under way: without it, as long as it takes.
+
+        Channels that are waited for together have one `wakeup`.
+        """
         self._endpoint = endpoint
         self._run = run
         self._peer_timeout = peer_timeout
         self._waits = waits or WaitReport(endpoint, on_event)
         self._server = KnownServer(endpoint, peer_timeout, on_event)
-        self._changed = threading.Condition()
+        self._wakeup = wakeup or Wakeup()
+        self._lock = self._wakeup.lock
+        self._changed = threading.Condition(self._lock)
+        """On which the channel's own thread waits: for room, a pause, the end."""
+        self._longest_look = min(_LONGEST_LOOK, self._waits.every, peer_timeout, self._waits.longest)
         self._alignment: GrpcAlignment | None = None
         self._unanswered = 0
         """Alignment requests without an answer."""
@@ -89,7 +115,7 @@ class GrpcChannel:
     @property
     def has_message(self) -> bool:
         """Whether `poll` would give something."""
-        return bool(self._aligned) or (self._delivery is not None and self._delivery.has_message)
+        return bool(self._aligned or (self._delivery is not None and self._delivery.inbox))
 
     @property
     def all_stored(self) -> bool:
@@ -98,25 +124,24 @@ class GrpcChannel:
 
     def send(self, message: ToServer) -> None:
         """Send a message; it stays in the channel's care until the server has stored it."""
-        with self._changed:
+        with self._lock:
             if self._error is not None:
                 raise self._error
-            match message:
-                case Hello():
-                    self._join(message)
-                case Post() | Fetch():
-                    self._unanswered += 1
-                    self._alignment_calls().request(message)
-                case _ if self._delivery is not None:
-                    self._delivery.enqueue(message)
-                    if self._outgoing is not None:
-                        self._outgoing.put(message)
-                case _:
-                    raise ExchangeError(f"a {type(message).__name__} before hello; send hello first")
+            if isinstance(message, Hello):
+                self._join(message)
+            elif isinstance(message, (Post, Fetch)):
+                self._unanswered += 1
+                self._alignment_calls().request(message)
+            elif self._delivery is None:
+                raise ExchangeError(f"a {type(message).__name__} before hello; send hello first")
+            else:
+                self._delivery.enqueue(message)
+                if self._outgoing is not None:
+                    self._outgoing.put(message)
 
     def poll(self) -> Incoming | None:
         """The next message that has come, or None."""
-        with self._changed:
+        with self._lock:
             if self._aligned:
                 return self._aligned.popleft()
             if self._delivery is None:
@@ -125,9 +150,19 @@ class GrpcChannel:
                 self._changed.notify_all()  # there will be, for one that waits
             return self._delivery.poll()
 
+    @property
+    def failed(self) -> FdmlError | None:
+        """What has ended the line for good."""
+        return self._error
+
+    def unstored_pushes(self) -> list[Push]:
+        """Pushes that the other side may not have yet."""
+        with self._lock:
+            return [] if self._delivery is None else self._delivery.unstored_pushes
+
     def unacknowledged(self) -> list[FromParty]:
         """Messages that the server may not have yet and that a restarted party would not make again."""
-        with self._changed:
+        with self._lock:
             return [] if self._delivery is None else self._delivery.unacknowledged
 
     def wait(self, ready: Callable[[], bool], what: str) -> None:
@@ -136,21 +171,28 @@ class GrpcChannel:
         Time in which this process itself was stopped or asleep does not count.
         """
         waited, say_at = 0.0, self._waits.every
-        with self._changed:
-            while not ready():
-                if self._error is not None:
-                    raise self._error
-                if self._is_under_way and waited >= self._peer_timeout:
-                    raise self._waits.gave_up(self._peer_timeout, what)
-                if not self._is_under_way and self._waits.is_over:
-                    raise self._waits.gave_up(self._waits.longest, what)
-                passed = self._look()
-                waited += passed
-                self.waited_seconds += passed
-                self._waits.passed(passed)
-                if waited >= say_at and not ready():
-                    say_at = waited + self._waits.every
-                    self._waits.tell(waited)
+        while not self._is_there(ready):
+            if waited >= self._peer_timeout and self._is_under_way:
+                raise self._waits.gave_up(self._peer_timeout, what)
+            if self._waits.is_over and not self._is_under_way:
+                raise self._waits.gave_up(self._waits.longest, what)
+            passed = self._look()
+            waited += passed
+            self.waited_seconds += passed
+            self._waits.passed(passed)
+            if waited >= say_at and not ready():
+                say_at = waited + self._waits.every
+                self._waits.tell(waited)
+
+    def _is_there(self, ready: Callable[[], bool]) -> bool:
+        """Whether `ready()` holds; where it does not, whatever comes from now on wakes this thread."""
+        with self._lock:
+            if ready():
+                return True
+            if self._error is not None:
+                raise self._error
+            self._wakeup.is_waiting = True
+            return False
 
     @property
     def _is_under_way(self) -> bool:
@@ -158,12 +200,12 @@ class GrpcChannel:
 
     def _look(self) -> float:
         """Let a little time pass; gives how much of it counts."""
-        began, longest = (
-            time.monotonic(),
-            min(_LONGEST_LOOK, self._waits.every, self._peer_timeout, self._waits.longest),
-        )
-        self._changed.wait(longest)
-        return min(time.monotonic() - began, longest)
+        began = time.monotonic()
+        try:
+            self._wakeup.news.get(timeout=self._longest_look)
+        except queue.Empty:
+            return self._longest_look
+        return min(time.monotonic() - began, self._longest_look)
 
     def close(self) -> None:
         """End the stream and all threads."""
@@ -200,7 +242,7 @@ class GrpcChannel:
             self._unanswered -= 1
             if answer is not None:
                 self._aligned.append(answer)
-            self._changed.notify_all()
+            self._wakeup.wake()
 
     # The stream.
 
@@ -221,7 +263,7 @@ class GrpcChannel:
                 if error.code() is grpc.StatusCode.CANCELLED:
                     hello = min(1.5 * hello, _LONGEST_HELLO)
             except MessageRefused as refused:
-                self._fail(ExchangeError(f"the server at {self._endpoint.target} is not one of ours: {refused}"))
+                self._fail(ExchangeError(f"{self._endpoint.place} is not one of ours: {refused}"))
             except ExchangeError as error:
                 self._fail(error)
             if self._error is not None:
@@ -258,7 +300,7 @@ class GrpcChannel:
 
     def _receive_all(self, delivery: Delivery, call: Iterable[bytes]) -> None:
         """Take in what comes, no faster than the party uses it and no longer than the run has use for."""
-        assembly, sender = Assembly(), f"the server at {self._endpoint.target}"
+        assembly, sender = Assembly(), self._endpoint.place
         for piece in call:
             self._server.prove()
             self._server.look()
@@ -268,10 +310,10 @@ class GrpcChannel:
             if raw is None:
                 continue
             received = decode_from_server(raw)
-            with self._changed:
+            with self._lock:
                 delivery.receive(received)
                 self._worked |= delivery.welcomed
-                self._changed.notify_all()
+                self._wakeup.wake()
                 while not (delivery.has_room or self._closed):
                     self._changed.wait()
             self._waits.waits_for(delivery.waits_for)
@@ -285,14 +327,14 @@ class GrpcChannel:
             self._fail(permanent)
         elif error.code() is grpc.StatusCode.CANCELLED:
             text = f"it took the call but did not answer within {hello:g} s"
-            self._waits.trouble(Trouble(self._endpoint.target, text))
+            self._waits.trouble(Trouble(self._endpoint.target, text, called=self._endpoint.called))
         else:
             self._waits.trouble(trouble_of(self._endpoint, error))
 
     def _fail(self, error: FdmlError) -> None:
-        with self._changed:
+        with self._lock:
             self._error = error
-            self._changed.notify_all()
+            self._wakeup.wake()
 
     def _encoded(self, outgoing: queue.SimpleQueue[FromParty | None]) -> Iterator[bytes]:
         while (message := outgoing.get()) is not None:

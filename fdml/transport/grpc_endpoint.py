@@ -23,6 +23,7 @@ PROPOSE = "/fdml.Exchange/Propose"
 DECIDE = "/fdml.Exchange/Decide"
 RUNS = "/fdml.Exchange/Runs"
 RELAY = "/fdml.Exchange/Relay"
+TUNNEL = "/fdml.Exchange/Tunnel"
 PARTY_HEADER = "fdml-party"
 """Names the party where there is no certificate: on plain lines, which only loopback may have."""
 RUN_HEADER = "fdml-run"
@@ -68,6 +69,18 @@ class Endpoint:
     """The fingerprint of the server's key, by federation.toml; without it any server of the authority will do."""
     run: str = ""
     """The run that is spoken of; empty for calls that belong to none."""
+    answers_as: str = ""
+    """The party that answers there, where there is no server."""
+
+    @property
+    def called(self) -> str:
+        """Who answers there, for people."""
+        return f"party {self.answers_as!r}" if self.answers_as else "server"
+
+    @property
+    def place(self) -> str:
+        """Who answers there, and where."""
+        return f"the {self.called} at {self.target}"
 
 
 def is_loopback(target: str) -> bool:
@@ -125,7 +138,7 @@ def open_channel(address: Endpoint, peer_timeout: float) -> grpc.Channel:
     ours = grpc.ssl_channel_credentials(
         address.credentials.authority, address.credentials.key, address.credentials.certificate
     )
-    options.append(("grpc.ssl_target_name_override", host_name(address.federation)))
+    options.append(("grpc.ssl_target_name_override", host_name(address.federation, address.answers_as)))
     return grpc.secure_channel(address.target, ours, options)
 
 
@@ -143,7 +156,7 @@ def permanent_error(address: Endpoint, error: grpc.RpcError) -> ExchangeError | 
         return MessageRefused(details, refusal)
     if any(sign in details for sign in _FOREIGN):
         return ServerUnreachable(
-            f"what answers at {address.target} is no server of federation {address.federation!r}: "
+            f"what answers at {address.target} is no {address.called} of federation {address.federation!r}: "
             f"{_plainly(address, error)}; check the address and the keys"
         )
     return None
@@ -158,26 +171,29 @@ class Trouble:
     """For a person."""
     refusal: str = ""
     """What the server said, where it has answered."""
+    called: str = "server"
+    """Who should answer there."""
 
     def __str__(self) -> str:
         """What is said while a party tries again."""
-        return self.refusal or f"no server at {self.target} yet: {self.text}"
+        return self.refusal or f"no {self.called} at {self.target} yet: {self.text}"
 
     def gave_up(self, seconds: float) -> ExchangeError:
         """What to raise after trying again for this many seconds."""
         if self.refusal:
             return MessageRefused(self.refusal, Refusal.NOT_STORED)
+        start = "`fdml serve`" if self.called == "server" else "its `fdml join`"
         return ServerUnreachable(
-            f"no server at {self.target} for {seconds:g} s ({self.text}); "
-            f"start `fdml serve`, check the address, then run the same command again"
+            f"no {self.called} at {self.target} for {seconds:g} s ({self.text}); "
+            f"start {start}, check the address, then run the same command again"
         )
 
 
 def trouble_of(address: Endpoint, error: grpc.RpcError) -> Trouble:
     """What a failed call says of the server."""
     if REFUSAL_OF.get(error.code()) is Refusal.NOT_STORED:
-        return Trouble(address.target, error_text(error), refusal=error_text(error))
-    return Trouble(address.target, _plainly(address, error))
+        return Trouble(address.target, error_text(error), error_text(error), address.called)
+    return Trouble(address.target, _plainly(address, error), called=address.called)
 
 
 def _plainly(address: Endpoint, error: grpc.RpcError) -> str:

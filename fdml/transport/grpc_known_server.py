@@ -38,7 +38,7 @@ class KnownServer:
         self._looked_at = time.monotonic()
         self._watch: CertificateWatch | None = None
         if endpoint.credentials is not None and endpoint.server_key:
-            members = {SERVER: endpoint.server_key}
+            members = {endpoint.answers_as or SERVER: endpoint.server_key}
             self._watch = CertificateWatch(
                 endpoint.credentials, members, lambda text: on_event(Remark(endpoint.party, text))
             )
@@ -98,9 +98,9 @@ class KnownServer:
             )
 
     def _check(self, certificate: x509.Certificate, watch: CertificateWatch) -> None:
-        why = watch.why_refused(SERVER, certificate)
+        why = watch.why_refused(self._endpoint.answers_as or SERVER, certificate)
         if why is not None:
             raise ServerUnreachable(
-                f"the certificate of the server at {self._endpoint.target} {why}; nothing more is sent to it: ask its "
+                f"the certificate of {self._endpoint.place} {why}; nothing more is sent to it: ask its "
                 f"operator, and whoever keeps the federation's authority"
             )

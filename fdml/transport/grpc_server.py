@@ -42,6 +42,7 @@ from fdml.transport.relay_lines import RelayLines
 from fdml.transport.run_lines import RunLines
 from fdml.transport.silent_connections import hold_silent
 from fdml.transport.status_wire import encode_status
+from fdml.transport.tunnels import Tunnels
 
 _FLUSH_SECONDS = 1.0
 """How long streams may take to end once the server ends."""
@@ -67,7 +68,10 @@ class GrpcServer:
         plain: bool,
         on_event: Listener,
         only: str | None = None,
+        tunnels: Tunnels | None = None,
     ) -> None:
+        """`tunnels` lead to parties that accept no connections, where there is no server but at every party."""
+        self._tunnels = tunnels or Tunnels(())
         self._host = host
         self._open_session = open_session
         self._federation = federation
@@ -93,6 +97,7 @@ class GrpcServer:
         port = listen(server, address, credentials)
         await server.start()
         hold_silent(port, SILENT_SECONDS)
+        await self._tunnels.open()
         ready(port)
         tasks = [asyncio.create_task(self._look())]
         if self._only is not None:
@@ -100,6 +105,7 @@ class GrpcServer:
         try:
             await until_one_ends(tasks)
         finally:
+            self._tunnels.close()
             await self._runs.close()
             await server.stop(grace=_FLUSH_SECONDS)
             await _let_tasks_end(before)
@@ -120,6 +126,7 @@ class GrpcServer:
             "Decide": grpc.unary_unary_rpc_method_handler(self._decide),
             "Runs": grpc.unary_stream_rpc_method_handler(self._list),
             "Relay": grpc.stream_stream_rpc_method_handler(self._relay),
+            "Tunnel": grpc.stream_stream_rpc_method_handler(self._tunnel),
         }
 
     async def _look(self) -> None:
@@ -268,6 +275,14 @@ class GrpcServer:
             write=context.write,
             refuse=lambda refused: self._refuse(context, refused, party),
         )
+
+    async def _tunnel(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        """A call that carries a connection to the party that makes it."""
+        party = await self._identify(context)
+        if not self._tunnels.leads_to(party):
+            text = f"party {party!r} has an address of its own, or there is a server; it needs no way back"
+            await self._refuse(context, MessageRefused(text, Refusal.NOT_PERMITTED), party)
+        await self._tunnels.hold(party, requests, context.write)
 
     # Callers
 

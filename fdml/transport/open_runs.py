@@ -52,6 +52,8 @@ class OpenRuns:
         self._lines: dict[str, RunLines] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._begun: set[asyncio.Task[RunLines]] = set()
+        """Openings that go on."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -59,12 +61,28 @@ class OpenRuns:
         return frozenset(self._lines)
 
     async def lines(self, name: str) -> RunLines:
-        """The lines of a run, opened if they are not; whoever calls has the right to."""
+        """The lines of a run, opened if they are not; whoever calls has the right to.
+
+        A caller that hangs up meanwhile does not end the opening: a session that nobody knew of would hold its files,
+        and the next call could not open the run.
+        """
+        begun = asyncio.create_task(self._opened(name))
+        self._begun.add(begun)
+        begun.add_done_callback(self._end_opening)
+        await asyncio.wait([begun])  # who hangs up here does not cancel it
+        return begun.result()
+
+    def _end_opening(self, begun: asyncio.Task[RunLines]) -> None:
+        self._begun.discard(begun)
+        if not begun.cancelled():
+            begun.exception()  # heard, also if nobody waits for it any more
+
+    async def _opened(self, name: str) -> RunLines:
         async with self._opening.setdefault(name, asyncio.Lock()):
             if name not in self._lines:
                 await self._open(name)
-        self._lines[name].use()
-        return self._lines[name]
+            self._lines[name].use()
+            return self._lines[name]
 
     async def wait(self, name: str) -> None:
         """Wait for the end of a run; raises what has ended it."""
@@ -88,7 +106,8 @@ class OpenRuns:
             self._tasks[name].cancel()
 
     async def close(self) -> None:
-        """End all runs' streams, and close them."""
+        """End all runs' streams, and close them; those that are being opened, too."""
+        await asyncio.gather(*self._begun, return_exceptions=True)
         tasks = list(self._tasks.values())
         for lines in self._lines.values():
             lines.end()

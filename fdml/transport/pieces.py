@@ -12,10 +12,11 @@ from fdml.protocol.limits import PIECE
 
 
 def pieces(raw: bytes) -> Iterator[bytes]:
-    """A message as the pieces it travels in; a short one is its own only piece."""
-    if len(raw) < PIECE:
-        yield raw
-        return
+    """A message as the pieces it travels in; a short one, as nearly all are, is its own only piece."""
+    return iter((raw,)) if len(raw) < PIECE else _cut(raw)
+
+
+def _cut(raw: bytes) -> Iterator[bytes]:
     view = memoryview(raw)
     for start in range(0, len(raw) + 1, PIECE):
         yield bytes(view[start : start + PIECE])
@@ -31,11 +32,13 @@ class Assembly:
 
     def add(self, piece: bytes) -> bytes | None:
         """The whole message if this was its last piece."""
+        if not self._parts and len(piece) < PIECE:
+            return piece
         self._parts.append(piece)
         self.size += len(piece)
         if len(piece) == PIECE:
             return None
-        whole = piece if len(self._parts) == 1 else b"".join(self._parts)
+        whole = b"".join(self._parts)
         self._parts, self.size = [], 0
         return whole
 

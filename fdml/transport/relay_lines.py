@@ -13,6 +13,7 @@ from fdml.protocol.prediction_messages import MOST_MESSAGE, Question
 from fdml.protocol.prediction_wire import decode_relayed, encode_relayed
 from fdml.server.relay import Delivery, Relay, RelayLine
 from fdml.transport.caller_certificates import CallerCertificates
+from fdml.transport.outgoing import Outgoing
 from fdml.transport.pieces import Assembly, check_length, pieces
 
 _MOST_LINES = 16
@@ -26,7 +27,7 @@ _TICK_SECONDS = 1.0
 @dataclass(eq=False)
 class _Stream:
     line: RelayLine
-    outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
+    outgoing: Outgoing = field(default_factory=Outgoing)
     waiting: int = 0
     """Bytes of the messages in it."""
 
@@ -77,7 +78,7 @@ class RelayLines:
     def _make_room(self, party: str) -> None:
         own = [stream for line, stream in self._streams.items() if line.party == party]
         if len(own) >= _MOST_LINES:
-            own[0].outgoing.put_nowait(None)
+            own[0].outgoing.put(None)
 
     async def _read(self, stream: _Stream, requests: AsyncIterator[bytes]) -> None:
         message = Assembly()
@@ -88,9 +89,9 @@ class RelayLines:
                 if raw is not None:
                     self._deliver(self.relay.receive(stream.line, decode_relayed(raw)))
         except MessageRefused as refused:
-            stream.outgoing.put_nowait(refused)
+            stream.outgoing.put(refused)
             return
-        stream.outgoing.put_nowait(None)
+        stream.outgoing.put(None)
 
     async def _look(self, stream: _Stream, certificate: x509.Certificate | None) -> None:
         """End the stream once its party's certificate has run out or was revoked."""
@@ -99,7 +100,7 @@ class RelayLines:
             try:
                 self._callers.check(stream.line.party, certificate)
             except MessageRefused as refused:
-                stream.outgoing.put_nowait(refused)
+                stream.outgoing.put(refused)
                 return
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
@@ -110,6 +111,6 @@ class RelayLines:
             raw = encode_relayed(message)
             if stream.waiting + len(raw) <= _MOST_WAITING:
                 stream.waiting += len(raw)
-                stream.outgoing.put_nowait(raw)
+                stream.outgoing.put(raw)
             elif isinstance(message, Question):  # a reply that its asker does not take is left out
                 self._deliver(self.relay.undelivered(line, message))

@@ -18,6 +18,7 @@ from fdml.settings import RunSettings
 from fdml.transport.bulletin_calls import BulletinCalls
 from fdml.transport.caller_certificates import CallerCertificates
 from fdml.transport.first_ended import until_one_ends
+from fdml.transport.outgoing import Outgoing
 from fdml.transport.pieces import Assembly, pieces
 
 _MOST_UNREAD = 64
@@ -44,7 +45,7 @@ class _Line:
     stream: Stream
     certificate: x509.Certificate | None
     """What the party has shown; None on plain lines."""
-    outgoing: asyncio.Queue[bytes | MessageRefused | None] = field(default_factory=asyncio.Queue)
+    outgoing: Outgoing = field(default_factory=Outgoing)
     unread: int = 0
     """Messages that the session has not acted on yet."""
     unread_bytes: int = 0
@@ -110,7 +111,7 @@ class RunLines:
     def end(self, refused: MessageRefused | None = None) -> None:
         """End all streams."""
         for line in self._lines.values():
-            line.outgoing.put_nowait(refused)
+            line.outgoing.put(refused)
 
     # Streams
 
@@ -148,7 +149,7 @@ class RunLines:
     def _make_room(self, party: str) -> None:
         """End the oldest stream of a party that has too many; an honest one makes a new one."""
         if len(lines := [line for line in self._lines.values() if line.stream.party == party]) >= _MOST_LINES:
-            lines[0].outgoing.put_nowait(None)
+            lines[0].outgoing.put(None)
 
     async def _read(self, line: _Line, requests: AsyncIterator[bytes]) -> None:
         message = Assembly()
@@ -172,7 +173,7 @@ class RunLines:
             self._wake.set()
         await asyncio.sleep(_BREAK_SECONDS)  # cancelled here, if the stream broke
         self.session.close(line.stream, by_party=True)
-        line.outgoing.put_nowait(None)
+        line.outgoing.put(None)
         self._wake.set()
 
     async def _until_acted_on(self, line: _Line) -> None:
@@ -222,10 +223,10 @@ class RunLines:
                         key = id(message)  # the same total often goes to several parties
                         if key not in encoded:
                             encoded[key] = encode_from_server(message)
-                        self._lines[stream].outgoing.put_nowait(encoded[key])
+                        self._lines[stream].outgoing.put(encoded[key])
                 case Close(stream, refused):
                     if stream in self._lines:
-                        self._lines[stream].outgoing.put_nowait(refused)
+                        self._lines[stream].outgoing.put(refused)
                 case Emit(event):
                     self._on_event(event)
 

@@ -29,7 +29,7 @@ class WaitReport:
         self.every = every
         self._endpoint = endpoint
         self._on_event = on_event
-        self._trouble: Trouble | None = Trouble(endpoint.target, "it never answered")
+        self._trouble: Trouble | None = Trouble(endpoint.target, "it never answered", called=endpoint.called)
         self._parties: tuple[WaitedFor, ...] = ()
         self._named: tuple[str, ...] = ()
         self._missing_seconds = 0.0
@@ -44,7 +44,10 @@ class WaitReport:
 
     def waits_for(self, parties: Iterable[WaitedFor]) -> None:
         """The server says whom this party waits for; listeners hear of every wait once, and of other names in it."""
-        self._trouble, self._parties = None, tuple(parties)
+        self._trouble, known = None, tuple(parties)
+        if not known and not self._parties:  # as at every step of a run that goes on
+            return
+        self._parties = known
         names = tuple(each.name for each in self._parties)
         before, self._named = self._named, names
         if names and names != before:
@@ -57,7 +60,7 @@ class WaitReport:
 
     def passed(self, seconds: float) -> None:
         """So many seconds of a wait have passed."""
-        if self._trouble is not None or any(each.is_missing for each in self._parties):
+        if self._trouble is not None or (self._parties and any(each.is_missing for each in self._parties)):
             self._missing_seconds += seconds
 
     def tell(self, seconds: float) -> None:
@@ -71,7 +74,7 @@ class WaitReport:
             return error
         names = ", ".join(repr(name) for name in self._names)
         if self._names == (SERVER,):
-            names = f"the server at {self._endpoint.target}"
+            names = self._endpoint.place
         missing = ", ".join(each.text for each in self._parties if each.is_missing)
         return PeerTimeout(
             f"party {self._endpoint.party!r} waited {seconds:g} s {what.format(names)}{missing and f' ({missing})'}; "
@@ -81,11 +84,11 @@ class WaitReport:
     @property
     def _names(self) -> tuple[str, ...]:
         if self._trouble is not None:
-            return (SERVER,)
+            return (self._endpoint.answers_as or SERVER,)
         return tuple(each.name for each in self._parties) or (SERVER,)
 
     @property
     def _why(self) -> str:
         if self._trouble is not None:
             return str(self._trouble)
-        return ", ".join(each.text for each in self._parties) or f"the server at {self._endpoint.target} is at work"
+        return ", ".join(each.text for each in self._parties) or f"{self._endpoint.place} is at work"

@@ -544,6 +544,7 @@ def test_only_a_guard_makes_a_release_of_something_new():
     assert all(call.lineno in restoring for _, _, call in calls_of("Release", of="party/worker_state.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "makers"),
     [
@@ -556,6 +557,7 @@ def test_only_guard_outbox_and_wire_make_what_carries_predictions(kind, makers):
     assert makers_of(kind) == makers
 
 
+@pytest.mark.slow
 def test_the_outbox_pushes_only_what_the_guard_had_released():
     """It is filled by the loop, from the guard's push, and from a checkpoint."""
     assert {ast.unparse(call) for _, _, call in calls_of("Push", of="party/outbox.py")} == {
@@ -575,6 +577,7 @@ def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
     senders -= {("party/evaluating.py", "self"), ("privacy/guard.py", "self.differences")}  # the next test; codes only
     senders -= {("federation/run_children.py", "run.child")}  # a signal to a process
     senders -= {("transport/grpc_relay.py", "stream")}  # answers, which passed the guard when they were published
+    senders -= {("transport/mesh_channel.py", "self._lines[name]")}  # what the driver sends, to every party
     assert senders == {("party/driver.py", "self._channel"), ("transport/in_process.py", "self._server")}
     assert arguments_of("send", "party/driver.py") == {"message"}
     (sending,) = [call.lineno for _, _, call in calls_of("send", of="party/driver.py")]
@@ -630,6 +633,9 @@ def test_no_file_changes_a_message_that_carries_predictions():
         for file, owner, call in calls_of("replace")
         if not owner and file.split("/")[0] in ("party", "privacy", "transport")
     }
+    digest = [call.keywords for file, _, call in calls_of("replace") if file == "transport/mesh_channel.py"]
+    assert [[word.arg for word in words] for words in digest] == [["seen"]], "of a push in a mesh its digest alone"
+    changed.discard(("transport/mesh_channel.py", "message"))
     assert changed == {
         ("party/aligning.py", "offer_of(run, keys.kept, kept, own.ids, change)"),
         ("party/delivery.py", "self._hello"),

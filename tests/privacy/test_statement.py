@@ -24,10 +24,12 @@ def stated(
     frozen=0,
     mechanism=NO_NOISE,
     joint="sum",
+    server_address="127.0.0.1:7443",
     **joined,
 ):
     run = RunSettings(
         **joined,
+        server=server_address,
         parties=parties,
         label_party="ann",
         training={"staleness": staleness, "epochs": 2, "absence": absence, "frozen_epochs": frozen, "joint": joint},
@@ -88,6 +90,13 @@ def test_metrics_of_private_labels_were_shown_to_nobody():
     text = statement(party="ann", labels="private")
     assert "the number of the epoch; the figures stay with this party" in text
     assert "exact, sealed" not in text
+
+
+def test_the_label_party_of_a_ranking_is_told_that_gradients_hint_at_groups():
+    hint = "hints at which rows are in one group"
+    assert hint in statement(party="ann", labels="private", loss="pairwise")
+    assert hint not in statement(party="ann", labels="private")
+    assert hint not in statement(party="bob", labels="private", loss="pairwise")
 
 
 def test_the_label_party_is_told_that_a_plain_server_predicts_its_labels():
@@ -206,3 +215,24 @@ def test_what_is_no_statement_reads_as_none(tmp_path, content):
     if content is not None:
         (tmp_path / "privacy.json").write_text(content)
     assert Statement.read(tmp_path) is None
+
+
+def test_a_host_is_named_with_what_it_sees_more_than_other_parties():
+    hosted = statement(host="cyd", align="ecdh")
+    assert "server, inside the process of cyd" in hosted
+    assert "cyd, as host | its predictions of held-out rows | the sum of all 3" in hosted
+    of_two = statement(host="bob", align="ecdh", parties=("ann", "bob"), party="ann")
+    assert "bob, as host | its predictions of held-out rows | the sum of two: less its own part" in of_two
+
+
+def test_without_a_server_every_other_party_has_what_this_one_sends():
+    addresses = dict.fromkeys(("ann", "bob", "cyd"), "127.0.0.1:7443")
+    found = statement(align="ecdh", **{"server_address": "none", "addresses": addresses})
+    assert "every other party, as there is no server | its predictions of every row | under masks" in found
+    assert "all other parties together, which see the sum less their own parts" in found
+    assert "as host" not in found
+
+
+@pytest.mark.parametrize("host", ["ann", "bob", None])
+def test_the_label_party_and_the_party_itself_see_nothing_more_as_host(host):
+    assert ", as host" not in statement(host=host, align="ecdh")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.protocol.agreed_training import SLOWEST_LINE, agreed_training, line_class
+from fdml.protocol.agreed_training import SLOWEST_LINE, agreed_training, line_class, most_lookahead
 from fdml.settings import AgreedTraining, TrainingSettings
 
 rows_of = st.integers(1, 10**8)
@@ -23,16 +23,15 @@ def exchanges(found, rows):
 def test_nothing_is_left_to_a_rule(rows, parties, line):
     found = agreed(rows, parties, line)
     assert isinstance(found, AgreedTraining)
-    assert "auto" not in (found.epochs, found.batch_size, found.batches_per_block, found.value_bits)
+    assert "auto" not in (found.epochs, found.batch_size, found.batches_per_block, found.value_bits, found.lookahead)
     assert min(found.epochs, found.batch_size) >= 1
 
 
 @given(rows_of, lines)
 def test_what_is_set_stays(rows, line):
-    found = agreed(
-        rows, line=line, epochs=3, batch_size=7, batches_per_block=5, value_bits=32, learning_rate=0.2, seed=9
-    )
-    assert (found.epochs, found.batch_size, found.batches_per_block, found.value_bits) == (3, 7, 5, 32)
+    own = {"epochs": 3, "batch_size": 7, "batches_per_block": 5, "value_bits": 32, "lookahead": 2}
+    found = agreed(rows, line=line, learning_rate=0.2, seed=9, **own)
+    assert {name: getattr(found, name) for name in own} == own
     assert (found.learning_rate, found.seed) == (0.2, 9)
 
 
@@ -79,9 +78,22 @@ def test_many_parties_exchange_at_least_as_often(rows):
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize(("parties", "times"), [(2, 4), (3, 6), (8, 16), (20, 16)])
-def test_an_epoch_of_many_rows_has_two_exchanges_for_each_party(parties, times):
+@pytest.mark.parametrize(("parties", "times"), [(2, 4), (3, 4), (5, 5), (8, 8), (20, 8)])
+def test_an_epoch_of_many_rows_has_an_exchange_for_each_party(parties, times):
     assert exchanges(agreed(300_000, parties), 300_000) == times
+
+
+@pytest.mark.parametrize(("parties", "times"), [(2, 4), (3, 6), (8, 16), (20, 16)])
+def test_who_pushes_ahead_exchanges_twice_as_often(parties, times):
+    assert exchanges(agreed(300_000, parties, lookahead=1), 300_000) == times
+
+
+def test_parties_wait_for_each_other_where_the_line_is_fast_and_blocks_are_the_rules():
+    assert agreed(30_000).lookahead == 0
+    assert agreed(30_000, line=1).lookahead == 1
+    assert agreed(30_000, batches_per_block=16).lookahead == 1
+    assert agreed(30_000, joint="fm").lookahead == 1
+    assert agreed(30_000, exchanges=5).lookahead == 0
 
 
 @pytest.mark.parametrize("rows", [500, 3000, 30_000, 3_000_000])
@@ -116,3 +128,12 @@ def test_lines_have_few_classes(seconds, expected):
 
 def test_a_time_that_is_no_number_is_a_fast_line():
     assert line_class(float("nan")) == 0
+
+
+@pytest.mark.parametrize(
+    "training", [{}, {"lookahead": 0}, {"lookahead": 3}, {"exchanges": 4}, {"joint": "fm"}, {"batches_per_block": 8}]
+)
+def test_no_line_gets_a_larger_lookahead_than_was_known_before(training):
+    settings = TrainingSettings(**training)
+    found = [agreed_training(settings, 10_000, 3, line).lookahead for line in range(SLOWEST_LINE + 1)]
+    assert max(found) == most_lookahead(settings)

@@ -40,4 +40,5 @@ def test_a_server_s_name_is_a_host_name_whatever_the_run_is_called(run):
 
 def test_a_federation_s_name_can_be_read_in_its_server_s_name():
     assert host_name("Credit 2026") == "server.credit-2026.fdml"
+    assert re.fullmatch(r"party-[0-9a-f]{32}\.credit-2026\.fdml", host_name("Credit 2026", "a store"))
     assert host_name("???") == "server.federation.fdml"

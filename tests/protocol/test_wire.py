@@ -1,5 +1,6 @@
 import re
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -424,3 +425,34 @@ def test_a_message_without_values_is_still_of_its_type():
     for kind in (np.int64, np.int32, np.int16):
         empty = decode_from_party(encode_from_party(Push(1, Release(np.zeros(0, kind))))).release.values
         assert (empty.dtype, empty.size) == (np.dtype(kind), 0)
+
+
+def test_digests_of_parts_travel_with_pushes_and_totals_and_take_nothing_where_there_are_none():
+    values, digests = np.arange(4, dtype=np.int64), bytes(range(24))
+    push, total = Push(3, Release(values, 7)), Total(3, values, (3, 3), (7, 7))
+    with_seen, with_parts = replace(push, seen=digests), replace(total, parts=digests)
+    assert decode_from_party(encode_from_party(with_seen)).seen == digests
+    assert decode_from_server(encode_from_server(with_parts)).parts == digests
+    assert len(encode_from_party(with_seen)) - len(encode_from_party(push)) == len(digests) + 2
+    assert decode_from_party(encode_from_party(push)).seen == b""
+
+
+def test_a_push_or_total_without_values_is_one_all_the_same():
+    """All of its fields are those of a message without content."""
+    nothing = np.zeros(0, np.int64)
+    push = decode_from_party(encode_from_party(Push(0, Release(nothing))))
+    assert isinstance(push, Push)
+    assert (push.step, push.release.values.size) == (0, 0)
+    total = decode_from_server(encode_from_server(Total(0, nothing, ())))
+    assert isinstance(total, Total)
+    assert (total.step, total.pushed_at, total.values.size) == (0, (), 0)
+
+
+@pytest.mark.parametrize("extra", [b"\x7a\x01x", b"\xf8\x07\x01"], ids=["text", "number"])
+def test_a_field_that_nobody_knows_is_refused_inside_and_outside(extra):
+    whole = encode_from_party(Checkpointed(300))
+    inside = whole[:1] + bytes([whole[1] + len(extra)]) + whole[2:] + extra
+    for raw in (whole + extra, inside):
+        with pytest.raises(MessageRefused, match="unknown fields or trailing bytes"):
+            decode_from_party(raw)
+    assert decode_from_party(whole) == Checkpointed(300)

@@ -30,6 +30,7 @@ def test_nobody_is_served_before_he_has_pushed():
 def test_the_gate_opens_at_the_staleness_exactly(pushed, served, staleness, may, blockers):
     clocks = clocks_at(pushed, served, staleness)
     assert clocks.may_serve(0) is may
+    assert clocks.to_serve() == [party for party in range(len(pushed)) if clocks.may_serve(party)]
     assert clocks.blockers(0) == blockers
 
 
@@ -43,6 +44,7 @@ def test_the_first_steps_may_have_to_be_complete(pushed, may, blockers):
     clocks = Clocks(3, 5, complete_before=4)
     clocks.pushed, clocks.served = list(pushed), [2, 2, 2]
     assert clocks.may_serve(0) is may
+    assert clocks.to_serve() == [party for party in range(len(pushed)) if clocks.may_serve(party)]
     assert clocks.blockers(0) == blockers
 
 

@@ -139,7 +139,7 @@ def test_a_key_named_like_pythons_own_is_refused_as_any_other(write):
             "setting 'batches_per_block' is 'al': input should be a valid integer or 'all' or 'auto'",
         ),
         ("passes", 0, "setting 'passes' is 0: input should be greater than 0"),
-        ("lookahead", -1, "setting 'lookahead' is -1: input should be greater than or equal to 0"),
+        ("lookahead", -1, "setting 'lookahead' is -1: input should be greater than or equal to 0 or 'auto'"),
         ("staleness", -1, "setting 'staleness' is -1: input should be greater than or equal to 0"),
         ("echo", -1, "setting 'echo' is -1: input should be greater than or equal to 0"),
         ("learning_rate", "aut", "setting 'learning_rate' is 'aut': input should be a valid number or 'auto'"),
@@ -371,7 +371,8 @@ def test_every_task_has_a_loss_of_its_own(task):
     assert loss_for(task, None) == LOSSES_OF[task][0]
     for loss in LOSSES_OF[task]:
         assert loss_for(task, loss) == loss
-        assert run(task=task, loss=loss).loss == loss
+        privacy = {"labels": "private"} if loss == "pairwise" else {}
+        assert run(task=task, loss=loss, privacy=privacy).loss == loss
 
 
 @pytest.mark.parametrize(("kind", "key"), [(TrainingSettings(), "epochs"), (model_settings(), "kind"), (run(), "name")])
@@ -642,7 +643,7 @@ def test_rows_point_to_others_by_keys_or_where_unmatched_ones_are_kept():
 def test_runs_without_later_settings_draw_the_noise_that_they_drew():
     later = {"federation": True, "server": True, "members": True, "keys": True, "unmatched": True}
     later |= {"from_version": True, "new_parties": True, "promotion": True, "search": True, "serving": True}
-    later |= {"quantile": True}
+    later |= {"quantile": True, "host": True, "addresses": True, "comparing_party": True}
     evaluation = {"stop_after", "threshold", "baseline", "against"}
     later |= {"training": {"max_prediction", "class_weight", "absence", "frozen_epochs"}}
     later["training"] |= {"joint", "joint_width", "head_units"}

@@ -50,18 +50,27 @@ class Opened:
         self.close = close
 
 
-def server_of(session, settings, *, plain, on_event):
+def server_of(session, settings, *, plain, on_event, tunnels=None):
     """The server of this one session."""
     federation = FederationSettings.of_run(settings)
     host = RunHost(federation, NO_RUNS, time.time, only=settings)
-    return GrpcServer(host, lambda _: Opened(session), federation, plain=plain, on_event=on_event, only=settings.name)
+    return GrpcServer(
+        host,
+        lambda _: Opened(session),
+        federation,
+        plain=plain,
+        on_event=on_event,
+        only=settings.name,
+        tunnels=tunnels,
+    )
 
 
 class ServedSession:
     """Serves until it is stopped or the run is over. Use it as a context."""
 
-    def __init__(self, session, settings, *, credentials=None, port=0):
+    def __init__(self, session, settings, *, credentials=None, port=0, tunnels=None):
         self.session = session
+        self.tunnels = tunnels
         self.settings = settings
         self.port = 0
         self.events = []
@@ -91,7 +100,8 @@ class ServedSession:
 
     async def _run(self, port):
         plain = self._credentials is None
-        self.server = server = server_of(self.session, self.settings, plain=plain, on_event=self.events.append)
+        heard, tunnels = self.events.append, self.tunnels
+        self.server = server = server_of(self.session, self.settings, plain=plain, on_event=heard, tunnels=tunnels)
         try:
             await server.run(f"127.0.0.1:{port}", self._credentials, self._listening)
         finally:
