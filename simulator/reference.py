@@ -92,7 +92,7 @@ def _take_turns(
     """Let all parties work in turns, in one thread; gives what each session returned."""
     settings, ticks = scenario.settings, count()
     before = MemoryDisk(earlier_run(scenario).server)
-    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, before))
+    rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, before, scenario.piece_rows))
 
     def clock() -> float:
         return float(next(ticks))

@@ -39,11 +39,12 @@ from fdml.privacy.masks import Masks
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.absences import absences_of
 from fdml.protocol.agreed_training import agreed_training
-from fdml.protocol.alignment_messages import START_BYTES, RowCounts, RowsOffer
+from fdml.protocol.alignment_messages import PIECE_ROWS, START_BYTES, RowCounts, RowsOffer
 from fdml.protocol.schedule import Schedule, schedule_of
 from fdml.settings import AgreedTraining, GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
 from fdml.settings.evaluation import EvaluationSettings
 from fdml.storage.disk import Disk
+from simulator.drawn_ids import draw_ids
 
 _FEATURES = 2
 _MOST_STEPS = 12
@@ -196,7 +197,7 @@ class Scenario:
             ),
         )
         has_ids = random.random() < 0.5
-        ids = _draw_ids(random, parties, rows + held_out, extra=2 if has_ids else 0)
+        ids = draw_ids(random, parties, rows + held_out, extra=2 if has_ids else 0)
         features = {party: _draw_features(random, len(ids[party])) for party in parties}
         allowed = {party: random.randint(1, 8) for party in parties if random.random() < 0.3}
         rotate_bytes = random.choice((300, 2000, 20_000, 10**9))
@@ -277,11 +278,17 @@ class Scenario:
                 kept=kept or KeptAlignment(),
                 offered=offered,
                 start=self._secret(party, "start")[:START_BYTES],
+                piece_rows=self.piece_rows,
             ),
             disk=disk,
             build=build_hashing_worker,
             mask_id=lambda: start,
         )
+
+    @property
+    def piece_rows(self) -> int:
+        """Rows of a piece on the way: in two of five runs so few that every set has several."""
+        return 2 + self.settings.training.seed % 3 if self.settings.training.seed % 5 > 2 else PIECE_ROWS
 
     def _led(self, party: str) -> dict[str, bool]:
         """Whom rows of a party point to, and whether by [keys]."""
@@ -331,18 +338,6 @@ def _keys(settings: RunSettings, noisy: Mapping[str, int]) -> dict[str, tuple[st
         return {}
     others = [party for party in settings.parties if party not in (settings.label_party, *noisy)]
     return dict.fromkeys(others, ("id",))
-
-
-def _draw_ids(random: Random, parties: Sequence[str], shared: int, *, extra: int) -> dict[str, tuple[str, ...]]:
-    """The shared rows of all parties, with up to `extra` more at each, which are then in an order of their own."""
-    drawn = {}
-    for party in parties:
-        ids = [f"row {number}" for number in range(shared)]
-        if extra:
-            ids += [f"row {number} of {party}" for number in range(random.randint(0, extra))]
-            random.shuffle(ids)
-        drawn[party] = tuple(ids)
-    return drawn
 
 
 def _draw_features(random: Random, rows: int) -> DenseRows:

@@ -51,7 +51,7 @@ class ServerNode:
         self.starts += 1
         try:
             state = CheckedRunState.open(RunDefinition(settings, scenario.run_hash), self.disk, scenario.rotate_bytes)
-            rows = RunAlignment(settings, self.disk, Generations.of(settings, self.disk))
+            rows = RunAlignment(settings, self.disk, Generations.of(settings, self.disk, scenario.piece_rows))
         except (Crashed, OSError):
             self.kill()
             return

@@ -120,6 +120,7 @@ def test_metrics_made_again_from_other_figures_after_a_restart_are_found(monkeyp
     assert "was scored twice, differently" in message or "metrics are not those of a run without faults" in message
 
 
+@pytest.mark.slow
 def test_totals_given_up_before_the_state_was_saved_are_found(monkeypatch):
     work = PartySession._save
 
