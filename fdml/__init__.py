@@ -6,6 +6,7 @@ The data's way through the folders:
     align        which rows all parties share
     party        the session and the training loop of one party
       models       local models, losses and the objective
+      cluster      one party over several threads or processes
       privacy      what a prediction must pass before it leaves
     protocol     messages, schedule, shuffle, fixed point: what all sides must agree on
     transport    how messages travel: gRPC, or within one process

@@ -10,6 +10,7 @@ FdmlError
 │   ├── ServerUnreachable the server did not answer
 │   └── PartyFailed       another party of the run stopped with an error
 ├── PeerTimeout         names the party waited for
+├── WorkerLost            a task of this party's own workers was lost again and again
 ├── StateCorrupt          saved state that cannot be trusted
 ├── PrivacyBudgetSpent    the next release would exceed the agreed epsilon
 ├── TrainingDiverged      predictions left the range that can be exchanged
@@ -83,6 +84,10 @@ class PartyFailed(ExchangeError):
 
 class PeerTimeout(FdmlError):
     """A wait passed its deadline; the message names the party waited for."""
+
+
+class WorkerLost(FdmlError):
+    """A task of this party's own workers was lost again and again; the message names the machine."""
 
 
 class StateCorrupt(FdmlError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -29,7 +30,10 @@ from fdml.experiments.compare import Contender, workload
 from fdml.experiments.compare_report import ComparisonFacts, comparison_report
 from fdml.experiments.comparison_input import contenders, from_data_file, from_run_file
 from fdml.experiments.dataset import JointDataset
-from fdml.federation.findings import keep_comparison
+from fdml.federation.findings import OtherSchemes, found_schemes, keep_comparison
+from fdml.federation.run_folder import MODEL, RUNS
+from fdml.federation.run_report import write_report
+from fdml.models.bundle import Bundle
 from fdml.models.registry import ready_kinds
 from fdml.monitor.history import LearningCurve, metric_of
 from fdml.monitor.plots import draw_comparison
@@ -113,7 +117,8 @@ def compare(
     """Compare alone, late fusion, pooled and joint training on the same split.
 
     Everything is read into this process, so it needs all parties' data in one place. Of a run file, joint training
-    passes each party's guard, and the epsilon that such a run would spend is printed.
+    passes each party's guard, and the epsilon that such a run would spend is printed. A run that has finished in these
+    folders is compared on its own rows, and its page and report have the other schemes as lines from then on.
     """
     check_writable(json, report)
     check_plot(plot)
@@ -143,8 +148,7 @@ def compare(
     metric = metric_of(problem.encoding.task, problem.loss)
     write_json(json, comparison_json(curves, metric, facts))
     if source.suffix == ".toml":
-        agreed = read_run(source)
-        keep_comparison(source.parent / agreed.label_party, agreed, metric, len(problem.test), seeds, curves)
+        _keep(source, found_schemes(metric, len(problem.test), seeds, curves), is_of_run=problem.run_seed is not None)
     if plot is not None:
         draw_comparison(curves, metric, plot)
         print_line(stderr, f"plots drawn to {plot}")
@@ -161,6 +165,18 @@ def compare(
         epsilon=tuple(spent),
     )
     _write_report(source.parent / "report.html" if report is None else report, comparison_report(curves, about))
+
+
+def _keep(source: Path, found: OtherSchemes, *, is_of_run: bool) -> None:
+    """Keep the figures for the label party's page and report of the run; of its own rows they are lines there."""
+    run = read_run(source)
+    home = source.parent / run.label_party
+    if is_of_run:
+        found = replace(found, version=Bundle.check(home / RUNS / run.name / MODEL).version)
+    keep_comparison(home, run, found)
+    if is_of_run:
+        path = write_report(home, run.label_party, run.name)
+        print_line(stderr, f"of the rows that run {run.name!r} held out; its report has all schemes now: {path}")
 
 
 def _report_settings(chosen: Sequence[Contender], first: int) -> dict[str, str]:

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from fdml.cli.options import DeadlineOption, LogOption, PlainOption, ServerOption
-from fdml.cli.output import check_writable, resumable
+from fdml.cli.output import check_writable, resumable, stderr
 from fdml.cli.run_output import Said, run_output
 from fdml.extras import need
+from fdml.monitor.terminal import print_line
 from fdml.serving.online.spans import Spans, no_spans
 
 
@@ -34,7 +35,7 @@ def endpoint(
     traces: Annotated[
         str | None,
         typer.Option(
-            help="Trace requests by OpenTelemetry (extra `otel`): a file for spans as JSON lines, or otlp.",
+            help="Trace requests by OpenTelemetry (extra `otel`): a file for JSON lines, or otlp for a collector.",
             metavar="FILE|otlp",
         ),
     ] = None,
@@ -67,4 +68,4 @@ def endpoint(
 def _traced(where: str) -> AbstractContextManager[Spans]:
     from fdml.serving.online.opentelemetry_spans import traced  # noqa: PLC0415 (an extra)
 
-    return traced(where)
+    return traced(where, lambda text: print_line(stderr, text))

@@ -15,6 +15,7 @@ from fdml.cli.options import (
     LogLevelOption,
     LogOption,
     PlainOption,
+    PortFileOption,
     QuietOption,
     ReportToOption,
     RunNameOption,
@@ -44,6 +45,7 @@ def join(
     server: ServerOption = None,
     wait: WaitOption = None,
     yes: YesOption = False,
+    port_file: PortFileOption = None,
     log: LogOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
@@ -60,8 +62,9 @@ def join(
     --wait bounds that. A new name in run.toml begins a run, the same name goes on with it: after a crash the same
     command goes on from the last saved state, and ends with the same model. --from trains on from an earlier version;
     a server that stands by takes such a run from the parties, and all of them need the same --name and --from.
+    The party that federation.toml names as `host` runs the server as well, and ends once all have finished.
     """
-    check_writable(log, json)
+    check_writable(port_file, log, json)
     said, page_at = Said(log_format, log_level, quiet, verbose), web_address(web, web_listen)
     tune_party_process()
     settings = read_party(party)
@@ -87,6 +90,7 @@ def join(
             yes=yes,
             ask=person(),
             on_event=listener,
+            port_file=port_file,
         )
     echo(
         f"{settings.party}: trained {result.seconds:.1f} s, waited {result.waited:.1f} s for others in all; "

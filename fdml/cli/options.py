@@ -32,6 +32,9 @@ FromOption = Annotated[
         "`from` in run.toml.",
     ),
 ]
+PortFileOption = Annotated[
+    Path | None, typer.Option(help="Write the port to this file once the server listens; where this side runs it.")
+]
 JsonOption = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
 LogOption = Annotated[Path | None, typer.Option(help="Append every event to this file, one JSON object per line.")]
 LogFormatOption = Annotated[

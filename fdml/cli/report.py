@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fdml.cli.output import check_writable, echo
-from fdml.federation.run_report import newest_run, write_report
+from fdml.federation.run_record import newest_run
+from fdml.federation.run_report import write_report
 from fdml.monitor.pdf import find_browser, write_pdf
 from fdml.party.settings import read_party
 

@@ -12,6 +12,7 @@ from fdml.cli.options import (
     LogLevelOption,
     LogOption,
     PlainOption,
+    PortFileOption,
     QuietOption,
     ReportToOption,
     VerboseOption,
@@ -24,6 +25,7 @@ from fdml.cli.web import web_address, web_page
 from fdml.federation import serve as runs
 from fdml.federation.machine_limits import tune_server_process
 from fdml.federation.page_process import reached_here
+from fdml.federation.server_sessions import alignment_figures
 from fdml.monitor.terminal import print_line
 from fdml.protocol.certificates import SERVER
 
@@ -36,7 +38,7 @@ def serve(
         str | None,
         typer.Option(help="Listen here, if not where the parties reach the server: '0.0.0.0:7443'; port 0 is any."),
     ] = None,
-    port_file: Annotated[Path | None, typer.Option(help="Write the port to this file once the server listens.")] = None,
+    port_file: PortFileOption = None,
     log: LogOption = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
@@ -83,6 +85,4 @@ def serve(
         )
     for party, (received, sent) in () if quiet else result.traffic.items():
         print_line(stderr, f"{party}: {received / 1e6:.1f} MB received, {sent / 1e6:.1f} MB sent")
-    shared = None if rows.shared is None else rows.shared.train
-    alignment = {"rows": rows.rows, "shared_rows": shared, "train_rows": state.rows}
-    write_json(json, {"alignment": alignment, "evaluated": sorted(state.history)})
+    write_json(json, {"alignment": alignment_figures(state, rows), "evaluated": sorted(state.history)})

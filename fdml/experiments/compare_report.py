@@ -11,7 +11,7 @@ from fdml.monitor.charts import LineChart, Series
 from fdml.monitor.figures import TITLES, gain_text
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.report import Block, Charts, Report, Section, Table, Text, Tone, figure
-from fdml.monitor.report_parts import answer, interval_note, reliability_section
+from fdml.monitor.report_parts import answer, interval_note, meaning_notes, reliability_section
 
 _STYLES: dict[Scheme, str] = {"alone": "alone", "late fusion": "fusion", "pooled": "pooled", "joint": "joint"}
 
@@ -91,6 +91,7 @@ def _table_blocks(curves: Sequence[LearningCurve], metric: str) -> Iterator[Bloc
         "note",
     )
     yield interval_note()
+    yield from meaning_notes(metric)
 
 
 def _last(record: EpochRecord) -> tuple[float, float, float]:

@@ -18,6 +18,7 @@ from fdml.errors import LabelError, SettingsError
 from fdml.experiments.compare import Contender
 from fdml.experiments.dataset import JointDataset, build_dataset
 from fdml.experiments.key_join import load_parties
+from fdml.experiments.party_folders import dataset_of, finished_folders
 from fdml.models.registry import kind_named, model_settings, with_native
 from fdml.party.class_weights import numbered
 from fdml.party.record_level import check_encoder, check_record_level
@@ -30,15 +31,23 @@ from fdml.settings.losses import task_of
 
 
 def from_run_file(path: Path) -> tuple[JointDataset, list[Contender], int]:
-    """JointDataset, contender and seed of a run whose parties' folders stand beside run.toml."""
+    """JointDataset, contender and seed of a run whose parties' folders stand beside run.toml.
+
+    Where the run has finished in these folders, its own rows are taken: the same ones are held out.
+    """
     run = read_run(path)
     parties = {name: _party_of(path, name) for name in run.parties}
     for party in parties.values():
         check_label_owner(party, run)
         _check_record_level(party, run)
-    data = load_parties(run, parties)
-    problem = build_dataset(data, run.label_party, run.task, run.chosen_loss, run.evaluation.holdout, run.training.seed)
-    models = {name: with_native(party.model, data[name].train.native) for name, party in parties.items()}
+    if (folders := finished_folders(path, run)) is not None:
+        problem, native = dataset_of(run, folders), {name: each.rows.native for name, each in folders.items()}
+        parties = {name: each.folder.settings for name, each in folders.items()}
+    else:
+        data, seed = load_parties(run, parties), run.training.seed
+        problem = build_dataset(data, run.label_party, run.task, run.chosen_loss, run.evaluation.holdout, seed)
+        native = {name: each.train.native for name, each in data.items()}
+    models = {name: with_native(party.model, native[name]) for name, party in parties.items()}
     kinds = dict.fromkeys(kind_named(model.kind).display_name for model in models.values())
     guards = {name: party.guard for name, party in parties.items() if party.guard != GuardSettings()}
     training = run.training

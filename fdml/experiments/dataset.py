@@ -15,10 +15,10 @@ from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.row_set import RowSet, mean_one
 from fdml.data.rows import width
 from fdml.data.table import PartyData, Table
-from fdml.errors import DataError, LabelError
+from fdml.errors import DataError, LabelError, SettingsError
 from fdml.models.losses import loss_named
 from fdml.models.objective import Objective, objective_for
-from fdml.settings.choices import LossName, Task
+from fdml.settings.choices import PAIRWISE, LossName, Task
 from fdml.settings.losses import loss_for
 
 
@@ -31,6 +31,8 @@ class JointDataset:
     loss: LossName
     train: RowSet
     test: RowSet
+    run_seed: int | None = None
+    """The seed of a run whose rows these are, in the order that it drew; None where they were joined and split here."""
 
     @property
     def objective(self) -> Objective:
@@ -47,7 +49,9 @@ class JointDataset:
         return JointDataset(name, self.encoding, self.loss, self.train.pooled(name), self.test.pooled(name))
 
     def shuffled(self, seed: int) -> JointDataset:
-        """The training rows in an order drawn from the seed."""
+        """The training rows in an order drawn from the seed; those of a run with this seed are in it already."""
+        if seed == self.run_seed:
+            return self
         order = shuffled_rows(len(self.train), seed)
         return JointDataset(self.label_party, self.encoding, self.loss, self.train.take(order), self.test)
 
@@ -72,6 +76,11 @@ def build_dataset(
     if labels is None or held_out is None:
         raise LabelError(f"label party {label_party!r} has no labels; set data.label to its label column")
     chosen = loss_for(task, loss)
+    if chosen == PAIRWISE:
+        raise SettingsError(
+            'loss "pairwise" compares rows of groups, which only runs have; start one with `fdml simulate`: it says '
+            "what joint training brings over the label party alone"
+        )
     encoding = fit_labels(task, labels, train[label_party].weights, loss_named(chosen).link)
     return JointDataset(
         label_party,

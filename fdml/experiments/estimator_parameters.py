@@ -44,7 +44,7 @@ PARAMETERS = """
         How many batches one exchange between the parties covers.
     passes : int, default 1
         How often a party goes over a block before the next exchange.
-    lookahead : int, default 1
+    lookahead : int or "auto"
         How many blocks ahead a party sends its predictions.
     staleness : int, default 0
         How many blocks the fastest party may be ahead of the slowest. 0 gives the same result every time.

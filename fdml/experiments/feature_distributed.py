@@ -75,7 +75,7 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
         batch_size: int | str = "auto",
         batches_per_block: int | str = "auto",
         passes: int = 1,
-        lookahead: int = 1,
+        lookahead: int | str = "auto",
         staleness: int = 0,
         echo: float | None = None,
         joint: str = "sum",

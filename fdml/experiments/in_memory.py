@@ -62,6 +62,8 @@ class RowsInMemory:
             none if self.held_out is None else self.held_out.labels,
             self.train.weights,
             none if self.held_out is None else self.held_out.weights,
+            self.train.groups,
+            none.astype(np.int64) if self.held_out is None else self.held_out.groups,
         ), None
 
     @property

@@ -87,7 +87,8 @@ def _training(contender: Contender, seed: int, rows: int) -> TrainingSettings:
     """With nothing left that would follow from the line: on a busy machine that is slow, and the twin has none."""
     training = contender.training.model_copy(update={"seed": seed})
     agreed = agreed_training(training, rows, len(PARTIES))
-    return training.model_copy(update={"batches_per_block": agreed.batches_per_block, "value_bits": agreed.value_bits})
+    by_line = ("batches_per_block", "lookahead", "value_bits")
+    return training.model_copy(update={name: getattr(agreed, name) for name in by_line})
 
 
 def _toml(settings: Mapping[str, Any]) -> str:

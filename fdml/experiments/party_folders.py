@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows, width
-from fdml.errors import AlignmentError, DataError
+from fdml.errors import AlignmentError, DataError, StateCorrupt
 from fdml.experiments.dataset import JointDataset
 from fdml.federation.party_folder import PartyFolder
-from fdml.federation.run_folder import MODEL
+from fdml.federation.run_folder import MODEL, RUNS, settings_in
 from fdml.models.bundle import Bundle
 from fdml.models.model import Model
 from fdml.party.alignment import SharedRows
@@ -34,6 +34,17 @@ def read_party_folders(run_toml: Path, run: RunSettings) -> dict[str, AlignedFol
     return {name: _read(run_toml.parent / name, name, run) for name in run.parties}
 
 
+def finished_folders(run_toml: Path, run: RunSettings) -> dict[str, AlignedFolder] | None:
+    """All parties of a run that has finished here with these settings; None where one has not, or its rows are gone."""
+    ended = [run_toml.parent / name / RUNS / run.name for name in run.parties]
+    if not all((each / MODEL).is_dir() and settings_in(each) == run for each in ended):
+        return None
+    try:
+        return read_party_folders(run_toml, run)
+    except (AlignmentError, DataError, StateCorrupt):  # files were changed or removed after the run
+        return None
+
+
 def _read(path: Path, name: str, run: RunSettings) -> AlignedFolder:
     folder = PartyFolder(path / "party.toml", run)
     if folder.settings.party != name:
@@ -54,6 +65,7 @@ def dataset_of(run: RunSettings, folders: Mapping[str, AlignedFolder]) -> JointD
         run.chosen_loss,
         RowSet({name: each.rows.train for name, each in folders.items()}, labels.train, labels.train_weights),
         RowSet({name: _held_out(each) for name, each in folders.items()}, labels.held_out, labels.held_out_weights),
+        run_seed=run.training.seed,
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fdml.data.column_types import labels_of, weights_of
+from fdml.data.column_types import groups_of, labels_of, weights_of
 from fdml.data.error_context import errors_about
 from fdml.data.ids import key_texts
 from fdml.data.origins import FilesOrigin, Origin, origins_of
@@ -29,11 +29,12 @@ from fdml.settings.data import DataSettings
 
 @dataclass(frozen=True, eq=False)
 class WholeFile:
-    """All rows of a file: what is asked for, and labels and weights where it has them."""
+    """All rows of a file: what is asked for, and labels, weights and groups where it has them."""
 
     rows: AskedRows
     labels: NDArray[Any] | None
     weights: NDArray[np.float64] | None
+    groups: NDArray[np.int64] | None = None
 
 
 class AskedFile:
@@ -62,17 +63,19 @@ class AskedFile:
         return AskedTable(digest, self._count, self._blocks, lambda: self._origin.digest() != digest)
 
     def whole(self) -> WholeFile:
-        """All rows at once, with labels and weights where the file has them."""
-        extra = [name for name in (self._data.label, self._data.weight) if name in self._table.names and name]
+        """All rows at once, with labels, weights and groups where the file has them."""
+        wanted = (self._data.label, self._data.weight, self._data.group)
+        extra = [name for name in wanted if name in self._table.names and name]
         columns = list(dict.fromkeys([*self._columns, *extra]))
         with errors_about(self._origin.name):
             self._table.settle(columns)
             found = pa.Table.from_batches(list(self._table.batches(columns)))
-            label, weight = self._data.label, self._data.weight
+            label, weight, group = wanted
             return WholeFile(
                 self._asked(found),
                 labels_of(label, found.column(label)) if label in extra and label else None,
                 weights_of(weight, found.column(weight)) if weight in extra and weight else None,
+                groups_of(group, found.column(group)) if group in extra and group else None,
             )
 
     @cached_property
@@ -165,7 +168,13 @@ def own_rows(party: PartySettings, run: RunSettings) -> WholeFile:
         other: pa.concat_arrays([each.rows.leads[other] for each in found]) for other in found[0].rows.leads
     }
     rows = AskedRows(pa.concat_arrays([each.rows.ids for each in found]), leads)
-    return WholeFile(rows, _joined([each.labels for each in found]), _joined([each.weights for each in found]))
+    groups = _joined([each.groups for each in found])
+    if groups is not None:  # groups of different files are different ones
+        groups = groups + (int(groups.max(initial=0)) + 1) * np.repeat(
+            np.arange(len(found)), [len(each.rows.ids) for each in found]
+        )
+    labels, weights = _joined([each.labels for each in found]), _joined([each.weights for each in found])
+    return WholeFile(rows, labels, weights, groups)
 
 
 def _joined(parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:

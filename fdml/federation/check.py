@@ -139,7 +139,8 @@ class _Check:
         self._tried(lambda: check_label_owner(party, run))
         self._tried(lambda: check_repeats(party.guard, run, party.party))
         self._tried(lambda: check_record_level(party.guard, run.training, party.model, party.data))
-        self._tried(lambda: checked_address(party.server or run.server))
+        for address in run.addresses.values() if run.is_mesh else (party.server or run.server,):
+            self._tried(partial(checked_address, address))
         if not self._plain:
             identity = Identity(run.federation, "party", party.party)
             self._tried(lambda: own_credentials(self._path.parent / "keys", identity, run))

@@ -97,8 +97,7 @@ class Decider:
         """The settings of a proposed run, or `MessageRefused` unless its starter has signed it and may start it."""
         home, run = self._home, proposed_settings(facts.proposal)
         ours = home.federation
-        who = {"federation": ours.name, "server": ours.server, "parties": ours.parties, "members": ours.members}
-        found = differences(run.model_copy(update=who), run)
+        found = differences(run.model_copy(update=ours.of_every_run), run)
         if found or run.name != facts.name:
             text = difference_text(found, "here", f"at {facts.starter}") or f"it is called {run.name!r}"
             raise MessageRefused(f"it is no run of this federation: {text}", Refusal.MISMATCH)

@@ -37,13 +37,15 @@ class Brought:
 
 @dataclass(frozen=True)
 class OtherSchemes:
-    """What `fdml compare` found with the settings of a run; of its own held-out rows."""
+    """What `fdml compare` found with the settings of a run."""
 
     metric: str
     rows: int
     seeds: int
     figures: Mapping[Scheme, tuple[float, float]]
     """By scheme, the test loss and the metric of its last epoch."""
+    version: str = ""
+    """The version whose held-out rows these are; empty where `fdml compare` held out rows of its own."""
 
 
 def keep_shares(folder: Path, version: str, metric: str, rows: int, found: PartyShares) -> None:
@@ -66,12 +68,17 @@ def read_shares(folder: Path) -> Brought | None:
         return None
 
 
-def keep_comparison(
-    folder: Path, run: RunSettings, metric: str, rows: int, seeds: int, curves: Sequence[LearningCurve]
-) -> None:
-    """Keep what all schemes came to, in the label party's folder, under the run's settings."""
+def found_schemes(
+    metric: str, rows: int, seeds: int, curves: Sequence[LearningCurve], version: str = ""
+) -> OtherSchemes:
+    """What the curves of a comparison came to."""
     figures = {each.scheme: (each.last.test_loss, each.last.test_metric) for each in curves}
-    _write(folder / COMPARED, {"run": run_hash(run).hex(), **asdict(OtherSchemes(metric, rows, seeds, figures))})
+    return OtherSchemes(metric, rows, seeds, figures, version)
+
+
+def keep_comparison(folder: Path, run: RunSettings, found: OtherSchemes) -> None:
+    """Keep what all schemes came to, in the label party's folder, under the run's settings."""
+    _write(folder / COMPARED, {"run": run_hash(run).hex(), **asdict(found)})
 
 
 def read_comparison(folder: Path, run: RunSettings) -> OtherSchemes | None:
@@ -81,7 +88,8 @@ def read_comparison(folder: Path, run: RunSettings) -> OtherSchemes | None:
         if found["run"] != run_hash(run).hex():
             return None
         figures = {name: (float(loss), float(metric)) for name, (loss, metric) in found["figures"].items()}
-        return OtherSchemes(str(found["metric"]), int(found["rows"]), int(found["seeds"]), figures)
+        version = str(found.get("version", ""))
+        return OtherSchemes(str(found["metric"]), int(found["rows"]), int(found["seeds"]), figures, version)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 

@@ -18,6 +18,7 @@ from fdml.align.sealed_labels import LabelSet
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
 from fdml.data.encoders import AnyEncoder, encoder_from_json, native_of
 from fdml.data.label_encoding import LabelEncoding, fit_labels
+from fdml.data.many_texts import MANY
 from fdml.data.origins import Origin, origins_of
 from fdml.data.row_set import mean_one
 from fdml.data.rows import PointedRows, RowEncoding, Rows, span, with_zero_row
@@ -33,9 +34,10 @@ from fdml.party.settings import PartySettings, check_label_owner
 from fdml.settings import RunSettings
 from fdml.settings.data import PLACES, DataSettings
 from fdml.storage.atomic import write_file
+from fdml.storage.disk import FolderDisk
 from fdml.storage.facts import damaged
 
-_LATER = ("ranges", "categories", "keys", "delimiter", "decimal", "encoding", "max_categories")
+_LATER = ("group", "ranges", "categories", "keys", "delimiter", "decimal", "encoding", "max_categories")
 """Settings that were not there from the beginning."""
 
 
@@ -107,7 +109,9 @@ class PartyFiles:
 
     def row_ids(self) -> RowIds:
         """The ids to align by; without ids, how many rows there are."""
-        ids = [source.ids() for source in self.sources]
+        many = any(source.count > MANY for source in self.sources)
+        disk = FolderDisk(self._store.parent) if many else None
+        ids = [source.ids(disk) for source in self.sources]
         rows = [
             np.arange(source.count) if each is None else each.rows
             for source, each in zip(self.sources, ids, strict=True)
@@ -154,6 +158,7 @@ class PartyFiles:
             encoding.transform(held_out, shared.held_out),
             mean_one(train_weights, len(train)),
             mean_one(weights, len(held_out)),
+            *self.groups(shared),
         )
         return labels, encoding
 
@@ -177,6 +182,11 @@ class PartyFiles:
     def weights(self, shared: SharedRows) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
         """The weights of training and held-out rows; None where the file has none."""
         train, test = self.sources[0].weights(), self.sources[-1].weights()
+        return None if train is None else train[shared.train], None if test is None else test[shared.held_out]
+
+    def groups(self, shared: SharedRows) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+        """The groups of training and held-out rows; None where the file has none."""
+        train, test = self.sources[0].groups(), self.sources[-1].groups()
         return None if train is None else train[shared.train], None if test is None else test[shared.held_out]
 
     def _pointed(self, shared: SharedRows) -> PartyRows:

@@ -81,6 +81,7 @@ class PartyFolder(DiskStore):
         origins: Sequence[Origin] | None = None,
         settings: PartySettings | None = None,
     ) -> None:
+        self.file = party_toml
         self.path = party_toml.parent
         self.settings: PartySettings = read_party(party_toml) if settings is None else settings
         named = partial(with_versions, self.path)
@@ -112,13 +113,17 @@ class PartyFolder(DiskStore):
 
     def endpoint(self, *, plain: bool, server: str | None = None, on_event: Listener = lambda _: None) -> Endpoint:
         """Where this party reaches the server, and with which keys; `on_event` hears of troubles with them."""
+        credentials = self.credentials(plain=plain, on_event=on_event)
         target = server_address(self.run.server, self.settings.server, server)
         if plain:
             check_loopback(target)
-        identity = Identity(self.run.federation, "party", self.settings.party)
-        credentials = None if plain else own_credentials(self.path / "keys", identity, self.run, on_event)
         server_key = self.run.members.get(SERVER, "")
         return Endpoint(target, self.run.federation, self.settings.party, credentials, server_key, self.run.name)
+
+    def credentials(self, *, plain: bool, on_event: Listener = lambda _: None) -> Credentials | None:
+        """This party's keys; none on plain lines."""
+        identity = Identity(self.run.federation, "party", self.settings.party)
+        return None if plain else own_credentials(self.path / "keys", identity, self.run, on_event)
 
     def shared_rows(self) -> SharedRows | None:
         """The alignment of an earlier start, if the group_key file is still the one it was made with."""
@@ -149,6 +154,7 @@ class PartyFolder(DiskStore):
             model=settings.model,
             guard=settings.guard,
             threads=(os.cpu_count() or 1) if wanted == "auto" else wanted,
+            workers=settings.workers,
             shared=shared,
             alignment=lambda: self._alignment_keys(consent, endpoint.credentials),
             disk=self.disk,

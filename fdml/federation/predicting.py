@@ -165,9 +165,10 @@ def labelled(file: WholeFile, asker: Asker, most: int | None = None) -> Labelled
     if most is not None and most < count:
         chosen = np.sort(np.random.default_rng(run.training.seed).choice(count, most, replace=False))
     weights = None if file.weights is None else file.weights[chosen]
+    groups = None if file.groups is None else file.groups[chosen]
     rows = AskedRows(file.rows.ids.take(chosen), {other: keys.take(chosen) for other, keys in file.rows.leads.items()})
     encoded = reading.labels.transform(file.labels[chosen])
-    return LabelledRows(rows, RowSet({}, encoded, mean_one(weights, len(chosen))))
+    return LabelledRows(rows, RowSet({}, encoded, mean_one(weights, len(chosen)), groups))
 
 
 def rows_to_evaluate(path: Path, asker: Asker, file: Path | None) -> LabelledRows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -18,9 +17,11 @@ from fdml.events import Listener, Remark
 from fdml.federation.addresses import takes_any_port, with_port
 from fdml.federation.party_folder import HISTORY
 from fdml.federation.run_folder import RunFolder
+from fdml.federation.server_sessions import ServerRuns, alignment_figures
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.event_lines import EventLines
 from fdml.monitor.history import read_history
+from fdml.protocol.certificates import SERVER
 from fdml.settings import RunSettings
 from fdml.settings.federation import federation_of, read_run
 
@@ -48,29 +49,46 @@ def run_processes(
     All parties are in one hand here, so they consent to each other's rows (`--yes`).
     What a process prints becomes remarks of its side; with `tells` its progress and figures become events, too.
     `options` are further ones of every process. Where federation.toml leaves the port open (port 0), the server
-    takes a free one and the parties are started once it is known.
+    takes a free one and the parties are started once it is known. Where a party is the host, or there is no server,
+    there is no process but those of the parties.
     """
     who = federation or federation_of(path)
     settings, home = read_run(path, who), who.parent
     options = ["--run", str(path), *(["--plain"] if plain else []), *options]
     with tempfile.TemporaryDirectory(prefix="fdml-") as name, Children(Path(name), on_event, tells=tells) as children:
-        outcome, port_file = Path(name) / "server.json", Path(name) / "port"
-        children.start("server", "serve", str(who), "--json", str(outcome), "--port-file", str(port_file), *options)
+        port_file = Path(name) / "port"
+
+        def join(party: str, *words: str) -> None:
+            children.start(party, "join", str(home / party / "party.toml"), "--yes", *words, *options)
+
+        first = ["--port-file", str(port_file)]
+        if settings.host is not None:
+            join(settings.host, *first)
+        elif not settings.is_mesh:
+            children.start(SERVER, "serve", str(who), *first, *options)
         found = [] if not takes_any_port(settings.server) else _await_port(children, settings, port_file)
         if found is not None:
             for party in settings.parties:
-                children.start(party, "join", str(home / party / "party.toml"), "--yes", *found, *options)
+                if party != settings.host:
+                    join(party, *found)
         while children.are_running():
             time.sleep(_POLL_SECONDS)
-        alignment = json.loads(outcome.read_text(encoding="utf-8"))["alignment"]
     history = read_history(RunFolder(home / settings.label_party, settings).path / HISTORY)
     rows = [history[epoch] for epoch in sorted(history)]
     trained = convergence_of([row.train_loss for row in rows])
     return {
-        "alignment": alignment,
+        "alignment": _alignment((home / settings.comparer if settings.is_mesh else home) / SERVER, settings),
         "history": [asdict(row) for row in rows],
         "convergence": None if trained is None else trained.trend,
     }
+
+
+def _alignment(home: Path, settings: RunSettings) -> dict[str, Any]:
+    """What the server of a finished run has stored of its alignment."""
+    with ServerRuns(home, lambda _: None) as runs:
+        opened = runs.open(settings)
+        opened.close()
+    return alignment_figures(opened.state, opened.rows)
 
 
 def _await_port(children: Children, settings: RunSettings, port_file: Path) -> list[str] | None:

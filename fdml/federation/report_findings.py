@@ -42,8 +42,8 @@ def brought_section(found: Brought | None, party: str, label_party: str) -> Sect
     )
 
 
-def scheme_blocks(found: OtherSchemes | None) -> Iterator[Block]:
-    """Late fusion and pooled training, where `fdml compare` has measured them."""
+def scheme_blocks(found: OtherSchemes | None, *, same_rows: bool) -> Iterator[Block]:
+    """Late fusion and pooled training, where `fdml compare` has measured them; perhaps on the run's held-out rows."""
     if found is None:
         return
     rows = tuple((name, f"{loss:.4f}", f"{metric:.4f}") for name, (loss, metric) in found.figures.items())
@@ -51,11 +51,14 @@ def scheme_blocks(found: OtherSchemes | None) -> Iterator[Block]:
     yield Table(
         ("scheme", "test loss", metric), rows, "The same settings under all schemes, by `fdml compare` in one place."
     )
-    yield Text(
-        f"Of its own {found.rows:,} held-out rows, mean of {found.seeds} seed{'s' * (found.seeds != 1)}: compare these "
-        f"figures with each other, not with those above. Late fusion is what takes no joint training.",
-        "note",
+    seeds = f"mean of {found.seeds} seed{'s' * (found.seeds != 1)}"
+    whose = (
+        f"Of the same {found.rows:,} held-out rows as the figures above, {seeds}; joint is trained again there."
+        if same_rows
+        else f"Of its own {found.rows:,} held-out rows, {seeds}: compare these figures with each other, not with those "
+        f"above."
     )
+    yield Text(f"{whose} Late fusion is what takes no joint training.", "note")
 
 
 def _gain(gain: Gain) -> str:

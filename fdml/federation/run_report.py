@@ -6,24 +6,19 @@ It shows what this party knows already. Ids, columns, classes, values and keys h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fdml.errors import DataError, SettingsError, StateCorrupt
 from fdml.events import Evaluated
-from fdml.federation.findings import Brought, OtherSchemes, read_comparison, read_shares
-from fdml.federation.party_folder import HISTORY
 from fdml.federation.report_findings import brought_section, scheme_blocks
-from fdml.federation.run_folder import MODEL, RUNS, SETTINGS, begun_run, run_names
-from fdml.models.bundle import Bundle
-from fdml.models.bundle_card import BundleCard
+from fdml.federation.run_folder import RUNS, SETTINGS
+from fdml.federation.run_record import RunRecord, read_record
 from fdml.monitor.charts import BarChart, LineChart, Series
 from fdml.monitor.convergence import convergence_of
 from fdml.monitor.figures import CHOSEN, TITLES
-from fdml.monitor.history import Gain, metric_of, read_history
-from fdml.monitor.measures import MEASURES, Measures, lag_bars, read_measures
+from fdml.monitor.history import Gain, metric_of
+from fdml.monitor.measures import Measures, lag_bars
 from fdml.monitor.report import Block, Charts, Report, Section, Table, Text, Tone, figure, render
 from fdml.monitor.report_parts import (
     answer,
@@ -31,75 +26,17 @@ from fdml.monitor.report_parts import (
     figures_table,
     interval_note,
     known_points,
+    lift_text,
+    meaning_notes,
     reliability_section,
 )
-from fdml.privacy.statement import Statement
-from fdml.settings import RunSettings, run_hash
+from fdml.settings import run_hash
 from fdml.storage.atomic import write_file
 
 REPORT = "report.html"
 """In the folder of the run."""
 _LEFT_OUT = frozenset(("members", "keys", "class_weight"))
 """Settings that hold keys of members, or names of columns and classes."""
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """All that a party's folder has of a run."""
-
-    party: str
-    settings: RunSettings
-    epochs: tuple[Evaluated, ...]
-    measures: Measures
-    statement: Statement | None
-    card: BundleCard | None
-    """None while the run goes on."""
-    brought: Brought | None = None
-    """Who brings what to this version, where that was computed."""
-    schemes: OtherSchemes | None = None
-    """What other schemes came to with the same settings, where they were compared."""
-
-    @property
-    def kept(self) -> Evaluated | None:
-        """The epoch whose model stays, at the label party; the last one while the run goes on."""
-        chosen = [each for each in self.epochs if each.chosen]
-        return next(reversed(chosen or self.epochs), None)
-
-    @property
-    def is_label_party(self) -> bool:
-        """Whether this party owns the labels."""
-        return self.party == self.settings.label_party
-
-
-def read_record(home: Path, party: str, name: str) -> RunRecord:
-    """What a party has of one of its runs. Files that are not there yet are left out."""
-    settings, folder = begun_run(home, name), home / RUNS / name
-    history = read_history(folder / HISTORY)
-    card = None
-    if (folder / MODEL).is_dir():
-        try:
-            card = Bundle.check(folder / MODEL)
-        except (DataError, StateCorrupt):  # a page must not fail for it; predicting will say what is wrong
-            card = None
-    brought = read_shares(folder)
-    return RunRecord(
-        party,
-        settings,
-        tuple(history[epoch] for epoch in sorted(history)),
-        read_measures(folder / MEASURES) or Measures(),
-        Statement.read(folder),
-        card,
-        brought if card is not None and brought is not None and brought.version == card.version else None,
-        read_comparison(home, settings),
-    )
-
-
-def newest_run(home: Path) -> str:
-    """The run that was begun last in a party's folder."""
-    names = run_names(home)
-    if not names:
-        raise SettingsError(f"no run has begun in {str(home / RUNS)!r}; `fdml join` or `fdml run` begins one")
-    return max(names, key=lambda name: (home / RUNS / name / SETTINGS).stat().st_mtime)
 
 
 def write_report(home: Path, party: str, name: str, out: Path | None = None) -> Path:
@@ -142,7 +79,8 @@ def _answer(record: RunRecord) -> tuple[str, Tone]:
     kept = record.kept
     if kept is not None and kept.compared is not None:
         found = kept.compared
-        return answer(f"{found.party} alone", found.metric, Gain(found.gain, found.low, found.high))
+        text, tone = answer(f"{found.party} alone", found.metric, Gain(found.gain, found.low, found.high))
+        return f"{text}{_over_late_fusion(record, kept)}", tone
     if not record.is_label_party:
         label_party = record.settings.label_party
         return f"What joint training brought is for {label_party}, which has the labels: see the report there.", ""
@@ -153,6 +91,14 @@ def _answer(record: RunRecord) -> tuple[str, Tone]:
         f"Held-out {TITLES[name]} {figure(kept.test_metric)}; this run was not compared with training alone.",
         "fair" if record.card is None else "",
     )
+
+
+def _over_late_fusion(record: RunRecord, kept: Evaluated) -> str:
+    """What joint training brought over what takes none, where that is known of the same rows."""
+    fused = record.levels["test_metric"].get("late fusion")
+    if fused is None or kept.test_metric is None:
+        return ""
+    return f" Over late fusion, which takes no joint training: {kept.test_metric - fused:+.3f}."
 
 
 def _figures(record: RunRecord) -> Mapping[str, float | None]:
@@ -181,8 +127,11 @@ def _brought(record: RunRecord) -> Section:
     else:
         alone = f"{kept.compared.party} alone"
         table = figures_table({"joint": joint, alone: kept.compared.figures}, ("joint", alone))
+        told = lift_text(joint.get("lift"), kept.compared.figures.get("lift"), alone)
+        blocks += [Text(told)] if told else []
         blocks += [table, interval_note(kept.compared.rows, kept.compared.resamples)]
-    blocks += scheme_blocks(record.schemes)
+    blocks += meaning_notes(metric_of(record.settings.task, record.settings.loss))
+    blocks += scheme_blocks(record.schemes, same_rows=record.same_rows is not None)
     if kept.earlier is not None:
         blocks.append(Text(f"Over an earlier version: {kept.earlier.text}."))
     if kept.chosen:
@@ -198,17 +147,17 @@ def _curves(record: RunRecord) -> Section:
     if kept is None:
         return Section(title, (Text("The curves are with the party that has the labels.", "note"),))
     metric = TITLES[metric_of(record.settings.task, record.settings.loss)]
-    compared, losses = kept.compared, kept.figures.get("log_loss")
-    is_log_loss = losses is not None and losses == kept.test_loss
-    alone = {} if compared is None else {f"{compared.party} alone": compared.alone}
-    alone_loss = {} if compared is None or not is_log_loss else {next(iter(alone)): compared.figures.get("log_loss")}
+    levels = record.levels
+    losses = [_series((each.epoch, each.test_loss) for each in epochs)]
+    metrics = [_series((each.epoch, each.test_metric) for each in epochs)]
     charts = (
         epoch_curve("Training loss", [_series((each.epoch, each.train_loss) for each in epochs)]),
-        epoch_curve("Held-out loss", [_series((each.epoch, each.test_loss) for each in epochs)], alone_loss),
-        epoch_curve(f"Held-out {metric}", [_series((each.epoch, each.test_metric) for each in epochs)], alone),
+        epoch_curve("Held-out loss", losses, levels["test_loss"]),
+        epoch_curve(f"Held-out {metric}", metrics, levels["test_metric"]),
         _against_time(epochs),
     )
-    return Section(title, (Charts(charts),))
+    note = [Text(record.levels_note, "note")] if record.levels_note else []
+    return Section(title, (Charts(charts), *note))
 
 
 def _series(pairs: Iterator[tuple[int, float | None]]) -> Series:

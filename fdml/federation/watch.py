@@ -14,8 +14,9 @@ from typing import Any
 from fdml.errors import FdmlError, ServerUnreachable, SettingsError
 from fdml.events import Evaluated
 from fdml.federation.endpoint_counts import read_counts
+from fdml.federation.findings import COMPARED
 from fdml.federation.run_folder import RUNS, SETTINGS, run_names
-from fdml.federation.run_report import RunRecord, newest_run, read_record
+from fdml.federation.run_record import RunRecord, newest_run, read_record
 from fdml.federation.status import AskedRun, ReadStatus
 from fdml.federation.watch_sections import NOTHING_OWN, account_rows, own_sections, with_own_shares
 from fdml.monitor.figures import TITLES
@@ -74,14 +75,24 @@ class Watch:
 
     def look(self) -> None:
         """Ask the server once, read the files if it is time, and publish what there is."""
+        if not self._is_over:
+            self._ask()
+        self._read_files()
+        self.published.publish(self.state())
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether all parties have finished, so that the server has nothing new to say."""
+        status = self._live.status
+        return status is not None and bool(status.parties) and all(each.finished for each in status.parties)
+
+    def _ask(self) -> None:
         try:
             self._take(self._asked.ask())
         except ServerUnreachable as error:
             self._live.note_silence(str(error))
         except FdmlError as error:
             self._live.note_refusal(str(error))
-        self._read_files()
-        self.published.publish(self.state())
 
     def _take(self, found: ReadStatus) -> None:
         self._metrics = found.metrics
@@ -94,7 +105,7 @@ class Watch:
         self._read_at = now
         if self.side == SERVER or (name := self._name) not in run_names(self._asked.folder):
             return
-        times = _file_times(self._asked.folder / RUNS / name)
+        times = _file_times(self._asked.folder, name)
         if times == self._read_times:  # a long history takes a second to read
             return
         self._read_times = times
@@ -129,9 +140,7 @@ class Watch:
         """All that the page shows, as JSON values."""
         status, said, record = self._live.status, self._live.sentence, self._record
         has_finished = record is not None and record.card is not None
-        if has_finished and (
-            status is None or said.level == "late" or not all(each.finished for each in status.parties)
-        ):
+        if has_finished and said.level != "done":
             said = type(said)("Finished: this party's model is written.", "done")
         return {
             "run": self._name,
@@ -143,6 +152,7 @@ class Watch:
             "parties": with_own_shares(self._live.rows(), None if record is None else record.measures),
             "refused": {} if status is None else dict(status.refused),
             "curves": self._curves(),
+            "levels_note": "" if record is None else record.levels_note,
             "serving": None if self.side == SERVER else read_counts(self._asked.folder),
             **self._own(),
         }
@@ -170,9 +180,8 @@ class Watch:
         metric = "metric" if record is None else TITLES[metric_of(record.settings.task, record.settings.loss)]
         names = {"train_loss": "Training loss", "test_loss": "Held-out loss", "test_metric": f"Held-out {metric}"}
         found = {name: self._series(epochs, name, title) for name, title in names.items()}
-        kept = None if record is None else record.kept
-        if kept is not None and kept.compared is not None:
-            found["test_metric"]["levels"] = [[f"{kept.compared.party} alone", kept.compared.alone]]
+        for name, levels in {} if record is None else record.levels.items():
+            found[name]["levels"] = [[scheme, value] for scheme, value in levels.items()]
         return {name: each for name, each in found.items() if each["epoch"]}
 
     @staticmethod
@@ -201,10 +210,11 @@ class Watch:
         return metrics_text(self.state())
 
 
-def _file_times(folder: Path) -> list[tuple[str, int]]:
-    """When each file of a run's folder was written last; empty while files are being replaced."""
+def _file_times(home: Path, name: str) -> list[tuple[str, int]]:
+    """When each file about a run was written last; empty while files are being replaced."""
     try:
-        kept = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        kept = [path for path in (home / RUNS / name).iterdir() if not path.name.startswith(".")]
+        kept += home.glob(COMPARED)
         return sorted((path.name, path.stat().st_mtime_ns) for path in kept)
     except OSError:
         return []

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdml.errors import FdmlError
-from fdml.federation.run_report import RunRecord, flat
+from fdml.federation.run_record import RunRecord
+from fdml.federation.run_report import flat
 from fdml.monitor.measures import Measures
 from fdml.party.account_figures import figures_of
 from fdml.party.settings import PartySettings
@@ -88,6 +89,8 @@ def with_own_shares(rows: Sequence[dict[str, Any]], measures: Measures | None) -
 
 def _shares(row: Mapping[str, Any], measures: Measures | None) -> dict[str, float] | None:
     seconds = 0.0 if measures is None else sum(each.seconds for each in measures.starts)
+    if row["waited_seconds"] is None or row["state"].startswith("gone"):
+        return None
     if measures is None or seconds <= 0.0:
         waiting = row["waiting_share"]
         return None if waiting is None else {"waiting": waiting, "rest": round(1.0 - waiting, 3)}

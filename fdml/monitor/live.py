@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fdml.monitor.status import PartyStatus, RunStatus
@@ -68,6 +68,7 @@ class LiveRun:
     def note(self, status: RunStatus) -> None:
         """The server has answered."""
         now = self._clock()
+        status = self._with_counts(status)
         self.status, self._silent_since, self._trouble = status, None, ""
         self._samples.append(_Sample(now, {each.name: each for each in status.parties}))
         while len(self._samples) > 2 and now - self._samples[0].at > _RATE_SECONDS:
@@ -77,6 +78,17 @@ class LiveRun:
             for party in status.parties:
                 stripe = self._stripes.setdefault(party.name, deque(maxlen=_STRIPE_SECONDS))
                 stripe.append(_code(party, _awaited_seconds(status, party.name)))
+
+    def _with_counts(self, status: RunStatus) -> RunStatus:
+        """A server that has closed a finished run counts nothing of it any more: what it had counted stays."""
+        known = {} if self.status is None else {each.name: each for each in self.status.parties}
+        parties = [
+            replace(each, bytes_in=old.bytes_in, bytes_out=old.bytes_out, waited_seconds=old.waited_seconds)
+            if each.finished and (old := known.get(each.name)) is not None and old.bytes_in > each.bytes_in
+            else each
+            for each in status.parties
+        ]
+        return replace(status, parties=tuple(parties))
 
     def note_silence(self, why: str) -> None:
         """The server does not answer."""
@@ -115,7 +127,7 @@ class LiveRun:
         if self._silent_since is not None:
             silent = duration(self._clock() - self._silent_since)
             return Sentence(
-                f"The server does not answer since {silent}: {self._trouble}",
+                f"The server has not answered for {silent}: {self._trouble}",
                 "late",
                 "Start it again with the same `fdml serve` command; the parties reconnect by themselves.",
             )
@@ -144,7 +156,7 @@ class LiveRun:
         names = _held_up_by(found) or [each.name for each in _absent(found)]
         late = bool(found.steps) and seconds > self.facts.peer_timeout / 2
         gone = [each for each in found.parties if each.name in names and not each.connected]
-        since = f" since {duration(seconds)}" if seconds else ""
+        since = f", {duration(seconds)} so far" if seconds else ""
         return Sentence(
             f"{where}; waiting for {_listed(names)}{since}"
             + "".join(f"; {each.name} is {each.state}" for each in gone)
@@ -160,7 +172,8 @@ class LiveRun:
             if not any(each.incarnation for each in gone) and not is_under_way:
                 return f"Start `fdml join` at {absent}: the run begins once all parties are there."
             return f"Start `fdml join` again at {absent}: it goes on where it stopped.{end if is_under_way else ''}"
-        ask = f"Ask {_listed(names)} whether its process runs, has processor time and a line to the server."
+        what = "its process runs, has" if len(names) == 1 else "their processes run, have"
+        ask = f"Ask {_listed(names)} whether {what} processor time and a line to the server."
         return f"{ask}{end if is_under_way else ''}"
 
     def rows(self) -> list[dict[str, Any]]:
@@ -172,20 +185,21 @@ class LiveRun:
         speed = self._rate(lambda sample: sample.parties[party.name].served)
         waiting = self._rate(lambda sample: sample.parties[party.name].waited_seconds)
         rows = self.facts.rows_per_step
+        is_counted = not party.finished or party.bytes_in > 0  # else it had ended before anybody looked
         return {
             "name": party.name,
             "own": party.name == self.facts.side,
             "state": party.state,
             "awaited_seconds": round(awaited, 1) if awaited >= _NOTED_SECONDS else 0.0,
             "step": party.served + 1,
-            "rows_per_second": None if speed is None or rows is None else round(speed * rows),
+            "rows_per_second": None if speed is None or rows is None or party.finished else round(speed * rows),
             "waiting_share": None if waiting is None else round(min(1.0, max(0.0, waiting)), 3),
-            "last_seen_seconds": _last_seen(party),
+            "last_seen": _last_seen(party),
             "waits_for": list(party.waits_for),
             "waiting_seconds": round(party.waiting_seconds, 1),
-            "waited_seconds": round(party.waited_seconds, 1),
-            "bytes_in": party.bytes_in,
-            "bytes_out": party.bytes_out,
+            "waited_seconds": round(party.waited_seconds, 1) if is_counted else None,
+            "bytes_in": party.bytes_in if is_counted else None,
+            "bytes_out": party.bytes_out if is_counted else None,
             "restarts": max(0, party.incarnation - 1),
             "gone_seconds": round(party.gone_seconds),
             "stands_out": party.stands_out,
@@ -193,11 +207,15 @@ class LiveRun:
         }
 
 
-def _last_seen(party: PartyStatus) -> int | None:
-    """Seconds since the party was here; None where this server has never seen it."""
-    if party.connected or party.finished:
-        return 0
-    return round(party.gone_seconds) if party.gone_seconds else None
+def _last_seen(party: PartyStatus) -> str:
+    """When the party was last here; one that stands still is connected all the same."""
+    if party.finished:
+        return "finished"
+    if party.connected:
+        return "connected"
+    if party.gone_seconds:
+        return f"{duration(party.gone_seconds)} ago"
+    return "just now" if party.incarnation else "never"
 
 
 def _code(party: PartyStatus, awaited: float) -> str:

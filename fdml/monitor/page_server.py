@@ -33,6 +33,7 @@ HEADERS = {
 }
 FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
+    "/theme.css": ("theme.css", "text/css; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/uplot.css": ("uplot.css", "text/css; charset=utf-8"),

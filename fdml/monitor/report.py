@@ -17,7 +17,8 @@ from typing import Literal
 from fdml.monitor.charts import BarChart, LineChart, Series, bar_chart, line_chart, swatch
 from fdml.monitor.thinning import thinned
 
-STYLE = resources.files("fdml.monitor").joinpath("page", "report.css").read_text(encoding="utf-8")
+_PAGE = resources.files("fdml.monitor").joinpath("page")
+STYLE = "".join(_PAGE.joinpath(name).read_text(encoding="utf-8") for name in ("theme.css", "report.css"))
 """Light and dark, from a phone's width on, and on paper. Colours are names, so charts need none of their own."""
 Tone = Literal["", "good", "fair", "bad"]
 _MOST_ROWS = 200
@@ -108,13 +109,18 @@ def _block(block: Block) -> str:
         case Text(text, "command"):
             return f"<pre>{escape(text)}</pre>"
         case Text(text, "plain"):
-            return f"<p>{escape(text)}</p>"
+            return f"<p>{_words(text)}</p>"
         case Text(text, kind):
-            return f'<p class="{kind}">{escape(text)}</p>'
+            return f'<p class="{kind}">{_words(text)}</p>'
         case Table():
             return _table(block)
         case Charts(charts):
             return f'<div class="charts">{"".join(map(_figure, charts))}</div>'
+
+
+def _words(text: str) -> str:
+    """A sentence, escaped; what stands between backticks is to be typed."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _table(table: Table) -> str:
@@ -125,7 +131,7 @@ def _table(table: Table) -> str:
         f'<th scope="col"{kind}>{escape(each)}</th>' for each, kind in zip(table.headings, classes, strict=True)
     )
     rows = "".join(_row(cells, classes, number == table.main) for number, cells in enumerate(table.rows))
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    caption = f"<caption>{_words(table.caption)}</caption>" if table.caption else ""
     inner = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="scroll" tabindex="0"><table>{inner}</table></div>'
 

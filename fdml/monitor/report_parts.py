@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fdml.events import Reliability
 from fdml.monitor.charts import BarChart, LineChart, Series
-from fdml.monitor.figures import LOWER_IS_BETTER, TITLES
+from fdml.monitor.figures import LOWER_IS_BETTER, MEANINGS, TITLES
 from fdml.monitor.history import Gain
 from fdml.monitor.report import Block, Charts, Section, Table, Text, Tone, figure
 from fdml.monitor.thinning import Point
@@ -27,6 +27,22 @@ def answer(over: str, metric: str, gain: Gain) -> tuple[str, Tone]:
     if gain.value > 0.0:
         return f"Worth it: joint training brought {interval}.", "good"
     return f"Not worth it: joint training was worse, {interval}.", "bad"
+
+
+def meaning_notes(metric: str) -> Iterable[Text]:
+    """What the metric says, for a reader who does not know it."""
+    if metric in MEANINGS:
+        yield Text(f"{TITLES[metric]}: {MEANINGS[metric]}.", "note")
+
+
+def lift_text(joint: float | None, alone: float | None, over: str) -> str:
+    """What a better ranking means where only the best rows can be looked at; empty where it is not known."""
+    if joint is None or alone is None:
+        return ""
+    return (
+        f"In other words: among the tenth of held-out rows with the highest scores, joint training finds {joint:.2f} "
+        f"times as many positive ones as among all, {over} {alone:.2f} times as many."
+    )
 
 
 def interval_note(rows: int | None = None, resamples: int | None = None) -> Text:

@@ -18,6 +18,7 @@ from fdml.models.losses import Floats, Logistic, Softmax, loss_named
 from fdml.models.objective import objective_for
 from fdml.protocol.fixed_point import FIXED_POINTS, Codes, decode
 from fdml.settings import RunSettings
+from fdml.settings.choices import PAIRWISE
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +95,14 @@ def probabilities_of(run: RunSettings, score: Floats) -> NDArray[np.float64] | N
 
 
 def predictions_of(run: RunSettings, score: Floats, labels: LabelEncoding) -> NDArray[Any]:
-    """The most likely class of each row (of a binary task from `evaluation.threshold` on), or the value."""
+    """The most likely class of each row (of a binary task from `evaluation.threshold` on), or the value.
+
+    Where rows are ranked within groups it is the score: the highest comes first.
+    """
     if labels.classes is None:
         return labels.inverse_transform(score)
+    if run.chosen_loss == PAIRWISE:
+        return score[:, 0]
     if score.shape[1] > 1:
         chosen = np.nan_to_num(score).argmax(axis=1)
     else:

@@ -174,7 +174,10 @@ def test_nan_in_features_names_column_and_row_and_the_way_out(people):
     [
         (["--models", "forest"], "--models has 'forest'; it takes linear, fm, mlp"),
         (["--task", "rank"], "--task is 'rank'; it takes binary, multiclass, regression"),
-        (["--loss", "rank"], "there is no loss 'rank'; there are logistic, hinge, softmax, squared, poisson, quantile"),
+        (
+            ["--loss", "rank"],
+            "there is no loss 'rank'; there are logistic, hinge, pairwise, softmax, squared, poisson, quantile",
+        ),
         (["--loss", "poisson", "--task", "binary"], "loss 'poisson' does not fit task 'binary'"),
         (["--groups", "age; cty"], "'cty'; did you mean 'city'?"),
         (["--groups", "age;"], "group 2 has no features"),

@@ -76,7 +76,7 @@ def test_compare_can_be_pointed_at_it(folder):
 
 
 @pytest.mark.slow
-def test_simulate_just_works(tmp_path):
+def test_simulate_just_works(tmp_path, warm_starts):
     out = tmp_path / "twin"
     made("app-store", "--rows", 20_000, "--out", out)
     text = (out / "federation.toml").read_text()
@@ -188,7 +188,7 @@ def test_a_sample_is_a_run_with_settings_rows_and_keys(tmp_path, kind, parties, 
         assert (len(problem.train), len(problem.test)) == (1000, 500)
 
 
-def test_a_sample_trains_as_it_is(adult):
+def test_a_sample_trains_as_it_is(adult, warm_starts):
     text = (adult / "federation.toml").read_text()
     (adult / "federation.toml").write_text(text.replace(":7443", ":0"))
     found = run_processes(adult / "run.toml", on_event=ignore_events)

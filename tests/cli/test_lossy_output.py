@@ -31,6 +31,7 @@ def run_with(output, path):
     ).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no device that is always full")
 def test_a_full_disk_behind_the_output_changes_nothing(tmp_path):
     with open("/dev/full", "w") as full:
@@ -38,6 +39,7 @@ def test_a_full_disk_behind_the_output_changes_nothing(tmp_path):
     assert (tmp_path / "done").read_text() == "done"
 
 
+@pytest.mark.slow
 def test_a_broken_pipe_changes_nothing(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)

@@ -51,5 +51,6 @@ def test_the_address_is_needed_where_run_toml_leaves_the_port_open(run):
     assert "with --server HOST:PORT" in fail(SettingsError, "status", run.file, "--plain")
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_named(run):
     assert "127.0.0.1:1" in fail(ServerUnreachable, "status", run.file, "--plain", "--server", "127.0.0.1:1")

@@ -79,6 +79,7 @@ def made(tmp_path_factory) -> Path:
     return home
 
 
+@pytest.mark.slow
 def test_a_column_that_looks_like_an_id_is_remarked_on(made, monkeypatch):
     monkeypatch.chdir(made)
     result = call(*COMPARE)
@@ -87,6 +88,7 @@ def test_a_column_that_looks_like_an_id_is_remarked_on(made, monkeypatch):
     assert "column 'user_id'" not in call(*COMPARE, "--ignore", "user_id").output
 
 
+@pytest.mark.slow
 def test_groups_that_overlap_are_remarked_on(made, monkeypatch):
     monkeypatch.chdir(made)
     assert "column 'age' is in group 1 and in group 2" in call(*COMPARE, "--groups", "age,city; age").output

@@ -49,6 +49,7 @@ class StandingCluster(Cluster):
         self.serve(kind=kind)
         for party in PARTIES:
             self.up(party, kind=kind)
+        until(lambda: self.states() is not None, "the server takes calls")
         return self
 
     def run(self, name: str, *, party: str = "ann", **settings: object) -> str:
@@ -72,9 +73,9 @@ class StandingCluster(Cluster):
         started = self._start(f"{words[0]}", Started, *words, "--party", self.home / party / "party.toml")
         return started.expect(code, seconds=SECONDS)
 
-    def start_command(self, *words: object) -> Started:
+    def start_command(self, *words: object, kind: type[Started] = Started) -> Started:
         """A command that names its party itself, in a process that may be disturbed."""
-        return self._start(f"{words[0]}", Started, *words)
+        return self._start(f"{words[0]}", kind, *words)
 
     def budget(self, party: str) -> dict[str, Any]:
         """What a party has spent in all runs."""

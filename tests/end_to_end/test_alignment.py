@@ -296,3 +296,25 @@ def test_no_id_feature_or_label_is_on_the_wire_in_a_log_or_at_the_server(tmp_pat
                 assert canary not in content, f"{canary!r} is in {where}"
         kept = b"".join(path.read_bytes() for path in (cluster.home / "ann").rglob("*") if path.is_file())
         assert CANARY.encode() in kept, "a search that finds nothing anywhere would prove nothing"
+
+
+def test_a_party_killed_while_it_blinds_sends_only_what_the_server_lacks(tmp_path):
+    """30,000 ids are 4 pieces of points; each set is 960 kB."""
+    with running(tmp_path / "run", ("ann", "bob"), 30_000) as cluster:
+        cluster.change('label_party = "ann"', 'label_party = "ann"\nalign = "ecdh"')
+        cluster.serve()
+        report = tmp_path / "ann.json"
+        for party in cluster.parties:
+            cluster._start(party, Started, "align", cluster.home / party / "party.toml", "--json", report)
+        third = "*bulletin-blinded_ids-0-1-0.2"
+        until(lambda: any((cluster.home / "server").rglob(third)), "three pieces of ann's points at the server")
+        cluster["ann"].kill()
+        cluster["bob"].kill()
+        for party in reversed(cluster.parties):
+            to = tmp_path / f"{party}.json"
+            cluster._start(party, Started, "align", cluster.home / party / "party.toml", "--json", to)
+        for party in cluster.parties:
+            cluster[party].expect(0)
+        found = json.loads(report.read_text())["alignment"]
+        assert found["shared_rows"] == 30_000
+        assert found["bytes_sent"] < 1.45e6

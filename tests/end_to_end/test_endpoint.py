@@ -7,11 +7,14 @@ import pytest
 
 from fdml.errors import RequestRefused
 from fdml.serving.client import EndpointClient
-from tests.end_to_end.cluster import until
+from tests.end_to_end.cluster import Terminal, until
 from tests.end_to_end.standing import SECONDS, standing
+from tests.serving.online.collector import attributes, collecting
 
 pytestmark = pytest.mark.slow
 DEADLINE = 2.0
+ATTRIBUTES = {"fdml.model", "fdml.rows", "fdml.parties_missing", "http.response.status_code"}
+"""Of the spans of requests."""
 BACK = 5.0
 """Seconds within which a party that is back is used again."""
 
@@ -43,7 +46,7 @@ class Caller:
         return self.ask()[0] == 200
 
 
-def test_no_success_hides_a_party_that_is_killed_stopped_or_flapping(tmp_path):
+def test_no_success_hides_a_party_that_is_killed_stopped_or_flapping(tmp_path, monkeypatch):
     with standing(tmp_path / "run", rows=150) as cluster:
         cluster.stand_by()
         cluster.run("one", epochs=2)
@@ -51,12 +54,27 @@ def test_no_success_hides_a_party_that_is_killed_stopped_or_flapping(tmp_path):
         cluster.await_state("one", "finished")
         row = (cluster.home / "ann" / "data.csv").read_text().splitlines()[1].split(",")[0]
         party = cluster.home / "ann" / "party.toml"
-        cluster.start_command("endpoint", party, "--port", 0, "--deadline", DEADLINE)
-        until(lambda: port_of(cluster) is not None, "the endpoint", SECONDS)
-        with EndpointClient(f"http://127.0.0.1:{port_of(cluster)}") as client:
-            caller = Caller(client, row)
-            until(caller.is_answered, "answers of all", SECONDS)
-            disturb(cluster, caller, caller.ask()[1])
+        with collecting() as collector:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
+            words = ("endpoint", party, "--port", 0, "--deadline", DEADLINE, "--traces", "otlp")
+            cluster.start_command(*words, kind=Terminal)
+            answer_callers(cluster, row)
+            until(lambda: missed(collector) >= {"cid", "bob"}, "the traces of those who were missed", SECONDS)
+        assert {each.name for each in collector.spans} == {"request", "look-up", "exchange"}
+        assert {name for each in collector.spans for name in attributes(each)} == ATTRIBUTES, "no id, no score"
+
+
+def missed(collector):
+    """The parties that a collector was told to be missing."""
+    return {attributes(each).get("fdml.parties_missing") for each in collector.spans}
+
+
+def answer_callers(cluster, row):
+    until(lambda: port_of(cluster) is not None, "the endpoint", SECONDS)
+    with EndpointClient(f"http://127.0.0.1:{port_of(cluster)}") as client:
+        caller = Caller(client, row)
+        until(caller.is_answered, "answers of all", SECONDS)
+        disturb(cluster, caller, caller.ask()[1])
 
 
 def disturb(cluster, caller, score):

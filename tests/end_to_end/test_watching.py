@@ -37,15 +37,15 @@ def sentence(window):
 
 def test_the_page_tells_what_happens_from_the_beginning_to_the_end(watched):
     cluster, window, address = watched
-    window.until(lambda: "does not answer" in sentence(window), "word that no server is there")
+    window.until(lambda: "has not answered" in sentence(window), "word that no server is there")
 
     cluster.start()
     window.until(lambda: re.match(r"Step [\d,]+ of [\d,]+, epoch \d+ of 400", sentence(window)), "the first steps", 60)
 
     # A party that stands still is named, with what to do.
     cluster["bob"].send(signal.SIGSTOP)
-    window.until(lambda: "waiting for bob since" in sentence(window), "the name of who stands still")
-    assert float(re.search(r"since ([\d.]+) s", sentence(window))[1]) <= NAMED_SECONDS
+    window.until(lambda: "waiting for bob, " in sentence(window), "the name of who stands still")
+    assert float(re.search(r"bob, ([\d.]+) s so far", sentence(window))[1]) <= NAMED_SECONDS
     assert "Ask bob whether its process runs" in window.text("#advice")
     assert window.texts("#parties tr.held td:first-child") == ["bob"]
     window.until(lambda: window.run("return document.querySelector('#sentence').classList.contains('late')"), "red", 40)
@@ -55,13 +55,13 @@ def test_the_page_tells_what_happens_from_the_beginning_to_the_end(watched):
     # A party that is killed is gone, and its restart is counted.
     cluster["bob"].kill()
     window.until(lambda: "bob is gone" in sentence(window), "that bob is gone")
-    assert "Start `fdml join` again at bob" in window.text("#advice")
+    assert "Start fdml join again at bob" in window.text("#advice")
     cluster.join("bob")
     window.until(lambda: window.texts("#parties tbody tr:last-child td:last-child") == ["1"], "the restart of bob")
 
     # A server that is started again is found again.
     cluster["server"].kill()
-    window.until(lambda: "The server does not answer" in sentence(window), "that the server is gone")
+    window.until(lambda: "The server has not answered" in sentence(window), "that the server is gone")
     cluster.serve()
     window.until(lambda: sentence(window).startswith("Step "), "that the server is back")
 

@@ -3,7 +3,8 @@
 A standing party starts a process for each run, and to import everything takes it two
 seconds of a core. Here `subprocess.Popen` asks a server of forks instead: the child is a
 real process with its own number, process group, output and signals, and it outlives whoever
-asked for it. `Terminal` of tests.end_to_end.cluster starts all from nothing, as users do.
+asked for it; what it starts itself is forked as well. `Terminal` of tests.end_to_end.cluster
+starts all from nothing, as users do.
 """
 
 from __future__ import annotations
@@ -102,6 +103,9 @@ def _become(asked: Mapping[str, Any], output: int) -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
+    further = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path.extend(path for path in further if path and path not in sys.path)
+    subprocess.Popen = warm_popen(asked["address"])  # type: ignore[misc]
     nothing = os.open(os.devnull, os.O_RDONLY)
     for number, handle in enumerate((nothing, output, output)):
         os.dup2(handle, number)
@@ -131,22 +135,35 @@ def warm_popen(address: str) -> Any:
     """A `subprocess.Popen` that has `fdml` commands forked by the server at this address."""
 
     def popen(command: Sequence[str], **options: Any) -> Any:
-        if list(command[:3]) != [sys.executable, "-m", "fdml"]:
-            return _POPEN(command, **options)
-        return WarmProcess(address, command[3:], options["stdout"].fileno(), options.get("process_group"))
+        is_fdml = list(command[:3]) == [sys.executable, "-m", "fdml"]
+        return (
+            WarmProcess(address, command[3:], options) if is_fdml and _is_file(options) else _POPEN(command, **options)
+        )
 
     return popen
+
+
+def _is_file(options: Mapping[str, Any]) -> bool:
+    """Whether the output goes to a file, and not to a pipe that is still to be made."""
+    return hasattr(options.get("stdout"), "fileno")
 
 
 class WarmProcess:
     """What `subprocess.Popen` gives, as far as fdml uses it."""
 
-    def __init__(self, address: str, words: Sequence[str], output: int, group: int | None) -> None:
+    def __init__(self, address: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
+        self.args = [sys.executable, "-m", "fdml", *words]
         self.returncode: int | None = None
         self._line = socket.socket(socket.AF_UNIX)
         self._line.connect(address)
-        asked = {"words": list(words), "group": group, "folder": os.getcwd(), "environment": dict(os.environ)}
-        socket.send_fds(self._line, [json.dumps(asked).encode() + b"\n"], [output])
+        asked = {
+            "words": list(words),
+            "group": options.get("process_group"),
+            "folder": str(options.get("cwd") or os.getcwd()),
+            "environment": dict(options.get("env") or os.environ),
+            "address": address,
+        }
+        socket.send_fds(self._line, [json.dumps(asked).encode() + b"\n"], [options["stdout"].fileno()])
         self._answers = self._line.makefile("r")
         self.pid = int(self._answers.readline())
 

@@ -82,6 +82,7 @@ def test_a_label_party_without_features_has_no_alone_scheme():
     assert [curve.scheme for curve in curves] == ["late fusion", "pooled", "joint"]
 
 
+@pytest.mark.slow
 def test_training_seconds_grow_through_the_epochs():
     for curve in compare(dataset_of("binary"), [contender()], [1]):
         seconds = [record.seconds for record in curve.records]

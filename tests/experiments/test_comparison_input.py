@@ -79,7 +79,9 @@ def test_a_loss_says_which_task_it_is_of(table):
     problem = from_data_file(table, None, None, 0.25, 0, loss="poisson")
     assert (problem.encoding.task, problem.encoding.link, problem.loss) == ("regression", "log", "poisson")
     assert from_data_file(table, None, None, 0.25, 0, loss="quantile(0.9)").loss == "quantile(0.9)"
-    with pytest.raises(SettingsError, match="there is no loss 'gamma'; there are logistic, hinge, softmax, squared"):
+    with pytest.raises(
+        SettingsError, match="there is no loss 'gamma'; there are logistic, hinge, pairwise, softmax, squared"
+    ):
         from_data_file(table, None, None, 0.25, 0, loss="gamma")
     with pytest.raises(SettingsError, match="loss 'poisson' does not fit task 'binary'"):
         from_data_file(table, None, "binary", 0.25, 0, loss="poisson")

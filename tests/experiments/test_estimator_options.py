@@ -260,6 +260,7 @@ def test_coefficients_of_several_classes_and_of_a_regression():
     np.testing.assert_allclose(X @ regression.coef_ + regression.intercept_, regression.predict(X), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_coefficients_come_near_those_of_a_pooled_model(cancer):
     X, y = cancer
     joint = FeatureDistributedClassifier(**{**FEW, "epochs": 200, "l2": 0.01}).fit(X, y)

@@ -85,6 +85,7 @@ def cancer():
     return split(load_breast_cancer)
 
 
+@pytest.mark.slow
 def test_sparse_and_dense_rows_give_the_same_model(cancer):
     X, X_test, y, _ = cancer
     model = FeatureDistributedClassifier(scale="none", random_state=0)
@@ -119,6 +120,7 @@ def test_warm_start_goes_on_where_the_last_fit_ended(cancer):
     assert loss[1] < loss[0]
 
 
+@pytest.mark.slow
 def test_hinge_gives_decisions_but_no_probabilities(cancer):
     X, X_test, y, y_test = cancer
     svm = FeatureDistributedClassifier(loss="hinge", random_state=0).fit(X, y)
@@ -126,6 +128,7 @@ def test_hinge_gives_decisions_but_no_probabilities(cancer):
     assert not hasattr(svm, "predict_proba")
 
 
+@pytest.mark.slow
 def test_probabilities_sum_to_one_and_follow_the_classes():
     X, X_test, y, _ = split(load_digits)
     names = np.array([f"digit {each}" for each in y])
@@ -138,7 +141,9 @@ def small_net(inputs, outputs):
     return torch.nn.Sequential(torch.nn.Linear(inputs, 4), torch.nn.Tanh(), torch.nn.Linear(4, outputs))
 
 
-@pytest.mark.parametrize("model", ["linear", "fm", "mlp", ["mlp", "linear"], [small_net, "linear"]])
+@pytest.mark.parametrize(
+    "model", ["linear", pytest.param("fm", marks=pytest.mark.slow), "mlp", ["mlp", "linear"], [small_net, "linear"]]
+)
 def test_a_saved_estimator_predicts_the_same_after_loading(tmp_path, cancer, model):
     X, X_test, y, _ = cancer
     fitted = FeatureDistributedClassifier(model=model, epochs=2, random_state=0).fit(X, np.where(y, "bad", "good"))

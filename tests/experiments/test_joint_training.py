@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdml.data.rows import to_dense
+from fdml.data.rows import to_dense, width
 from fdml.errors import TrainingDiverged
+from fdml.experiments.in_process import train_in_process
 from fdml.models.metrics import metric
 from fdml.models.registry import model_settings
+from fdml.party.plan import Plan
+from fdml.settings import TrainingSettings
 from tests.conftest import train_on
 
 LR = model_settings("linear", optimizer="sgd", l2=3e-4)
@@ -33,6 +36,25 @@ def test_joint_lr_batch_by_batch_equals_pooled_sgd(a9a_of, parties):
     np.testing.assert_allclose(weights_of(joint, problem), weights_of(pooled, problem.pooled()), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_linear_parties_under_fm_equal_a_pooled_factorization_machine_on_a9a(a9a_of):
+    problem, numbers = a9a_of(2), 9
+    whole, names = problem.pooled(), list(problem.train.parts)
+    training = TrainingSettings(**LITERAL | {"epochs": 2, "learning_rate": 0.1, "joint": "fm", "value_bits": 64})
+    joint, pooled = (
+        Plan(training, dict.fromkeys(each.train.parts, LR), each.label_party, each.loss, 2) for each in (problem, whole)
+    )
+    start = {name: joint.model(name, width(problem.train.parts[name])).state() for name in names}
+    first = dict(pooled.model("pooled", width(whole.train.parts["pooled"])).state())
+    own, other = (start[name]["theta"] for name in names)
+    weights = numbers * width(problem.train.parts[names[0]])
+    first["theta"] = np.concatenate([own[:weights], other, own[weights:]])
+    one = train_in_process(joint, problem.train, start=start, in_turns=True).score(problem.test.parts)
+    all_here = train_in_process(pooled, whole.train, start={"pooled": first}, in_turns=True).score(whole.test.parts)
+    assert np.abs(one).max() > 3.0
+    np.testing.assert_allclose(one, all_here, rtol=0, atol=1e-4)
+
+
 def test_pooled_sgd_is_sgd_as_anyone_would_write_it(a9a_of):
     """The pooled side of the equation is checked against plain numpy, not against the same kernels."""
     problem = a9a_of(2).pooled()
@@ -49,7 +71,7 @@ def test_pooled_sgd_is_sgd_as_anyone_would_write_it(a9a_of):
     np.testing.assert_allclose(outcome.models["pooled"].parameters, [*w, b], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
+@pytest.mark.parametrize("kind", ["linear", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fm", "mlp"))])
 def test_two_runs_with_the_same_seed_are_bit_identical(a9a_of, kind):
     model = model_settings(kind)
     first, second = (train_on(a9a_of(3), model, epochs=2, lookahead=2) for _ in range(2))

@@ -1,11 +1,15 @@
 """A run whose parties' folders are all here, read after it has ended."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from fdml.audit.load_recording import read_recording
 from fdml.errors import AlignmentError, DataError
-from fdml.experiments.party_folders import dataset_of, load_model, plan_of, read_party_folders
+from fdml.experiments.compare import compare
+from fdml.experiments.comparison_input import from_run_file
+from fdml.experiments.party_folders import dataset_of, finished_folders, load_model, plan_of, read_party_folders
 from fdml.federation.join import join
 from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
@@ -63,6 +67,35 @@ def test_the_models_on_disk_give_the_figures_that_the_run_reported(finished, fol
     assert reported.epoch == EPOCHS
     assert reported.test_loss == pytest.approx(mean_loss("logistic", score, problem.test), abs=1e-6)
     assert reported.test_metric == pytest.approx(metric("binary", score, problem.test), abs=1e-6)
+
+
+def test_a_comparison_takes_the_rows_of_a_run_that_has_finished_here(finished, folders):
+    problem, contenders, seed = from_run_file(finished)
+    own = dataset_of(read_run(finished), folders)
+    assert problem.run_seed == seed == own.run_seed
+    np.testing.assert_array_equal(problem.test.labels, own.test.labels)
+    np.testing.assert_array_equal(problem.shuffled(seed).train.labels, own.train.labels)
+    joint = {each.scheme: each.last for each in compare(problem, contenders, [seed])}["joint"]
+    reported = Bundle.load(finished.parent / "ann" / "runs" / "first" / MODEL).card.metrics
+    assert joint.test_metric == pytest.approx(reported.test_metric, abs=1e-9), "it is the run's own training again"
+    assert joint.test_loss == pytest.approx(reported.test_loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("change", ["settings", "data", "model"])
+def test_rows_of_a_run_are_left_where_it_is_not_as_it_was(finished, tmp_path, change):
+    home = tmp_path / "run"
+    shutil.copytree(finished.parent, home)
+    if change == "settings":
+        text = (home / "run.toml").read_text()
+        (home / "run.toml").write_text(text.replace(f"epochs = {EPOCHS}", f"epochs = {EPOCHS + 1}"))
+    elif change == "data":
+        path = home / "bob" / "data.csv"
+        path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    else:
+        shutil.rmtree(home / "bob" / "runs" / "first" / MODEL)
+    assert finished_folders(home / "run.toml", read_run(home / "run.toml")) is None
+    problem, _, _ = from_run_file(home / "run.toml")
+    assert problem.run_seed is None
 
 
 def test_a_recording_of_the_run_has_what_every_party_pushed(finished):

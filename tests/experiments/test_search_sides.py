@@ -15,6 +15,12 @@ from tests.federation.served_federation import ServedFederation
 TUNE = 'name = "rates"\n[search]\ntraining.epochs = [2, 3]\nmodels.ann.l2 = [0.5]\n'
 
 
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
+    """A search asks for news of its run every two seconds, which nobody brings here."""
+    monkeypatch.setattr("fdml.experiments.search_sides._LOOK_SECONDS", 0.05)
+
+
 @pytest.fixture
 def served(tmp_path):
     with ServedFederation(tmp_path / "federation") as server:

@@ -5,6 +5,7 @@ from fdml.federation.findings import (
     EXPLAINED,
     Brought,
     OtherSchemes,
+    found_schemes,
     keep_comparison,
     keep_shares,
     read_comparison,
@@ -33,11 +34,13 @@ def test_who_brings_what_is_read_as_it_was_kept(tmp_path):
     assert (tmp_path / EXPLAINED).stat().st_mode & 0o077 == 0, "figures are made of labels"
 
 
-def test_a_comparison_is_of_exactly_these_settings(tmp_path):
+@pytest.mark.parametrize("version", ["", "ab12"])
+def test_a_comparison_is_of_exactly_these_settings(tmp_path, version):
     run = definition_of().settings
-    keep_comparison(tmp_path, run, "auc", 800, 2, CURVES)
+    found = found_schemes("auc", 800, 2, CURVES, version)
+    keep_comparison(tmp_path, run, found)
     figures = {"alone": (0.4, 0.8), "late fusion": (0.35, 0.85), "joint": (0.3, 0.9)}
-    assert read_comparison(tmp_path, run) == OtherSchemes("auc", 800, 2, figures)
+    assert read_comparison(tmp_path, run) == found == OtherSchemes("auc", 800, 2, figures, version)
     other = run.model_copy(update={"training": run.training.model_copy(update={"seed": run.training.seed + 1})})
     assert read_comparison(tmp_path, other) is None
 

@@ -1,5 +1,7 @@
 """The end of a run's life (finding 20): secrets, tokens and logs go; model, statement and ledger stay."""
 
+import shutil
+
 import pytest
 
 from fdml.errors import SettingsError
@@ -16,21 +18,28 @@ from tests.federation.folders import RUN, serving, together, write_run
 BOTH = ("ann", "bob")
 
 
-@pytest.fixture
-def finished(tmp_path):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
     """A whole run."""
-    write_run(tmp_path)
-    with serving(tmp_path / "run.toml") as server:
+    home = tmp_path_factory.mktemp("trained")
+    write_run(home)
+    with serving(home / "run.toml") as server:
         together(
             *(
                 lambda party=party: join(
-                    tmp_path / party / "party.toml", plain=True, server=server.address, on_event=ignore_events
+                    home / party / "party.toml", plain=True, server=server.address, on_event=ignore_events
                 )
                 for party in BOTH
             )
         )
     assert server.error is None
-    return tmp_path
+    return home
+
+
+@pytest.fixture
+def finished(trained, tmp_path):
+    """A copy of its folders, of which things may be forgotten."""
+    return shutil.copytree(trained, tmp_path / "home")
 
 
 def left_in(folder):

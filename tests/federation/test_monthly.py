@@ -1,6 +1,7 @@
 """A run that goes on from an earlier version: kept encoders, out-of-time test, comparison on the same rows, promotion."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -84,14 +85,21 @@ def bundle(home, name, party="ann"):
     return Bundle.load(home / party / "runs" / name / "model")
 
 
-@pytest.fixture
-def october(tmp_path):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
     """A first run on October, and November's files in place, with a city that October has not."""
+    home = tmp_path_factory.mktemp("october")
     for month, cities in ((10, CITIES), (11, (*CITIES, "evora"))):
-        write_month(tmp_path, month, cities=cities)
-    write_parties(tmp_path, 10)
-    run(tmp_path, "october")
-    return tmp_path
+        write_month(home, month, cities=cities)
+    write_parties(home, 10)
+    run(home, "october")
+    return home
+
+
+@pytest.fixture
+def october(trained, tmp_path):
+    """A copy of its folders, in which further runs may begin."""
+    return shutil.copytree(trained, tmp_path / "home")
 
 
 @pytest.mark.slow
@@ -113,6 +121,7 @@ def test_a_run_from_a_version_keeps_its_encoders_and_begins_with_its_parameters(
     assert version(october, "november") == version(october, "november", "bob") != version(october, "october")
 
 
+@pytest.mark.slow
 def test_the_earlier_version_is_tested_on_the_same_rows_to_the_last_bit(october):
     """What the run says of October's models is what they predict of November's rows, by their own encoders."""
     write_parties(october, 10, test=11)
@@ -175,6 +184,7 @@ def test_the_rule_promotes_at_every_party_or_at_none(october, at_least, promoted
     assert ("; promoted: " if promoted else "; not promoted: ") in found.text
 
 
+@pytest.mark.slow
 def test_the_rule_goes_with_early_stopping(october):
     write_parties(october, 10, test=11)
     text = f'from = "{version(october, "october")}"\npromotion.at_least = -1.0\nevaluation.stop_after = 1'

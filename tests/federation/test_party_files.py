@@ -136,6 +136,14 @@ def test_a_label_that_the_training_rows_do_not_have_is_an_error(tmp_path):
         files_of(tmp_path, text=text, label="label").labels(shared_rows([0, 1], [2]))
 
 
+def test_groups_are_those_of_the_shared_rows(tmp_path):
+    text = "id,x,label,query\n1,1,no,a\n2,2,yes,b\n3,3,no,a\n4,4,yes,b\n"
+    files = files_of(tmp_path, text=text, label="label", group="query")
+    labels, _ = files.labels(shared_rows([3, 0], [2]))
+    assert (labels.train_groups.tolist(), labels.held_out_groups.tolist()) == ([1, 0], [0])
+    assert files.sources[0].names == ("x",), "a group is no feature"
+
+
 def test_weights_have_mean_one_over_the_rows_they_are_of(tmp_path):
     text = "id,x,w,label\n1,1,2,yes\n2,2,6,no\n3,3,5,no\n"
     files = files_of(tmp_path, text=text, label="label", weight="w")

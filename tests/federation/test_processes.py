@@ -10,6 +10,7 @@ from fdml.federation.run_folder import MODEL
 from fdml.models.bundle import Bundle
 from fdml.monitor.listeners import ignore_events
 from tests.end_to_end.cluster import write_run
+from tests.end_to_end.topologies import topology
 
 ROWS, EPOCHS = 200, 3
 
@@ -24,7 +25,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(home):
-    """The events and the history of a whole run of processes."""
+    """The events and the history of a whole run of processes, started from nothing."""
     events = []
     return events, run_processes(home / "run.toml", on_event=events.append)
 
@@ -34,6 +35,18 @@ def remarks(events, party):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["host", "mesh"])
+def test_without_a_server_there_is_no_process_but_the_parties(tmp_path, kind):
+    """Over a server, at a host and without any the figures are the same."""
+    with topology(tmp_path / "run", kind, ("ann", "bob")) as files:
+        events = []
+        found = run_processes(files.home / "run.toml", on_event=events.append)
+    assert {each.party for each in events if isinstance(each, Remark)} <= {"ann", "bob"}
+    assert found["alignment"]["shared_rows"] == 400
+    assert found["history"][-1]["test_metric"] > 0.7
+
+
 def test_a_run_of_processes_gives_the_label_party_s_history(finished):
     _, found = finished
     assert found["alignment"] == {"rows": {"ann": ROWS, "bob": ROWS}, "shared_rows": ROWS, "train_rows": 160}
@@ -67,7 +80,7 @@ def test_every_party_has_left_its_model(home, finished):
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_not_run_again(home, finished):
+def test_a_finished_run_is_not_run_again(home, finished, warm_starts):
     events = []
     again = run_processes(home / "run.toml", on_event=events.append)
     assert again["history"] == finished[1]["history"]
@@ -75,7 +88,7 @@ def test_a_finished_run_is_not_run_again(home, finished):
 
 
 @pytest.mark.slow
-def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path):
+def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path, warm_starts):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {})
     (tmp_path / "run" / "bob" / "data.csv").unlink()
     with pytest.raises(PartyFailed, match=r"bob stopped: there is no file .*data\.csv'; correct data\.path"):
@@ -83,7 +96,7 @@ def test_a_party_that_fails_ends_the_run_and_is_named_with_its_reason(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_path):
+def test_a_server_that_cannot_start_ends_the_run_before_any_party_starts(tmp_path, warm_starts):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {})
     (tmp_path / "run" / "server" / "keys" / "key.pem").unlink()
     events = []
@@ -174,7 +187,7 @@ def test_children_run_the_same_python(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_tell_how_far_they_are_where_that_is_asked(home, tmp_path):
+def test_processes_tell_how_far_they_are_where_that_is_asked(tmp_path, warm_starts):
     write_run(tmp_path / "run", 0, ("ann", "bob"), ROWS, {"epochs": EPOCHS})
     events = []
     run_processes(tmp_path / "run" / "run.toml", on_event=events.append, tells=True, options=["--quiet"])

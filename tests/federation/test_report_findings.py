@@ -41,7 +41,7 @@ def test_a_party_without_labels_is_sent_to_who_has_them():
 
 def test_other_schemes_are_told_apart_from_the_run_itself():
     found = OtherSchemes("auc", 800, 2, {"alone": (0.4, 0.8), "late fusion": (0.35, 0.85), "pooled": (0.3, 0.9)})
-    page = text(Section("x", tuple(scheme_blocks(found))))
+    page = text(Section("x", tuple(scheme_blocks(found, same_rows=False))))
     for words in (
         "late fusion",
         "0.8500",
@@ -53,5 +53,12 @@ def test_other_schemes_are_told_apart_from_the_run_itself():
         assert words in page
 
 
+def test_schemes_on_the_same_rows_may_be_compared_with_the_run():
+    found = OtherSchemes("auc", 24, 1, {"late fusion": (0.35, 0.85)}, "ab12")
+    page = text(Section("x", tuple(scheme_blocks(found, same_rows=True))))
+    assert "Of the same 24 held-out rows as the figures above, mean of 1 seed;" in page
+    assert "not with those above" not in page
+
+
 def test_without_a_comparison_there_is_nothing():
-    assert list(scheme_blocks(None)) == []
+    assert list(scheme_blocks(None, same_rows=False)) == []

@@ -9,14 +9,16 @@ import pytest
 from fdml.errors import SettingsError
 from fdml.federation.join import join
 from fdml.federation.run_folder import MODEL
-from fdml.federation.run_report import REPORT, flat, newest_run, read_record, run_report, write_report
+from fdml.federation.run_record import newest_run, read_record
+from fdml.federation.run_report import REPORT, flat, run_report, write_report
 from fdml.monitor.history import read_history
-from fdml.monitor.listeners import ignore_events
+from fdml.monitor.log_lines import JsonLines
 from fdml.monitor.measures import MEASURES, read_measures
 from fdml.monitor.report import render
 from fdml.settings import run_hash
 from tests.cli.commands import fail, succeed
 from tests.federation.folders import EPOCHS, ROWS, RUN, serving, together, write_run
+from tests.monitor.sample_events import plain_console
 
 KEY = "5ec7e7" * 10 + "abcd"
 COLUMN, ID, YES, NO = "canary_column", "canary-id-", "canary-yes", "canary-no"
@@ -49,14 +51,20 @@ def finished(tmp_path_factory):
     home = tmp_path_factory.mktemp("report") / "run"
     write_run(home, group_key=KEY)
     plant_canaries(home)
+    logs = {party: plain_console() for party in ("ann", "bob")}
     with serving(home / "run.toml") as server:
         works = [
             lambda party=party: join(
-                home / party / "party.toml", plain=True, server=server.address, on_event=ignore_events
+                home / party / "party.toml",
+                plain=True,
+                server=server.address,
+                on_event=JsonLines(logs[party][0], "first"),
             )
-            for party in ("ann", "bob")
+            for party in logs
         ]
         together(*works)
+    for party, (_, log) in logs.items():
+        (home / f"{party}.jsonl").write_text(log.getvalue())
     return home
 
 
@@ -132,6 +140,14 @@ def test_no_feature_label_id_or_key_is_in_a_report(finished, party):
     assert not [value for value in values_of(finished) if value in text]
     for name in ("group_key", "members", "label ="):
         assert name not in text
+
+
+@pytest.mark.parametrize("party", ["ann", "bob"])
+def test_no_feature_label_id_or_key_is_in_the_lines_for_collectors_of_logs(finished, party):
+    text = (finished / f"{party}.jsonl").read_text()
+    assert {json.loads(line)["event"] for line in text.splitlines()} >= {"StepDone", "Released", "Aligned"}
+    assert not [each for each in (COLUMN, ID, YES, NO, KEY, KEY[:16], str(finished)) if each in text]
+    assert not [value for value in values_of(finished) if value in text]
 
 
 @pytest.mark.parametrize("party", ["ann", "bob"])

@@ -30,6 +30,12 @@ from tests.transport.served import SECONDS, free_port, until
 POLICY = '[policy]\naccept = "policy"\n'
 
 
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
+    """Who stands by looks around every half second, and most tests here wait for that."""
+    monkeypatch.setattr("fdml.federation.up._LOOK_SECONDS", 0.02)
+
+
 @pytest.fixture
 def shop(tmp_path):
     with ServedFederation(tmp_path / "shop") as served:
@@ -309,7 +315,8 @@ def test_a_run_that_all_have_accepted_does_not_begin_outside_the_hours(tmp_path)
     assert not any("under way" in text for text in texts)
 
 
-def test_a_log_that_is_changed_while_a_party_stands_by_is_told_and_decides_nothing(tmp_path):
+def test_a_log_that_is_changed_while_a_party_stands_by_is_told_and_decides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "_ANSWER_SECONDS", 0.1)  # bob will not answer
     with ServedFederation(tmp_path / "shop", party=POLICY) as shop, standing_by(shop, "bob") as texts:
         ann, log = shop.home("ann"), shop.home("bob").log.path
         start(ann, run_of(ann, "one"))
@@ -324,6 +331,7 @@ def test_who_stands_by_is_listed(shop):
     stand_by(shop, "bob", lambda: listing(shop.home("ann")).here == ("bob",))
 
 
+@pytest.mark.slow
 def test_a_decision_that_the_server_has_not_heard_is_told_by_the_next_start(shop):
     ann, bob = shop.home("ann"), shop.home("bob")
     start(ann, run_of(ann))

@@ -115,6 +115,7 @@ def test_a_plain_run_needs_no_keys_but_loopback(tmp_path):
         status(write_run(tmp_path, "example.org:7443"), plain=True)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ServerUnreachable, match=r"no server at 127.0.0.1:1 .*connection refused.* `fdml serve`"):
         status(write_run(tmp_path, "127.0.0.1:1"), plain=True)

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 
 import pytest
 
@@ -165,7 +166,7 @@ def test_nobody_is_shown_how_large_predictions_are(tmp_path):
 def test_a_server_that_is_gone_and_one_that_has_no_such_run_are_told_apart(evaluated, tmp_path):
     own = live_party(tmp_path, evaluated, "bob")
     gone = shown(own, plain=False, server=NOBODY, run="e2e")["sentence"]
-    assert gone["text"].startswith("The server does not answer since 0.0 s")
+    assert gone["text"].startswith("The server has not answered for 0.0 s")
     assert gone["level"] == "late"
     none = shown(own, plain=False, server=None, run="second")["sentence"]
     assert "has run 'e2e' alone, not 'second'" in none["text"]
@@ -243,3 +244,13 @@ def test_a_token_that_is_too_short_or_strange_is_refused(finished, tmp_path, tok
     assert "cannot read the token" in fail(
         SettingsError, "watch", finished / "ann" / "party.toml", "--token-file", tmp_path / "none"
     )
+
+
+def test_a_server_is_asked_no_more_once_all_have_finished(evaluated, tmp_path):
+    found = Watch(live_party(tmp_path, evaluated, "bob"), plain=False, seconds=5.0)
+    found.look()
+    parties = tuple(replace(each, finished=True) for each in found._live.status.parties)
+    found._live.note(replace(found._live.status, parties=parties))
+    found.look()
+    assert all(each["state"] == "finished" for each in found.state()["parties"]), "it would say otherwise if asked"
+    assert found.state()["sentence"]["level"] == "done"

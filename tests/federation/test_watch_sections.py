@@ -6,7 +6,7 @@ from fdml.party.settings import read_party
 from fdml.settings import GuardSettings
 from tests.federation.folders import write_run
 
-ROW = {"name": "ann", "own": True, "waiting_share": 0.5, "waited_seconds": 20.0}
+ROW = {"state": "training", "name": "ann", "own": True, "waiting_share": 0.5, "waited_seconds": 20.0}
 
 
 def measured(*pairs):
@@ -58,3 +58,8 @@ def test_what_protects_is_said_while_the_run_goes_on():
     nothing = running_privacy(GuardSettings(), {"push": 3})
     assert nothing[0].startswith("nothing protects this party's predictions")
     assert "predictions of a block of training rows have left 3 times so far" in nothing
+
+
+def test_of_a_party_that_is_gone_or_was_not_counted_there_are_no_shares():
+    assert shares({**ROW, "state": "gone for 8 s"}, measured((10.0, 5.0))) is None
+    assert shares({**ROW, "waited_seconds": None}, measured((10.0, 5.0))) is None

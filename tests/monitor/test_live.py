@@ -61,7 +61,7 @@ def test_a_short_wait_is_not_said_as_every_step_has_some():
 
 def test_who_is_waited_for_is_named_with_since_when_and_what_to_do():
     found = sentence(party("ann", waits_for=("bob",), seconds=2.1), party("bob"))
-    assert found.text == "Step 42 of 200, epoch 5 of 20; waiting for bob since 2.1 s."
+    assert found.text == "Step 42 of 200, epoch 5 of 20; waiting for bob, 2.1 s so far."
     assert found.level == "waiting"
     assert found.advice.startswith("Ask bob whether its process runs")
     assert "give up after 60 s" in found.advice
@@ -78,13 +78,13 @@ def test_in_a_chain_of_waits_the_one_that_waits_for_nobody_is_named():
         party("bob", waits_for=("cyd",), seconds=9.0),
         party("cyd"),
     )
-    assert "waiting for cyd since 9.0 s" in found.text
+    assert "waiting for cyd, 9.0 s so far" in found.text
     assert "bob" not in found.text
 
 
 def test_a_party_that_is_gone_is_said_so_and_how_it_comes_back():
     found = sentence(party("ann", waits_for=("bob",), seconds=12.0), party("bob", connected=False, gone_seconds=12.0))
-    assert found.text.endswith("waiting for bob since 12 s; bob is gone for 12 s.")
+    assert found.text.endswith("waiting for bob, 12 s so far; bob is gone for 12 s.")
     assert found.advice.startswith("Start `fdml join` again at bob: it goes on where it stopped.")
 
 
@@ -101,7 +101,7 @@ def test_before_the_first_step_nothing_is_late():
 
 def test_several_are_listed():
     parties = [party("ann", waits_for=("bob", "cyd", "dan"), seconds=2.0), *map(party, ("bob", "cyd", "dan"))]
-    assert "waiting for bob, cyd and dan since" in sentence(*parties).text
+    assert "waiting for bob, cyd and dan, " in sentence(*parties).text
 
 
 def test_a_finished_run_says_so():
@@ -114,7 +114,7 @@ def test_a_server_that_does_not_answer_is_said_with_since_when():
     live.note_silence("no server answers at 127.0.0.1:7443")
     clock.now += 12.0
     live.note_silence("no server answers at 127.0.0.1:7443")
-    assert live.sentence.text == "The server does not answer since 12 s: no server answers at 127.0.0.1:7443"
+    assert live.sentence.text == "The server has not answered for 12 s: no server answers at 127.0.0.1:7443"
     assert (live.sentence.level, "fdml serve" in live.sentence.advice) == ("late", True)
     live.note(status())
     assert live.sentence.level == "", "it answers again"
@@ -215,6 +215,26 @@ def test_when_each_party_was_last_seen():
         party("bob", connected=False, gone_seconds=12.4),
         party("cid", connected=False),
         party("dan", connected=False, finished=True, gone_seconds=90.0),
+        party("eve", connected=False, incarnation=0),
     )
     live, _ = looked(found)
-    assert [row["last_seen_seconds"] for row in live.rows()] == [0, 12, None, 0]
+    assert [row["last_seen"] for row in live.rows()] == ["connected", "12 s ago", "just now", "finished", "never"]
+
+
+def test_several_that_are_waited_for_are_asked_together():
+    parties = [party("ann", waits_for=("bob", "cid"), seconds=5.0), party("bob"), party("cid")]
+    assert sentence(*parties).advice.startswith("Ask bob and cid whether their processes run, have processor time")
+
+
+def test_what_was_counted_of_a_run_stays_when_the_server_has_closed_it():
+    before = party("ann", bytes_in=500, bytes_out=400, waited_seconds=3.5)
+    closed = party("ann", 199, finished=True)
+    live, _ = looked(status(before), status(closed))
+    (row,) = live.rows()
+    assert (row["bytes_in"], row["bytes_out"], row["waited_seconds"], row["rows_per_second"]) == (500, 400, 3.5, None)
+
+
+def test_of_a_run_that_had_ended_before_anybody_looked_nothing_is_counted():
+    live, _ = looked(status(party("ann", 199, finished=True)))
+    (row,) = live.rows()
+    assert (row["bytes_in"], row["bytes_out"], row["waited_seconds"]) == (None, None, None)

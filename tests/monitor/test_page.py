@@ -45,6 +45,7 @@ def state(waiting=0.0, epochs=3, starts=1, **more):
             "test_loss": curve("Held-out loss", values),
             "test_metric": curve("Held-out AUC", values, [("ann alone", 0.25)]),
         },
+        "levels_note": "ann alone is added when the run ends.",
         "privacy": ["training rows: released 5 times without noise; there is no epsilon to state."],
         "rows": {
             "shared": 4000,
@@ -93,7 +94,8 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
     assert window.text("#sentence") == "Step 42 of 200, epoch 5 of 20."
     assert window.texts("#parties tbody tr td:first-child") == ["ann (this one)", "bob"]
     assert window.texts("#chart-test_loss .last strong") == [f"{0.5 / 3:.4f}"]
-    assert "ann alone: 0.2500" in window.text("#chart-test_metric .last")
+    assert window.texts("#chart-test_metric .legend li") == ["joint 0.1667", "ann alone 0.2500"]
+    assert window.text("#chart-test_loss .legend") == "", "one line needs no legend"
     assert window.text("#refused") == "Refused messages: 2 gap."
     assert "no epsilon to state" in window.text("#privacy")
     assert "4,000 rows are shared by all: 3,200 to train on, 800 held out." in window.text("#rows")
@@ -107,7 +109,7 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
     assert cells[6] == "25 % waiting, 5 % line"
     spoken = "return document.querySelector('#parties .share').getAttribute('aria-label')"
     assert window.run(spoken) == "Share of time: computing 70 %, waiting 25 %, line 5 %"
-    assert cells[10] == "now"
+    assert cells[10] == "connected"
     assert window.text("#ledger") == window.text("#serving") == ""
     assert window.texts("#settings tbody tr td") == ["run hash", "ab12", "training.seed", "7"]
     assert window.text("#resume") == "fdml join party.toml"
@@ -115,7 +117,7 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
 
 def test_who_holds_up_the_run_stands_out_and_turns_red_when_it_is_late(page, window):
     page.published.publish(state(waiting=4.2))
-    window.until(lambda: "waiting for bob since 4.2 s" in window.text("#sentence"), "who is waited for")
+    window.until(lambda: "waiting for bob, 4.2 s so far" in window.text("#sentence"), "who is waited for")
     assert window.text("#advice").startswith("Ask bob whether its process runs")
     assert window.texts("#parties tr.held td:first-child") == ["bob"]
     page.published.publish(state(waiting=31.0))
@@ -135,6 +137,20 @@ def test_every_chart_has_its_numbers_as_a_table(page, window):
     window.click("#chart-test_metric summary")
     rows = window.until(lambda: window.texts("#chart-test_metric tbody tr"), "the table")
     assert [row.split() for row in rows] == [[str(at), f"{at:.1f}", f"{0.5 / at:.4f}", "0.2500"] for at in (1, 2, 3)]
+
+
+def test_late_fusion_and_pooled_are_lines_of_their_own_where_they_are_known(page, window):
+    levels = [("ann alone", 0.25), ("late fusion", 0.3), ("pooled", 0.4)]
+    curves = {"test_metric": curve("Held-out AUC", [0.2, 0.3, 0.35], levels)}
+    page.published.publish(state(curves=curves, levels_note="Late fusion and pooled training by `fdml compare`."))
+    window.until(lambda: "pooled 0.4000" in window.text("#chart-test_metric .legend"), "the lines")
+    kinds = "return [...document.querySelectorAll('#chart-test_metric .swatch line')].map(e => e.getAttribute('class'))"
+    assert window.run(kinds) == ["line joint", "line alone", "line fusion", "line pooled"]
+    assert window.text("#levels-note") == "Late fusion and pooled training by fdml compare."
+    assert window.texts("#levels-note code") == ["fdml compare"]
+    window.run("document.querySelector('#chart-test_metric details').open = true")
+    rows = window.until(lambda: window.texts("#chart-test_metric tbody tr"), "the table")
+    assert rows[-1].split() == ["3", "3.0", "0.3500", "0.2500", "0.3000", "0.4000"]
 
 
 def test_curves_may_go_by_time(page, window):

@@ -15,10 +15,15 @@
   const write = (element, text) => {
     if (element.textContent !== text) element.textContent = text;
   };
+  // Text in which what is to be typed stands between backticks.
+  const say = (element, text) => {
+    if (element.textContent === text.replaceAll("`", "")) return;
+    element.replaceChildren(...text.split("`").map((part, place) => (place % 2 ? make("code", part) : part)));
+  };
   const show = (element, wanted) => {
     element.hidden = !wanted;
   };
-  const bytes = (count) => (count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(2)} GB`);
+  const bytes = (count) => (count === null ? "-" : count < 1e9 ? `${(count / 1e6).toFixed(1)} MB` : `${(count / 1e9).toFixed(2)} GB`);
   const number = (value) => (value === null ? "-" : value.toLocaleString("en"));
   const figure = (value) => (value === null || value === undefined ? "-" : value.toFixed(4));
 
@@ -72,7 +77,7 @@
     return drawing;
   };
 
-  const PARTS = { computing: "c", waiting: "w", line: "l", rest: "c" };
+  const PARTS = { computing: "c", waiting: "w", line: "l", rest: "r" };
   const WORDS = { computing: "computing", waiting: "waiting", line: "line", rest: "computing or line" };
   const percent = (share) => `${Math.round(100 * share)} %`;
   const shares = (found) => {
@@ -100,12 +105,6 @@
     const said = `${percent(found.waiting)} waiting${line}`;
     box.append(drawing, make("span", said));
     return box;
-  };
-  const seen = (seconds) => {
-    if (seconds === null) return "never";
-    if (seconds === 0) return "now";
-    if (seconds < 90) return `${seconds} s ago`;
-    return seconds < 5400 ? `${Math.round(seconds / 60)} min ago` : `${(seconds / 3600).toFixed(1)} h ago`;
   };
   const histogram = (lags, all) => {
     const [wide, high] = [22, 64];
@@ -150,12 +149,12 @@
       [`${number(each.step)}`, "n"],
       [stripe(each.stripe)],
       [each.waits_for.length ? `${each.waits_for.join(", ")}, ${each.waiting_seconds.toFixed(1)} s` : ""],
-      [`${each.waited_seconds.toFixed(1)} s`, "n"],
+      [each.waited_seconds === null ? "-" : `${each.waited_seconds.toFixed(1)} s`, "n"],
       [shares(each.shares)],
       [number(each.rows_per_second), "n"],
       [bytes(each.bytes_in), "n"],
       [bytes(each.bytes_out), "n"],
-      [seen(each.last_seen_seconds)],
+      [each.last_seen],
       [number(each.restarts), "n"],
     ], [each.own ? "own" : "", each.awaited_seconds ? "held" : ""].join(" ").trim()))));
     show(at("no-parties"), state.parties.length === 0);
@@ -174,6 +173,21 @@
     values: (_, ticks) => ticks.map((tick) => `${Number(tick.toPrecision(6))}`),
   });
 
+  // As in the report: the colour of each flat line, and its dashes, which theme.css has, too.
+  const ALONE = ["alone", [5, 4]];
+  const LINES = { joint: ["joint", []], "late fusion": ["fusion", [8, 3, 2, 3]], pooled: ["pooled", []] };
+  const swatch = (name) => {
+    const drawing = document.createElementNS(SVG, "svg");
+    const piece = document.createElementNS(SVG, "line");
+    drawing.setAttribute("viewBox", "0 0 26 8");
+    drawing.setAttribute("class", "swatch");
+    drawing.setAttribute("aria-hidden", "true");
+    for (const [key, value] of Object.entries({ x1: 1, x2: 25, y1: 4, y2: 4 })) piece.setAttribute(key, value);
+    piece.setAttribute("class", `line ${(LINES[name] || ALONE)[0]}`);
+    drawing.append(piece);
+    return drawing;
+  };
+
   const begin = (name, curve) => {
     const box = make("figure");
     box.id = `chart-${name}`;
@@ -189,9 +203,10 @@
     table.append(make("tbody"));
     scroll.append(table);
     details.append(make("summary", "As a table"), scroll);
-    box.append(make("h3", curve.title), note, place, details);
+    const legend = make("ul", null, "legend");
+    box.append(make("h3", curve.title), note, place, legend, details);
     at("charts").append(box);
-    const chart = { box, value, rest: note.lastChild, place, table, details, plot: null, zoomed: false, shape: "" };
+    const chart = { box, value, rest: note.lastChild, place, legend, table, details, plot: null, zoomed: false, shape: "" };
     new ResizeObserver(() => {
       if (chart.plot && place.clientWidth) chart.plot.setSize({ width: place.clientWidth, height: place.clientHeight });
     }).observe(place);
@@ -202,7 +217,7 @@
 
   const build = (chart, curve) => {
     if (chart.plot) chart.plot.destroy();
-    const lines = [["joint", "joint", []], ...curve.levels.map(([name]) => [name, "alone", [5, 4]])];
+    const lines = ["joint", ...curve.levels.map(([name]) => name)].map((name) => [name, ...(LINES[name] || ALONE)]);
     chart.plot = new uPlot({
       width: Math.max(chart.place.clientWidth, 200),
       height: Math.max(chart.place.clientHeight, 120),
@@ -231,8 +246,13 @@
     }
     const end = curve.values.length - 1;
     write(chart.value, figure(curve.values[end]));
-    const levels = curve.levels.map(([level, value]) => `; ${level}: ${figure(value)}, dashed`);
-    write(chart.rest, ` in epoch ${curve.epoch[end]}${levels.join("")}`);
+    write(chart.rest, ` in epoch ${curve.epoch[end]}`);
+    show(chart.legend, curve.levels.length > 0);
+    chart.legend.replaceChildren(...[["joint", curve.values[end]], ...curve.levels].map(([level, value]) => {
+      const item = make("li");
+      item.append(swatch(level), `${level} ${figure(value)}`);
+      return item;
+    }));
     if (!chart.details.open) return;
     const names = ["epoch", "seconds", curve.title, ...curve.levels.map(([level]) => level)];
     const head = make("tr");
@@ -254,6 +274,8 @@
     show(at("across"), names.length > 0);
     show(at("charts"), names.length > 0);
     for (const name of names) showChart(name, state.curves[name]);
+    show(at("levels-note"), names.length > 0 && state.levels_note !== "");
+    say(at("levels-note"), state.levels_note);
   };
 
   const epsilon = (value) => (value === null ? "no bound" : `${Number(value.toPrecision(4))}`);
@@ -319,7 +341,7 @@
     write(at("sentence"), state.sentence.text);
     at("sentence").className = `sentence ${state.sentence.level}`;
     show(at("advice"), state.sentence.advice !== "");
-    write(at("advice"), state.sentence.advice);
+    say(at("advice"), state.sentence.advice);
     show(at("progress"), state.steps > 0);
     at("progress").max = Math.max(1, state.steps);
     at("progress").value = state.step;

@@ -1,24 +1,22 @@
-"""Spans for OpenTelemetry (extra `otel`): to a file, or to a collector by OTLP where its exporter is installed."""
+"""Spans for OpenTelemetry (extra `otel`): to a file, or to a collector by OTLP."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
-from fdml.errors import MissingExtra, SettingsError
+from fdml.errors import SettingsError
+from fdml.serving.online.otlp import OtlpExporter
 from fdml.serving.online.spans import OpenSpan, Spans
 
 OTLP = "otlp"
-_OTLP_MODULES = (
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    "opentelemetry.exporter.otlp.proto.grpc.trace_exporter",
-)
 
 
 def spans_of(provider: TracerProvider) -> Spans:
@@ -32,13 +30,13 @@ def spans_of(provider: TracerProvider) -> Spans:
 
 
 @contextmanager
-def traced(where: str) -> Iterator[Spans]:
+def traced(where: str, on_loss: Callable[[str], None] = lambda _: None) -> Iterator[Spans]:
     """Spans to a file, one JSON object each; or to "otlp", which OpenTelemetry's own environment variables set up.
 
-    They are sent by a thread of their own; what cannot be sent is lost, and no request waits for it.
+    They are sent by a thread of their own; what cannot be sent is lost, which `on_loss` hears, and no request waits.
     """
     if where == OTLP:
-        with _provided(BatchSpanProcessor(_otlp_exporter())) as spans:
+        with _provided(BatchSpanProcessor(OtlpExporter.of(os.environ, on_loss))) as spans:
             yield spans
         return
     try:
@@ -58,16 +56,3 @@ def _provided(processor: SpanProcessor) -> Iterator[Spans]:
         yield spans_of(provider)
     finally:
         provider.shutdown()
-
-
-def _otlp_exporter() -> SpanExporter:
-    for name in _OTLP_MODULES:
-        try:
-            found: SpanExporter = import_module(name).OTLPSpanExporter()
-        except ModuleNotFoundError:
-            continue
-        return found
-    raise MissingExtra(
-        "--traces otlp needs an exporter of OpenTelemetry; install it with `pip install opentelemetry-exporter-otlp`, "
-        "or name a file"
-    )

@@ -333,6 +333,7 @@ def test_a_party_that_is_away_is_503_by_name_and_used_again_within_5_seconds():
         assert served.call("GET", "/v2/health/ready")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_slow_party_is_504_within_the_deadline_and_then_told_at_once():
     with OpenEndpoint(seconds=0.3) as served:
         served.line.slow["bob"] = 2.0

@@ -7,8 +7,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from fdml.errors import MissingExtra, SettingsError
-from fdml.serving.online import opentelemetry_spans as module
+from fdml.errors import SettingsError
 from fdml.serving.online.opentelemetry_spans import spans_of, traced
 from fdml.serving.online.spans import no_spans
 from tests.serving.online.served import OpenEndpoint, asked, output
@@ -79,24 +78,6 @@ def test_spans_go_to_a_file_as_json_lines(tmp_path):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(SettingsError, match="cannot write the traces"), traced(str(tmp_path)):
         pass
-
-
-def test_without_an_exporter_for_otlp_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(module, "_OTLP_MODULES", ("no.such.module",))
-    with pytest.raises(MissingExtra, match="pip install opentelemetry-exporter-otlp"), traced("otlp"):
-        pass
-
-
-def test_with_an_exporter_for_otlp_spans_go_to_it(monkeypatch):
-    exporter = InMemorySpanExporter()
-
-    class Module:
-        OTLPSpanExporter = staticmethod(lambda: exporter)
-
-    monkeypatch.setattr(module, "import_module", lambda _: Module)
-    with traced("otlp") as spans, spans("request"):
-        pass
-    assert [span.name for span in exporter.get_finished_spans()] == ["request"]
 
 
 def test_where_nobody_traces_nothing_is_kept():
