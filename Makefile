@@ -5,29 +5,37 @@ BIN := .venv/bin
 # Compiled files are kept, whatever the shell says: else every worker and process of the tests compiles them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick check docs kserve bench proto wheel resolve lock clean
+.PHONY: demo test quick check style types tests docs kserve bench proto wheel resolve lock clean
 
 demo: .venv/run.done
 	mkdir -p out
 	$(BIN)/fdml demo --json out/demo.json --plot out/demo.png
 
-# The end-to-end tests keep deadlines, so nothing else runs beside them; they mostly wait for each other's processes.
-test: check
+# Types are checked beside the first tests: they take one core a minute. The end-to-end tests keep deadlines, so nothing
+# else runs beside them; they mostly wait for each other's processes.
+test: style
 	sh scripts/postgres.sh
 	sh scripts/chromium.sh
 	sh scripts/axe.sh
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
+	$(MAKE) --no-print-directory --jobs 2 types tests
 	$(BIN)/python -m pytest -n 3 --dist loadfile tests/end_to_end
 
-quick: .venv/dev.done
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" --hypothesis-profile quick
+tests: .venv/dev.done
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
 
-check: .venv/dev.done
+quick: .venv/dev.done
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow" --hypothesis-profile quick
+
+check: style types
+
+style: .venv/dev.done
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python scripts/check_words.py
+
+types: .venv/dev.done
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python scripts/check_words.py
 
 # The site of docs/ in out/site, to be opened from disk: out/site/index.html. Any warning ends it.
 docs: .venv/dev.done

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from fdml.party.plan import Plan
 from fdml.settings import ModelSettings, TrainingSettings
 
 settings.register_profile("fdml", deadline=None, max_examples=50)  # a busy machine is no failure
-settings.register_profile("quick", settings.get_profile("fdml"), max_examples=10, database=None)  # of `make quick`
+settings.register_profile("quick", settings.get_profile("fdml"), max_examples=5, database=None)  # of `make quick`
 settings.load_profile("fdml")
 
 _ = scipy.linalg  # it brings a BLAS of its own
@@ -34,19 +37,11 @@ _MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30
 if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # where syncing a file costs nothing
 
-_TOGETHER = (
-    "tests/end_to_end/",
-    "tests/packaging/",
-    "tests/audit/test_load_recording.py",
-    "tests/benchmarks/test_app_store.py",
-    "tests/benchmarks/test_noise.py",
-    "tests/benchmarks/test_process_runs.py",
-    "tests/benchmarks/test_regret.py",
-    "tests/experiments/test_search.py",
-    "tests/federation/test_predicting.py",
-    "tests/federation/test_processes.py",
-)
-"""Files whose tests share processes, an environment or runs: in two workers each would make them anew."""
+_ROOT = Path(__file__).parents[1]
+_TOGETHER = ("tests/end_to_end/", "tests/packaging/")
+"""Folders whose tests share processes or an environment, file by file."""
+_COMPILES = re.compile(r"tests/(models/|contracts/test_models\.py).*(?<![a-z])(linear|fm|mlp|vectors)(?![a-z])")
+"""Tests of a kind of model; the first with each form of rows waits seconds until its kernels are compiled."""
 
 Dealer = Callable[[Sequence[Sequence[int]]], JointDataset]
 
@@ -95,15 +90,59 @@ def warm_starts() -> Iterator[None]:
         yield
 
 
+def pytest_configure() -> None:
+    """Look for no garbage while tests are collected: there is none."""
+    gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look for garbage only in what tests make: modules and tests themselves are a million objects."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def same_worker(test: str) -> str:
+    """A name that is the same for all tests that one worker is to run; the largest of these groups come first.
+
+    In two workers each would make anew what a file's tests share, or compile the kernels of a kind of model.
+    """
+    path = test.partition("::")[0]
+    if path.startswith(_TOGETHER) or _has_fixture_for_all(path):
+        return path
+    found = _COMPILES.match(test)
+    return found[2] if found else test
+
+
+@cache
+def _has_fixture_for_all(path: str) -> bool:
+    return 'scope="module"' in (_ROOT / path).read_text(encoding="utf-8")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal tests out one by one, but keep a file together whose tests share processes or an environment."""
+    """Deal tests out one by one, but keep those together that share what is dear."""
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there where xdist runs the tests
 
+    class Numbered(list[str]):
+        """Tests whose places are known: else each is looked for among all before it is sent to a worker."""
+
+        def __init__(self, tests: Sequence[str]) -> None:
+            super().__init__(tests)
+            self._places = {test: place for place, test in enumerate(tests)}
+
+        def index(self, test: str, *_: Any) -> int:
+            return self._places[test]
+
     class ByFile(LoadScopeScheduling):
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            if node in self.registered_collections:  # it is not where it found other tests than the rest
+                self.registered_collections[node] = Numbered(collection)
+
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return path if path.startswith(_TOGETHER) else nodeid
+            return same_worker(nodeid)
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             """Forget what is done: else every report makes it count all tests so far."""

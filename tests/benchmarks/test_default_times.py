@@ -10,15 +10,23 @@ from benchmarks.default_times import (
     Candidate,
     Outcome,
     candidates,
+    chosen_models,
     in_turns,
     times_of_best,
     write_home,
 )
 from benchmarks.speed import make_data
+from fdml.errors import SettingsError
 from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import TrainingSettings
 
 PARTIES = ("p0", "p1", "p2")
+
+
+def test_one_model_may_be_left_out_and_none_is_made_up():
+    assert (chosen_models(""), chosen_models("NN")) == (["LR", "NN"], ["NN"])
+    with pytest.raises(SettingsError, match="no model 'FM' here; --only takes LR or NN"):
+        chosen_models("FM")
 
 
 def test_the_first_candidate_sets_nothing_and_no_other_is_like_it():

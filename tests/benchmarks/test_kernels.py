@@ -66,6 +66,7 @@ def test_a_whole_epoch_is_cut_into_batches_for_torch():
     assert sum(len(batch.labels) for batch in batches) == TINY.rows
 
 
+@pytest.mark.slow
 def test_the_report_has_every_contender_and_ratio():
     heard: list[str] = []
     report = run(heard.append, TINY)

@@ -1,5 +1,7 @@
 """The benchmark of a server under attack: what is thrown at it, and what is measured."""
 
+import os
+import threading
 from random import Random
 
 import pytest
@@ -43,6 +45,22 @@ def test_the_time_of_a_step_is_counted_between_two_moments(tmp_path):
         (tmp_path / party / "steps").write_text("".join(lines) + "half a li")
     assert load._step_seconds(tmp_path, 20.05, 30.05) == pytest.approx(0.5 / 20)
     assert load._step_seconds(tmp_path, 500.0, 501.0) == pytest.approx(3.0), "no step at all"
+
+
+def test_attackers_leave_the_processor_to_the_others():
+    found = []
+
+    def attack():
+        yields = load.yield_processor()
+        inner = threading.Thread(target=lambda: found.append((yields, os.sched_getscheduler(0))))
+        inner.start()
+        inner.join()
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    attacker.join()
+    assert found == [(True, os.SCHED_IDLE)], "the threads that it starts, too"
+    assert os.sched_getscheduler(0) != os.SCHED_IDLE, "and nobody else"
 
 
 @pytest.mark.slow

@@ -110,3 +110,18 @@ def test_a_report_goes_through_json_unchanged():
     read = json.loads(json.dumps(report.as_json()))
     assert list(read) == ["name", "question", "results", "ratios", "machine", "commit"]
     assert Report(**read) == report
+
+
+def test_a_part_is_added_to_the_others_and_every_line_has_its_commit():
+    def report(commit, *names):
+        lines = [module.row(name, [1.0], "s") for name in names]
+        return Report("x", "Which?", lines, {f"{name}: mean": {"mean": 1.0} for name in names}, {}, commit)
+
+    first = report("aa", "one", "two").as_json()
+    both = report("bb", "two", "three").merged(first)
+    assert {line["contender"]: line["commit"] for line in both["results"]} == {"one": "aa", "two": "bb", "three": "bb"}
+    assert {name: each["commit"] for name, each in both["ratios"].items()} == {
+        "one: mean": "aa", "two: mean": "bb", "three: mean": "bb"
+    }  # fmt: skip
+    again = report("cc", "three").merged(both)
+    assert [line["commit"] for line in again["results"]] == ["aa", "bb", "cc"]

@@ -43,6 +43,17 @@ def test_a_scheme_has_settings_of_its_own(problem, joint):
     assert not np.allclose(Scheme("mlp", training={**FEW, "joint": joint}).score(problem, 0), plain)
 
 
+def test_settings_are_chosen_on_training_rows_alone(problem):
+    chosen = problem.for_choosing(3)
+    train, tested = chosen.whole.train, chosen.whole.test
+    assert (len(train), len(tested)) == (480, 120)
+    known = {row.tobytes() for row in to_dense(problem.whole.train.parts["a"])}
+    assert all(row.tobytes() in known for row in to_dense(tested.parts["a"]))
+    assert not {row.tobytes() for row in to_dense(train.parts["a"])} & {
+        row.tobytes() for row in to_dense(tested.parts["a"])
+    }
+
+
 @pytest.mark.slow
 def test_goals_and_timed_schemes_are_those_of_the_table():
     assert set(TIMED) <= set(SCHEMES)
@@ -64,3 +75,14 @@ def test_the_report_has_a_line_for_every_scheme_and_its_goals(monkeypatch):
     assert [row["contender"] for row in report.results] == [f"cross-party XOR, {name}" for name in few]
     assert report.ratios["cross-party XOR: NN head, mean"]["at_least"] == 0.87
     assert len(heard) == 3
+    assert report.ratios["cross-party XOR: NN fm, mean"]["mean"] < 1.0
+
+
+@pytest.mark.slow
+def test_the_twin_has_figures_and_times_of_few_rows(monkeypatch):
+    monkeypatch.setattr(models, "sets_of", dict)
+    monkeypatch.setattr(models, "TIMED", ("NN sum", "NN fm"))
+    monkeypatch.setattr(models, "TWIN_SCHEMES", ("NN fm",))
+    report = models.run(lambda _: None, rows=2000, only="twin")
+    assert [row["contender"] for row in report.results] == ["app-store twin, NN fm", "NN sum", "NN fm"]
+    assert report.ratios["epoch of NN fm over NN sum"]["at_most"] == 1.5

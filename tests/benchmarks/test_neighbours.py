@@ -52,6 +52,7 @@ def test_categories_of_all_rows_did_move_the_width(tmp_path):
     assert width(one.rows.parts[PARTY]) + 1 == width(other.rows.parts[PARTY])
 
 
+@pytest.mark.slow
 def test_the_report_has_every_case_as_it_is_and_as_it_was():
     """On few rows and in few runs, which show nothing but the form."""
     said = []

@@ -18,6 +18,7 @@ def test_a_wider_band_asks_for_more_rows(found):
     assert (asked[0], asked[-1]) == (1.0, 0.0)
 
 
+@pytest.mark.slow
 def test_every_band_has_its_figures(found):
     assert {name for figures in found.values() for name in figures} == {"asked", "accuracy", "AUC", "loss"}
     assert all(0.8 < figures["accuracy"] <= 1.0 for figures in found.values())

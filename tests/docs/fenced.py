@@ -54,6 +54,12 @@ def all_blocks(*languages: str) -> list[Block]:
     return [block for block in found if not languages or block.language in languages]
 
 
+def block_of(page: str, begins: str) -> Block:
+    """The one block of a page that begins so."""
+    (found,) = [block for block in blocks(page) if block.text.startswith(begins)]
+    return found
+
+
 def commands(block: Block) -> Iterator[list[str]]:
     """The words of every fdml command of a block, without `fdml`; what is printed below them is left out."""
     for line in block.text.replace("\\\n", " ").splitlines():

@@ -96,6 +96,7 @@ def test_what_new_users_met_is_covered():
     assert len(list(listed())) > 60
 
 
+@pytest.mark.slow
 def test_the_list_of_all_messages_has_those_of_every_folder():
     found = messages()
     assert sum(map(len, found.values())) > 600

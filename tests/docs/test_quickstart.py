@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.docs.fenced import ROOT, blocks
+from fdml.models import losses
+from fdml.settings.choices import LOSSES_OF
+from tests.docs.fenced import ROOT, block_of, blocks
 
 pytestmark = pytest.mark.slow
 PAGE = "docs/quickstart.md"
@@ -79,3 +82,13 @@ def test_the_page_has_the_files_that_its_commands_use():
 def test_the_python_of_a_page_runs(block, tmp_path):
     Path(tmp_path, "typed.py").write_text(block.text)
     assert typed("python typed.py", tmp_path).strip()
+
+
+def test_the_loss_of_the_page_is_one(monkeypatch):
+    monkeypatch.setattr(losses, "LOSSES", dict(losses.LOSSES))
+    monkeypatch.setitem(LOSSES_OF, "regression", LOSSES_OF["regression"])
+    exec(block_of("docs/models.md", "import numpy as np").text, {})
+    found = losses.loss_named("gamma")
+    score, labels = np.zeros((3, 1)), np.array([0.5, 1.0, 2.0])
+    steps = np.array([found.value(score + sign * 1e-6, labels) for sign in (1.0, -1.0)])
+    np.testing.assert_allclose(found.gradient(score, labels)[:, 0], (steps[0] - steps[1]) / 2e-6, atol=1e-6)

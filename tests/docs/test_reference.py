@@ -44,6 +44,7 @@ def leaves(command, name):
         yield from leaves(each, f"{name} {key}")
 
 
+@pytest.mark.slow
 def test_every_command_has_a_section_with_all_its_options_and_their_help(written):
     page = written["reference/commands.md"]
     sections = dict(re.findall(r"^#+ (fdml [a-z -]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))

@@ -15,7 +15,7 @@ import pytest
 from tests.docs.fenced import ROOT
 from tests.monitor.browser import IS_HERE, WHY_NOT, browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.slow
 FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset", "object": "data"}
 """By element, what a browser fetches by itself."""
 GENERATED = ("reference/commands.html", "reference/settings.html", "reference/python.html", "reference/messages.html")

@@ -11,6 +11,7 @@ from fdml.experiments.search_settings import SearchSettings
 from fdml.party.settings import PartySettings
 from fdml.settings import RunSettings
 from fdml.settings.federation import FederationSettings
+from tests.docs.fates import NOT_RUN, RAN
 from tests.docs.fenced import (
     PAGES,
     ROOT,
@@ -35,13 +36,19 @@ def checked(table):
     """The settings that a block means; tables that stand alone get the least that is needed around them."""
     if "search" in table and "label_party" not in table:
         return SearchSettings(**{"name": "search", **table})
-    if "parties" in table:
-        return FederationSettings(**table)
+    if set(table) <= set(FederationSettings.model_fields):
+        return FederationSettings(**{"parties": [table.get("host", "bank"), "another"], **table})
     if "label_party" in table or not set(table) <= set(PartySettings.model_fields):
         label = table.get("label_party", "bank")
         others = [*table.get("keys", {}), *table.get("new_parties", ()), "another"]
         version = {"from": VERSION} if table.get("from") == "promoted" else {}
-        federation = FederationSettings(parties=[label, *others])
+        if "comparing_party" in table:  # named where there is no server
+            parties = [label, table["comparing_party"]]
+            federation = FederationSettings(
+                server="none", parties=parties, addresses={party: f"{party}.example.org:7443" for party in parties}
+            )
+        else:
+            federation = FederationSettings(parties=[label, *others])
         return federation.run(**{"label_party": label, **table, **version})
     return PartySettings(**{"party": "bank", "federation": "federation.toml", **table})
 
@@ -103,3 +110,18 @@ def test_the_walk_finds_what_there_is():
 def test_a_command_that_fdml_has_not_is_refused(words):
     with pytest.raises(Exception, match=r"\w"):
         taken(words)
+
+
+def test_every_block_is_run_or_has_a_reason_why_not():
+    found = {(block.page, block.text.splitlines()[0]) for block in all_blocks() if block.language != "toml"}
+    ran = {(page, line) for page, lines in RAN.items() for line in lines}
+    not_run = {(page, line) for page, lines in NOT_RUN.items() for line in lines}
+    assert sorted(found - ran - not_run) == [], "say in tests/docs/fates.py which test runs it, or why none does"
+    assert sorted((ran | not_run) - found) == [], "no page has these blocks any more"
+    assert ran & not_run == set()
+
+
+@pytest.mark.parametrize("named", sorted({each for lines in RAN.values() for each in lines.values()}))
+def test_every_test_that_is_said_to_run_a_block_is_there(named):
+    path, _, name = named.partition("::")
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ _TRAINING = {
     "batch_size": 20,
     "batches_per_block": 4,
     "learning_rate": 0.2,
+    "lookahead": 1,
     "value_bits": 64,
     "peer_timeout_seconds": 90.0,
 }
@@ -58,9 +59,8 @@ class ProcessRun:
     @property
     def run_settings(self) -> dict[str, Any]:
         """run.toml."""
-        usual = {
-            key: value for key, value in _TRAINING.items() if not ("exchanges" in self.training and "block" in key)
-        }
+        left_out = ("batches_per_block", "lookahead") if "exchanges" in self.training else ()
+        usual = {key: value for key, value in _TRAINING.items() if key not in left_out}
         return {
             "name": RUN_NAME,
             "label_party": next(iter(self.models)),

@@ -12,11 +12,11 @@ import pytest
 
 from tests.golden.layout import CURRENT
 from tests.golden.run_golden import GOLDEN, Workshop, machine
-from tests.golden.runs import COMPARE_RUNS, PROCESS_RUNS, RUNS, DemoRun
+from tests.golden.runs import COMPARE_RUNS, ESTIMATOR_RUNS, PROCESS_RUNS, RUNS, DemoRun
 
 _KNOWN = json.loads(GOLDEN.read_text(encoding="utf-8"))
-_SLOW = {run.name for run in (*PROCESS_RUNS[1:], *COMPARE_RUNS, DemoRun())}
-"""One run of processes is left for `make quick`."""
+_SLOW = {run.name for run in (*PROCESS_RUNS, *COMPARE_RUNS, ESTIMATOR_RUNS[1], DemoRun())}
+"""Runs of processes or with kernels that `make quick` has no other use for; tests/end_to_end has its smoke run."""
 _ROUNDING = 1e-12
 """Held-out predictions of a comparison are summed in fixed point; golden.json has sums of floats."""
 _ELSEWHERE = 1e-3
@@ -28,6 +28,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     return Workshop(tmp_path_factory.mktemp("golden"), CURRENT)
 
 
+@pytest.mark.usefixtures("warm_starts")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of estimators with few epochs
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW)) for name in RUNS])
 def test_a_run_ends_with_its_golden_results(name: str, workshop: Workshop) -> None:

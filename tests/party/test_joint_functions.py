@@ -122,6 +122,7 @@ def test_vectors_of_staleness_are_learned_from():
     assert np.isfinite(outcome.score(rows_of().parts)).all()
 
 
+@pytest.mark.slow
 def test_noise_in_training_goes_with_products_of_vectors():
     noise = GuardSettings(training=GradientGuardSettings(clip=1.0, sigma=0.5))
     plan = plan_of("fm", guards={"bob": noise}, learning_rate=0.1)

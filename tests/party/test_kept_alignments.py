@@ -311,6 +311,7 @@ def test_with_one_key_file_for_two_federations_their_tokens_differ(tmp_path):
     assert posted[0].isdisjoint(posted[1])
 
 
+@pytest.mark.slow
 def test_a_server_that_plans_on_what_a_party_does_not_keep_is_not_believed(monkeypatch):
     federation = Federation()
     federation.align_run("first", data_of(FIRST))

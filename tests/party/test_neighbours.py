@@ -135,6 +135,7 @@ def test_one_row_moves_no_sum_of_gradients_by_more_than_two_clips(kind, steps, v
     assert 0.0 < moved <= 2.0 * CLIP * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_bound_is_nearly_reached():
     """So it is no bound by accident."""
     assert largest_move("linear", STEPS["strong echo"], 1e6) > 0.9 * CLIP

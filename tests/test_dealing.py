@@ -1,0 +1,31 @@
+"""Which tests one worker runs together, so that what is dear is made once."""
+
+import pytest
+
+from tests.conftest import same_worker
+
+FORGET = "tests/federation/test_forget.py"
+
+
+def test_a_file_with_a_fixture_for_all_its_tests_stays_together():
+    assert same_worker(f"{FORGET}::test_it_asks_first") == FORGET
+    assert same_worker("tests/end_to_end/test_smoke.py::test_a") == "tests/end_to_end/test_smoke.py"
+
+
+def test_other_tests_are_dealt_out_one_by_one():
+    for test in ("tests/test_dealing.py::test_a[mlp]", "tests/models/test_metrics.py::test_a"):
+        assert same_worker(test) == test
+
+
+@pytest.mark.parametrize(
+    ("test", "kind"),
+    [
+        ("tests/contracts/test_models.py::test_a[linear]", "linear"),
+        ("tests/contracts/test_models.py::test_a[double-mlp averaged]", "mlp"),
+        ("tests/contracts/test_models.py::test_a[linear under fm-adam]", "fm"),
+        ("tests/models/test_compiled_models.py::test_a[fm-sgd-logistic-dense]", "fm"),
+        ("tests/models/test_vectors_kernel_twin.py::test_a", "vectors"),
+    ],
+)
+def test_the_kernels_of_a_kind_are_compiled_by_one_worker(test, kind):
+    assert same_worker(test) == kind
