@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from json import loads
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -11,7 +12,7 @@ from rich.table import Table
 from benchmarks.measure import Report
 from benchmarks.registry import BENCHMARKS, run_benchmark
 from fdml.cli.output import check_plot, check_writable, echo, stderr, stdout, write_json
-from fdml.errors import FdmlError
+from fdml.errors import FdmlError, SettingsError
 
 
 def bench(
@@ -25,11 +26,16 @@ def bench(
     rows: Annotated[
         int | None,
         typer.Option(
-            min=1000, help="How many rows (against, app-store, blocks, default-times, growth, network, speed)."
+            min=1000,
+            help="How many rows (against, align-large, app-store, blocks, default-times, growth, network, speed).",
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="Only data sets (defaults) or workloads (against) with this in their names.")
+        str | None,
+        typer.Option(
+            help="Only what has this in its name (against, defaults, models, trees), added to what --json has by now; "
+            "tokens or ecdh (align-large); LR or NN (default-times)."
+        ),
     ] = None,
     gigabytes: Annotated[float | None, typer.Option(min=0.001, help="How much is written to read it (reader).")] = None,
     rounds: Annotated[
@@ -53,7 +59,19 @@ def bench(
     if report.ratios:
         stdout.print(_ratios(report))
     echo(f"commit {report.commit}; " + ", ".join(f"{key} {value}" for key, value in report.machine.items()))
-    write_json(json, report.as_json())
+    before = _earlier(json) if only else None
+    write_json(json, report.as_json() if before is None else report.merged(before))
+
+
+def _earlier(path: Path | None) -> dict[str, Any] | None:
+    """What a file has by now: the figures of a part of a benchmark are added to those of its other parts."""
+    if path is None or not path.exists():
+        return None
+    try:
+        found: dict[str, Any] = loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise SettingsError(f"{str(path)!r} has no figures to add to; name another file") from None
+    return found
 
 
 def _results(report: Report) -> Table:

@@ -23,6 +23,7 @@ from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.sparse_run import Data
 from benchmarks.speed import make_data
+from fdml.errors import SettingsError
 from fdml.federation.scaffold import write_keys
 from fdml.protocol.agreed_training import agreed_training
 from fdml.settings import TrainingSettings
@@ -58,14 +59,14 @@ class Outcome:
     auc: float
 
 
-def run(progress: Progress, rows: int = 30_000, rounds: int = 3) -> Report:
-    """Let the defaults and the candidates take turns, for both models."""
+def run(progress: Progress, rows: int = 30_000, rounds: int = 3, only: str = "") -> Report:
+    """Let the defaults and the candidates take turns, for both models or `only` the one of this name."""
     made_on, made_of = machine(), commit()
     results: list[dict[str, Any]] = []
     ratios: dict[str, dict[str, Any]] = {}
     progress(f"making {rows:,} rows")
     data = make_data(rows, _SPLIT)
-    for model in MODELS:
+    for model in chosen_models(only):
         with tempfile.TemporaryDirectory(prefix="fdml-default-times-") as folder:
             found = in_turns(Path(folder), data, model, rounds, progress)
         results += list(_rows(model, found))
@@ -75,6 +76,13 @@ def run(progress: Progress, rows: int = 30_000, rounds: int = 3) -> Report:
         f"most {SAME:g} of AUC? {rows:,} rows x 60 non-zeros, 3 parties and a server over TLS with durability on."
     )
     return Report("default-times", question, results, ratios, made_on, made_of)
+
+
+def chosen_models(only: str) -> list[str]:
+    """All models, or the one of this name."""
+    if only and only not in MODELS:
+        raise SettingsError(f"there is no model {only!r} here; --only takes {' or '.join(MODELS)}")
+    return [only] if only else list(MODELS)
 
 
 def candidates(rows: int, parties: int) -> Iterator[Candidate]:

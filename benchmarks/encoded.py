@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.trees import NativeProblem
+from fdml.align.split import split_rows
 from fdml.data.row_set import RowSet
 from fdml.data.rows import NO_NATIVE, NativeFeatures, RowEncoding, split_features
 from fdml.data.samples.sample_dataset import SampleDataset
@@ -15,6 +16,8 @@ from fdml.models.registry import kind_named, model_settings, with_native
 from fdml.settings import ModelSettings
 
 _HOLDOUT = 0.2
+SPLIT = 17
+"""By which test rows are drawn where a sample has none of its own. Settings are chosen on the other rows alone."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,16 @@ class EncodedProblem:
 
     @classmethod
     def of(cls, sample: SampleDataset, seed: int) -> EncodedProblem:
-        """Both encodings of a sample, split by the seed where it has no test rows of its own."""
+        """Both encodings of a sample. The seed shuffles training rows; test rows are the same for all seeds."""
         data = sample.encoded("both")
-        problem = build_dataset(data, sample.label_party, "binary", None, holdout=_HOLDOUT, seed=seed)
+        problem = build_dataset(data, sample.label_party, "binary", None, holdout=_HOLDOUT, seed=SPLIT)
         return cls(problem.shuffled(seed), {name: each.train.native for name, each in data.items()})
+
+    def for_choosing(self, seed: int) -> EncodedProblem:
+        """The training rows alone, a fifth of them in place of the test rows: settings are chosen here."""
+        keep, out = split_rows(len(self.whole.train), _HOLDOUT, seed)
+        train = self.whole.train
+        return replace(self, whole=replace(self.whole, train=train.take(keep), test=train.take(out)))
 
     def rows_for(self, kind: str) -> JointDataset:
         """The features that a kind of model wants."""

@@ -103,3 +103,12 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """The same as values that `json.dump` takes."""
         return asdict(self)
+
+    def merged(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """The same with the lines of an earlier report that this one has none of; every line has its own commit."""
+        mine = [{**line, "commit": self.commit} for line in self.results]
+        names = {line["contender"] for line in mine}
+        kept = [{"commit": before["commit"], **line} for line in before["results"] if line["contender"] not in names]
+        stays = {name: {"commit": before["commit"], **each} for name, each in before["ratios"].items()}
+        ratios = stays | {name: {**each, "commit": self.commit} for name, each in self.ratios.items()}
+        return {**self.as_json(), "results": kept + mine, "ratios": ratios}
