@@ -579,10 +579,10 @@ def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
     senders -= {("transport/grpc_relay.py", "stream")}  # answers, which passed the guard when they were published
     senders -= {("transport/mesh_channel.py", "self._lines[name]")}  # what the driver sends, to every party
     assert senders == {("party/driver.py", "self._channel"), ("transport/in_process.py", "self._server")}
-    assert arguments_of("send", "party/driver.py") == {"message"}
+    assert arguments_of("send", "party/driver.py") == {"effect.message"}
     (sending,) = [call.lineno for _, _, call in calls_of("send", of="party/driver.py")]
     case = sources()["party/driver.py"].read_text(encoding="utf-8").splitlines()[sending - 2]
-    assert case.strip() == "case Send(message):"
+    assert case.strip() == "elif type(effect) is Send:"
     assert {file for file, _, _ in calls_of("enqueue")} == {"transport/grpc_channel.py"}
     assert arguments_of("enqueue", "transport/grpc_channel.py") == {"message"}
 
