@@ -15,11 +15,11 @@ from fdml.data.label_encoding import LabelEncoding, fit_labels
 from fdml.data.row_set import RowSet, mean_one
 from fdml.data.rows import width
 from fdml.data.table import PartyData, Table
-from fdml.errors import DataError, LabelError, SettingsError
+from fdml.errors import DataError, LabelError
 from fdml.models.losses import loss_named
 from fdml.models.objective import Objective, objective_for
-from fdml.settings.choices import PAIRWISE, LossName, Task
-from fdml.settings.losses import loss_for
+from fdml.settings.choices import LossName, Task
+from fdml.settings.losses import loss_without_groups
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,7 @@ def build_dataset(
     held_out = test[label_party].labels
     if labels is None or held_out is None:
         raise LabelError(f"label party {label_party!r} has no labels; set data.label to its label column")
-    chosen = loss_for(task, loss)
-    if chosen == PAIRWISE:
-        raise SettingsError(
-            'loss "pairwise" compares rows of groups, which only runs have; start one with `fdml simulate`: it says '
-            "what joint training brings over the label party alone"
-        )
+    chosen = loss_without_groups(task, loss)
     encoding = fit_labels(task, labels, train[label_party].weights, loss_named(chosen).link)
     return JointDataset(
         label_party,

@@ -29,7 +29,7 @@ from fdml.models.registry import DEFAULT_KIND, kind_named, kinds, model_settings
 from fdml.party.plan import Plan, joint_score
 from fdml.settings import ModelSettings, TrainingSettings
 from fdml.settings.choices import Link, LossName, Task
-from fdml.settings.losses import loss_for
+from fdml.settings.losses import loss_without_groups
 
 ModelChoice = str | Mapping[str, Any] | Callable[[int, int], Any]
 """A kind, its settings as a mapping with its `kind`, or a function that makes a torch module."""
@@ -214,10 +214,10 @@ class FeatureDistributed(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _loss(self) -> LossName:
-        return loss_for(self.code_.task, self.loss, self.quantile)
+        return loss_without_groups(self.code_.task, self.loss, self.quantile)
 
     def _link(self, task: Task) -> Link:
-        return loss_named(loss_for(task, self.loss, self.quantile)).link
+        return loss_named(loss_without_groups(task, self.loss, self.quantile)).link
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -35,6 +35,17 @@ def loss_for(task: Task, loss: LossName | None, quantile: float | None = None) -
     return loss if quantile == level else f"{QUANTILE}({quantile:g})"
 
 
+def loss_without_groups(task: Task, loss: LossName | None, quantile: float | None = None) -> LossName:
+    """The same where rows have no groups, as in estimators and comparisons: a loss that ranks in groups is refused."""
+    found = loss_for(task, loss, quantile)
+    if found == PAIRWISE:
+        raise SettingsError(
+            'loss "pairwise" compares rows of groups, which only runs have; start one with `fdml simulate`: it says '
+            "what joint training brings over the label party alone"
+        )
+    return found
+
+
 def split_loss(name: LossName) -> tuple[LossName, float | None]:
     """A loss and its level, as settings have them; the level is None where the loss has none."""
     if name == QUANTILE:

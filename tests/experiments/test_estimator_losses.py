@@ -107,3 +107,7 @@ def test_what_does_not_go_together_is_refused(counts):
         FeatureDistributedClassifier(loss="poisson").fit(X, y > 1)
     with pytest.raises(SettingsError, match=r"quantile is 0\.9, and loss 'squared' has none"):
         FeatureDistributedRegressor(quantile=0.9).fit(X, y)
+    with pytest.raises(
+        SettingsError, match=r'loss "pairwise" compares rows of groups, which only runs have; start one'
+    ):
+        FeatureDistributedClassifier(loss="pairwise").fit(X, y > 1)
