@@ -33,8 +33,8 @@ def bench(
     only: Annotated[
         str | None,
         typer.Option(
-            help="Only what has this in its name (against, defaults, models, trees), added to what --json has by now; "
-            "tokens or ecdh (align-large); LR or NN (default-times)."
+            help="Only what has this in its name (against, defaults, models, trees, vectors), added to what --json has "
+            "by now; several between semicolons (models); tokens or ecdh (align-large); LR or NN (default-times)."
         ),
     ] = None,
     gigabytes: Annotated[float | None, typer.Option(min=0.001, help="How much is written to read it (reader).")] = None,

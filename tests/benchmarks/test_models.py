@@ -6,7 +6,7 @@ import pytest
 from benchmarks import models
 from benchmarks.cross_party import cross_party_xor, log_odds
 from benchmarks.encoded import EncodedProblem
-from benchmarks.models import GOALS, SCHEMES, TIMED, Scheme, sets_of
+from benchmarks.models import GOALS, SCHEMES, TIMED, Scheme, is_wanted, sets_of
 from fdml.data.rows import to_dense
 from fdml.models.metrics import auc
 
@@ -52,6 +52,13 @@ def test_settings_are_chosen_on_training_rows_alone(problem):
     assert not {row.tobytes() for row in to_dense(train.parts["a"])} & {
         row.tobytes() for row in to_dense(tested.parts["a"])
     }
+
+
+def test_a_whole_name_asks_for_one_line_and_a_part_of_it_for_all_that_have_it():
+    names = ["XOR, NN fm", "XOR, NN fm, 16 numbers", "XOR, NN head"]
+    assert [name for name in names if is_wanted("", name, names)] == names
+    assert [name for name in names if is_wanted("NN fm", name, names)] == names[:2]
+    assert [name for name in names if is_wanted("XOR, NN fm; head", name, names)] == [names[0], names[2]]
 
 
 @pytest.mark.slow
