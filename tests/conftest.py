@@ -40,8 +40,12 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMOR
 _ROOT = Path(__file__).parents[1]
 _TOGETHER = ("tests/end_to_end/", "tests/packaging/")
 """Folders whose tests share processes or an environment, file by file."""
-_COMPILES = re.compile(r"tests/(models/|contracts/test_models\.py).*(?<![a-z])(linear|fm|mlp|vectors)(?![a-z])")
+_COMPILES = re.compile(
+    r"tests/(models/|contracts/test_models\.py).*?(?<![a-z])(linear under fm|linear|fm|mlp|vectors)(?![a-z])"
+)
 """Tests of a kind of model; the first with each form of rows waits seconds until its kernels are compiled."""
+_KERNELS_OF = {"linear under fm": "vectors"}
+"""Kinds that are computed by the kernels of another name."""
 
 Dealer = Callable[[Sequence[Sequence[int]]], JointDataset]
 
@@ -112,7 +116,7 @@ def same_worker(test: str) -> str:
     if path.startswith(_TOGETHER) or _has_fixture_for_all(path):
         return path
     found = _COMPILES.match(test)
-    return found[2] if found else test
+    return _KERNELS_OF.get(found[2], found[2]) if found else test
 
 
 @cache

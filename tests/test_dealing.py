@@ -22,7 +22,8 @@ def test_other_tests_are_dealt_out_one_by_one():
     [
         ("tests/contracts/test_models.py::test_a[linear]", "linear"),
         ("tests/contracts/test_models.py::test_a[double-mlp averaged]", "mlp"),
-        ("tests/contracts/test_models.py::test_a[linear under fm-adam]", "fm"),
+        ("tests/contracts/test_models.py::test_a[linear under fm-adam]", "vectors"),
+        ("tests/contracts/test_models.py::test_a[mlp under fm-adam]", "mlp"),
         ("tests/models/test_compiled_models.py::test_a[fm-sgd-logistic-dense]", "fm"),
         ("tests/models/test_vectors_kernel_twin.py::test_a", "vectors"),
     ],

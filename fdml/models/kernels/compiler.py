@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
+
+from fdml.models.kernels.turns import Turns
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,10 +46,36 @@ def exact_kernel(function: F) -> F:
 
 
 def _compiled(function: F, fastmath: set[str] | bool) -> F:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_cache_folder())
+    before, folder = numba.config.CACHE_DIR, _cache_folder()
+    numba.config.CACHE_DIR = str(folder)
     try:
         compiled: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=fastmath)(function)
+        _share(compiled, _turns(folder / "lock"))
     finally:
         numba.config.CACHE_DIR = before
     return cast(F, compiled)
+
+
+@cache
+def _turns(path: Path) -> Turns:
+    return Turns(path)
+
+
+def _share(compiled: Any, turns: Turns) -> None:
+    """Let processes that start together compile each form of a kernel once: the others wait for it.
+
+    Two of them that write to numba's cache at once lose a form, or one is kept under the name of the other.
+    """
+    name, compile_form = f"{compiled.py_func.__module__}.{compiled.py_func.__qualname__}", compiled.compile
+
+    def compile_in_turn(form: Any) -> Any:
+        with global_compiler_lock, turns.of(f"{name}{form}"):
+            return compile_form(form)
+
+    class SharedCache(FunctionCache):  # type: ignore[misc]
+        def save_overload(self, form: Any, code: Any) -> None:
+            with turns.of(name):
+                super().save_overload(form, code)  # type: ignore[no-untyped-call]
+
+    compiled.compile = compile_in_turn
+    compiled._cache = SharedCache(compiled.py_func)  # type: ignore[no-untyped-call]
