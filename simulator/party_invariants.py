@@ -9,6 +9,7 @@ import numpy as np
 from fdml.align.group_key import GroupKey
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import InvariantBroken
+from fdml.events import Evaluated
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Checkpoint
 from fdml.privacy.statement import Statement
@@ -102,6 +103,13 @@ class PartyChecker:
         require(
             len(set(self._chosen.values())) == 1, f"the parties keep the models of different epochs: {self._chosen}"
         )
+
+    def bundled(self, party: str, evaluated: Evaluated | None) -> None:
+        """A party writes its bundle: the label party's tells of the model that stays, in every start."""
+        if party == self._scenario.settings.label_party:
+            stays = self._chosen.get(party) or max(self._metrics, default=0)
+            told = 0 if evaluated is None else evaluated.epoch
+            require(told == stays, f"the bundle of {party} tells of epoch {told}, and its model is of epoch {stays}")
 
     def saved(self, party: str, checkpoint: Checkpoint) -> None:
         """A party stores a checkpoint: what a start from it would not make again must be in it, or at the server."""

@@ -55,6 +55,7 @@ class CheckedStore(DiskStore):
 
     def write_bundle(self, bundle: WriteBundle) -> Path | None:
         """A file more in the middle of which the disk may fail."""
+        self._checker.bundled(self._party, bundle.evaluated)
         self.disk.replace("model", hash_arrays(bundle.parameters))
         return None
 

@@ -195,7 +195,7 @@ class SessionDriver(Generic[T]):
         """Store something that must last."""
         match effect:
             case SaveCheckpoint(checkpoint):
-                unacknowledged = tuple(self._channel.unacknowledged())
+                unacknowledged = (*self._channel.unacknowledged(), *checkpoint.unacknowledged)
                 self._store.save_checkpoint(replace(checkpoint, unacknowledged=unacknowledged))
             case SaveRowsOffer(state, offer):
                 self._store.save_rows_offer(state, offer)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from fdml.align.kept import Generation
 from fdml.data.label_encoding import LabelEncoding
-from fdml.events import Evaluated, Event, Remark
+from fdml.events import Evaluated, Event, Released, Remark
 from fdml.models.calibration import Calibration
 from fdml.models.model import State
 from fdml.party.alignment import SharedRows
@@ -17,6 +17,7 @@ from fdml.party.channel import ToServer
 from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.alignment_messages import RowsOffer
+from fdml.protocol.messages import FromParty, Gradient, HeldOutPredictions, Push
 from fdml.settings import ModelSettings
 
 
@@ -64,7 +65,10 @@ class SaveAlignment:
 
 @dataclass(frozen=True)
 class SaveCheckpoint:
-    """Store a checkpoint, with what the channel holds unacknowledged; durable before the next effect."""
+    """Store a checkpoint, with what the channel holds unacknowledged; durable before the next effect.
+
+    What it has as unacknowledged itself is sent right after it.
+    """
 
     checkpoint: Checkpoint
 
@@ -149,3 +153,16 @@ Work = Generator[Effect, None, T]
 def remark(party: str, text: str) -> Emit:
     """A sentence for a person."""
     return Emit(Remark(party, text))
+
+
+def send_all(party: str, messages: Iterable[FromParty]) -> Work[None]:
+    """Send messages, and say what is released by them."""
+    for message in messages:
+        yield Send(message)
+        match message:
+            case Push(step):
+                yield Emit(Released(party, "push", step))
+            case Gradient(step):
+                yield Emit(Released(party, "gradient", step))
+            case HeldOutPredictions(epoch):
+                yield Emit(Released(party, "held-out", epoch))

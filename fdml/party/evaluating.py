@@ -16,12 +16,12 @@ from fdml.align.sealed_metrics import open_outcome, seal_outcome
 from fdml.monitor.figures import undefined_remark
 from fdml.party.alignment import SharedRows
 from fdml.party.earlier import EARLIER, EarlierModel
-from fdml.party.effects import Emit, Send, Work, remark
+from fdml.party.effects import Emit, Work, remark
 from fdml.party.evaluation import Evaluation, noise_remark
 from fdml.party.loop import Worker
 from fdml.party.training_messages import TrainingMessages
 from fdml.privacy.guard import Guard
-from fdml.protocol.messages import FromParty
+from fdml.protocol.messages import FromParty, SealedMetrics
 from fdml.settings import RunSettings
 
 
@@ -66,15 +66,15 @@ class HeldOutRows:
             self.evaluation.losses[epoch - 1 :] = [self.worker.mean_loss]
         if self.evaluation.each_epoch:
             yield from self.predict(epoch, seconds)
+            if not self.worker.finished:  # else they are scored at the end, and told once they are stored
+                yield from self.send((yield from self._score(sorted(self.evaluation.pending))))
 
     def predict(self, epoch: int, seconds: float) -> Work[None]:
-        """Send the held-out predictions; the label party scores the totals that have come by now."""
+        """Send the held-out predictions; the label party scores their total once it has come."""
         yield from self.send([self.guard.held_out(epoch, self.worker.predict_held_out())])
         self.evaluation.count += 1
         if self._is_label_party:
             self.evaluation.wait_for(epoch, seconds, self.worker.mean_loss)
-            for waiting in sorted(self.evaluation.pending):
-                yield from self._score(waiting)
 
     def stop_without_gain(self) -> Work[None]:
         """Before the next step, at the party that `decides`: score the epochs that are due, and stop if they say so.
@@ -82,18 +82,25 @@ class HeldOutRows:
         An epoch that was scored before it is due does not count yet.
         """
         due = self.worker.schedule.epochs_scored(self.worker.step, self.worker.lookahead)
-        yield from self._score_all(due)
+        yield from self.send((yield from self._score_all(due)))
         final_at = self.evaluation.best_so_far.final_at
         if final_at is not None and final_at <= due:
             yield from self.send(self.worker.stop_pushing())
 
+    def score_rest(self) -> Work[list[SealedMetrics]]:
+        """When training has ended: score what is left; gives what the others are to be told.
+
+        Once they are, the server has no total any more, so what was found must be stored before.
+        """
+        if not self.evaluation.pending:
+            return []
+        return (yield from self._score_all(max(self.evaluation.pending)))
+
     def finish(self, earlier: EarlierModel | None = None) -> Work[bool]:
-        """What is left when training has ended: score all, and where held-out rows choose it, keep the best epoch.
+        """When all is scored: where held-out rows choose it, keep the best epoch.
 
         Gives whether the run's version is promoted.
         """
-        if self.evaluation.pending:
-            yield from self._score_all(max(self.evaluation.pending))
         promoted = (yield from self._compare(earlier)) if self._is_label_party else False
         if self._is_label_party and (reliability := self.evaluation.reliability) is not None:
             yield Emit(reliability)
@@ -125,25 +132,29 @@ class HeldOutRows:
         yield Emit(found)
         return found.promoted is True
 
-    def _score_all(self, last: int) -> Work[None]:
-        """Score all epochs up to this one; wait for the totals that will come."""
+    def _score_all(self, last: int) -> Work[list[SealedMetrics]]:
+        """Score all epochs up to this one; wait for the totals that will come. Gives what the others are to be told."""
         blocks = self.worker.schedule.blocks if self.evaluation.each_epoch else 0
-        for epoch in [each for each in sorted(self.evaluation.pending) if each <= last]:
+        epochs = [each for each in sorted(self.evaluation.pending) if each <= last]
+        for epoch in epochs:
             while not self.messages.is_settled(epoch, blocks):
                 yield from self.take_in(f"for {{}} to predict the held-out rows of epoch {epoch}")
-            yield from self._score(epoch)
+        return (yield from self._score(epochs))
 
-    def _score(self, epoch: int) -> Work[None]:
-        """Turn the total of one epoch into metrics, if it has come; only the label party is sent it."""
-        total = self.messages.held_out.pop(epoch, None)
-        if total is None:
-            return
-        if total.variance > 0.0 and not self.evaluation.history:
-            yield remark(self.worker.party, noise_remark(total.variance))
-        is_first = not self.evaluation.history
-        found, sealed = self.evaluation.score(total, self.guard)
-        undefined = undefined_remark(found.figures) if is_first else ""
-        if undefined:
-            yield remark(self.worker.party, undefined)
-        yield Emit(found)
-        yield Send(sealed)
+    def _score(self, epochs: Iterable[int]) -> Work[list[SealedMetrics]]:
+        """Turn the totals of these epochs that have come into metrics; only the label party is sent any."""
+        told = []
+        for epoch in epochs:
+            total = self.messages.held_out.pop(epoch, None)
+            if total is None:
+                continue
+            if total.variance > 0.0 and not self.evaluation.history:
+                yield remark(self.worker.party, noise_remark(total.variance))
+            is_first = not self.evaluation.history
+            found, sealed = self.evaluation.score(total, self.guard)
+            undefined = undefined_remark(found.figures) if is_first else ""
+            if undefined:
+                yield remark(self.worker.party, undefined)
+            yield Emit(found)
+            told.append(sealed)
+        return told

@@ -9,7 +9,7 @@ simulator are drivers of this one order of work.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -35,6 +35,7 @@ from fdml.party.effects import (
     WriteBundle,
     WriteStatement,
     remark,
+    send_all,
 )
 from fdml.party.evaluating import HeldOutRows
 from fdml.party.evaluation import Evaluation
@@ -54,9 +55,7 @@ from fdml.protocol.messages import (
     Finished,
     FromParty,
     Gradient,
-    HeldOutPredictions,
     Hello,
-    Push,
     Stopped,
     Total,
 )
@@ -125,7 +124,7 @@ class PartySession:
         if self._checkpoint is None:  # else it is among what a checkpoint has unacknowledged, or has arrived
             yield from held_out.predict_earlier(self._member.earlier, shared)
         yield from self._train(worker, guard, held_out, facts)
-        yield from self._evaluate(worker, held_out, labels)
+        yield from self._evaluate(worker, held_out, labels, facts)
         yield from compare_alone(self._member, shared, labels, evaluation, self._clock, Checkpointed(self._safe))
         result = yield from self._finish(worker, guard, evaluation, facts)
         return (yield from self._end(result))
@@ -245,19 +244,27 @@ class PartySession:
             safe = worker.step - 1 if worker.step % _FORGET_STEPS == 0 else self._safe
         else:
             if worker.finished or self._clock() - self._saved_at >= self._run.training.checkpoint_seconds:
-                progress = replace(evaluation.progress, seconds=self._seconds)
-                yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress))
-                self._saved_at = self._clock()
-                self._saved_steps = (self._saved_steps[1], worker.step - 1)
+                yield from self._save_now(worker, evaluation, facts)
             safe = self._saved_steps[0]
         if safe > self._safe:
             self._safe = safe
             guard.forget(safe)
             yield Send(Checkpointed(safe))
 
+    def _save_now(
+        self, worker: Worker, evaluation: Evaluation, facts: Mapping[str, str], told: Sequence[FromParty] = ()
+    ) -> Work[None]:
+        """Save, with messages that are sent right after."""
+        progress = replace(evaluation.progress, seconds=self._seconds)
+        yield SaveCheckpoint(Checkpoint(facts, worker.step - 1, worker.state(), progress, tuple(told)))
+        self._saved_at = self._clock()
+        self._saved_steps = (self._saved_steps[1], worker.step - 1)
+
     # Evaluating
 
-    def _evaluate(self, worker: Worker, held_out: HeldOutRows, labels: LabelSet) -> Work[None]:
+    def _evaluate(
+        self, worker: Worker, held_out: HeldOutRows, labels: LabelSet, facts: Mapping[str, str]
+    ) -> Work[None]:
         """What is left to evaluate when training has ended."""
         self.phase = "evaluating"
         evaluation = held_out.evaluation
@@ -265,10 +272,13 @@ class PartySession:
             reason = worker.spent or self._messages.why_stopped or NO_GAIN
             yield Emit(events.Stopped(worker.party, worker.step, reason))
         if self._member.is_label_party and not self._member.has_private_labels:
-            loss = self._run.chosen_loss
-            evaluation.calibration = recalibrated(worker, loss, labels.train_rows({}))
-        if evaluation.at_end:
+            evaluation.calibration = recalibrated(worker, self._run.chosen_loss, labels.train_rows({}))
+        if evaluation.at_end and worker.last_epoch not in evaluation.history:  # else an earlier start has scored it
             yield from held_out.predict(worker.last_epoch, self._seconds)
+        told = yield from held_out.score_rest()
+        for _ in range(2 if told and self._member.is_durable else 0):  # whichever of the two is read again
+            yield from self._save_now(worker, evaluation, facts, told)
+        yield from self._send(told)
         self._promoted = yield from held_out.finish(self._member.earlier)
         found = evaluation.convergence
         if self._member.is_label_party and found is not None:
@@ -327,15 +337,7 @@ class PartySession:
     # Messages
 
     def _send(self, messages: Iterable[FromParty]) -> Work[None]:
-        for message in messages:
-            yield Send(message)
-            match message:
-                case Push(step):
-                    yield Emit(events.Released(self._member.name, "push", step))
-                case Gradient(step):
-                    yield Emit(events.Released(self._member.name, "gradient", step))
-                case HeldOutPredictions(epoch):
-                    yield Emit(events.Released(self._member.name, "held-out", epoch))
+        return send_all(self._member.name, messages)
 
     def _receive(self, what: str) -> Work[Incoming]:
         began = self._clock()

@@ -7,7 +7,18 @@ import pytest
 
 from fdml.align.sealed_metrics import open_metrics
 from fdml.errors import ExchangeError, LabelError, MessageRefused, PeerTimeout, Refusal, ServerUnreachable, StateCorrupt
-from fdml.events import Compared, EpochDone, Evaluated, Finished, Joined, Released, Remark, StepDone, Stopped
+from fdml.events import (
+    Compared,
+    EpochDone,
+    Evaluated,
+    Finished,
+    Joined,
+    Released,
+    Reliability,
+    Remark,
+    StepDone,
+    Stopped,
+)
 from fdml.party.checkpoint import FinishedModel, SavedState
 from fdml.party.effects import Emit, Flush, SaveResult, Send
 from fdml.privacy.ledger import Mechanism, epsilon_of
@@ -81,7 +92,10 @@ def test_a_party_first_finds_its_rows_and_stores_them_once_the_server_has_all_it
 
 def test_the_label_party_says_hello_gives_the_labels_trains_scores_and_finishes_in_this_order(held):
     order = order_of(held[STORE].effects)
-    scored = ["receive", "emit Evaluated", "send SealedMetrics 1", "receive", "emit Evaluated", "send SealedMetrics 2"]
+    scored = [
+        "receive", "emit Evaluated", "emit Evaluated", "save checkpoint 3", "save checkpoint 3",
+        "send SealedMetrics 1", "send SealedMetrics 2",
+    ]  # fmt: skip
     assert order[order.index("send Hello") :] == [
         "send Hello", "send Labels", "emit Scheduled", "emit Joined", *TRAINING_PART, *scored,
         "emit Reliability", "emit Compared", *LAST_PART
@@ -104,7 +118,8 @@ def test_a_party_of_which_nothing_has_to_last_saves_no_checkpoint_and_gives_up_t
 
 def test_a_checkpoint_holds_the_pushes_that_were_sent_before_it(held):
     """What is sent after a state was saved must be in that state, else a restart would send something else."""
-    for number, disk in enumerate(held[STORE].store.after_checkpoint):
+    for at, disk in enumerate(held[STORE].store.after_checkpoint):
+        number = min(at, 3)  # the last are of the end, with what was scored there
         assert saved_on(disk).checkpoint.worker["position"].tolist()[:2] == [number + 1, min(number + 2, 3)]
 
 
@@ -112,18 +127,18 @@ def test_totals_are_given_up_only_once_two_newer_checkpoints_are_safe(held):
     """The newest may be damaged; then the party goes on from the one before it."""
     steps = [message.step for message in sent(held[STORE], Checkpointed)]
     saved = [saved_on(disk).checkpoint.step for disk in held[STORE].store.after_checkpoint]
-    assert saved == [0, 1, 2, 3]
-    assert steps == saved[:-1]
+    assert saved == [0, 1, 2, 3, 3, 3]
+    assert steps == saved[:3]
 
 
 def test_state_is_saved_when_its_time_has_come_and_at_the_end():
     run = with_training(SmallRun(), checkpoint_seconds=1000.0)
     sides = hold(run)
-    assert [saved_on(disk).checkpoint.step for disk in sides[STORE].store.after_checkpoint] == [3]
+    assert [saved_on(disk).checkpoint.step for disk in sides[STORE].store.after_checkpoint] == [3, 3, 3]
     slow = again(run, sides[STORE], clock=Clock(each=200.0))
     steps = [saved_on(disk).checkpoint.step for disk in slow.store.after_checkpoint]
-    assert 3 in steps
-    assert 1 < len(steps) < 4, "a look at the clock takes 200 s, and a step some looks"
+    assert steps[-3:] == [3, 3, 3]
+    assert 3 < len(steps) < 6, "a look at the clock takes 200 s, and a step some looks"
 
 
 def test_a_checkpoint_takes_with_it_what_the_channel_has_not_brought_to_the_server(held):
@@ -131,7 +146,7 @@ def test_a_checkpoint_takes_with_it_what_the_channel_has_not_brought_to_the_serv
     channel.on_their_way = [SealedMetrics(1)]
     side = Side(SmallRun(), STORE, channel, shared=held[STORE].store.shared_rows())
     side.driver.advance()
-    assert saved_on(side.disk).checkpoint.unacknowledged == (SealedMetrics(1),)
+    assert saved_on(side.disk).checkpoint.unacknowledged[0] == SealedMetrics(1)
 
 
 def test_the_phases_follow_each_other(held):
@@ -183,7 +198,8 @@ def test_every_release_that_was_sent_has_its_event(held):
 @pytest.mark.parametrize("party", [STORE, BROWSER])
 def test_from_any_checkpoint_a_party_goes_on_with_the_same_messages_to_the_same_model(held, party):
     run, side = SmallRun(), held[party]
-    for number, disk in enumerate(side.store.after_checkpoint):
+    for at, disk in enumerate(side.store.after_checkpoint):
+        number = min(at, 3)
         start = again(run, side, saved=saved_on(disk), disk=disk.copy())
         assert start.driver.has_ended
         assert start.parameters() == side.parameters()
@@ -381,8 +397,8 @@ def test_evaluated_at_the_end_the_held_out_rows_are_predicted_once():
         assert [each.epoch for each in sent(side, HeldOutPredictions)] == [2]
     order = order_of(sides[STORE].effects)
     assert order[order.index("send HeldOutPredictions 2") :] == [
-        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "send SealedMetrics 2",
-        "emit Reliability", "emit Compared", *LAST_PART
+        "send HeldOutPredictions 2", "emit Released", "receive", "emit Evaluated", "save checkpoint 3",
+        "save checkpoint 3", "send SealedMetrics 2", "emit Reliability", "emit Compared", *LAST_PART
     ]  # fmt: skip
     assert order.index("save checkpoint 3") < order.index("send HeldOutPredictions 2")
 
@@ -407,17 +423,41 @@ def test_without_held_out_rows_nothing_is_evaluated(held):
     assert alone.store.bundles[0].evaluated is None
 
 
-def test_an_epoch_that_an_earlier_start_has_scored_is_not_scored_again(held):
-    side = held[STORE]
-    script = [
+def without_held_out_totals(side):
+    """What a party was sent, where the server had the metrics of both epochs already, and so no totals any more."""
+    return [
         Welcome(3, (1, 2)) if isinstance(each, Welcome) else each
         for each in training_part(side)
         if not isinstance(each, messages.HeldOutTotal)
     ]
-    disk = side.store.after_checkpoint[-1]
-    start = again(SmallRun(), side, saved=saved_on(disk), disk=disk.copy(), script=script)
+
+
+def test_an_epoch_that_an_earlier_start_has_told_of_is_not_scored_again(held):
+    side = held[STORE]
+    disk = side.store.after_checkpoint[3]
+    start = again(SmallRun(), side, saved=saved_on(disk), disk=disk.copy(), script=without_held_out_totals(side))
     assert start.driver.has_ended
     assert sent(start, SealedMetrics) == []
+
+
+@pytest.mark.parametrize("damaged", [(), ("checkpoint.0",), ("checkpoint.1",)])
+@pytest.mark.parametrize("every", ["epoch", "end"])
+def test_killed_once_its_metrics_were_told_the_label_party_still_has_figures_and_scores(every, damaged):
+    """Simulator, seed 196: the server had no total any more, and the bundle told of the epoch before."""
+    run = SmallRun(every=every)
+    side = hold(run)[STORE]
+    disk = side.store.after_checkpoint[-1].copy()
+    for name in damaged:
+        disk.files[name] = b"damaged"
+    start = again(run, side, saved=saved_on(disk), disk=disk.copy(), script=without_held_out_totals(side))
+    assert start.driver.has_ended
+    assert sent(start, HeldOutPredictions) == []
+    assert [each.epoch for each in sent(start, SealedMetrics)] == [each.epoch for each in sent(side, SealedMetrics)]
+    assert replace(start.store.bundles[0].evaluated, compared=None) == replace(
+        side.store.bundles[0].evaluated, compared=None
+    )
+    assert len(start.events_of(Reliability)) == len(side.events_of(Reliability)) == 1
+    assert start.store.statements[-1].as_text() == side.store.statements[-1].as_text()
 
 
 def test_noise_on_held_out_predictions_is_remarked_once():
@@ -499,9 +539,9 @@ def test_a_run_that_ends_early_is_evaluated_for_the_epochs_that_all_have_done():
 def test_the_end_of_a_run_is_saved_before_it_is_acted_on():
     side = hold(SmallRun(guards={BROWSER: spending(1)}))[STORE]
     order = order_of(side.effects)
-    last = max(number for number, name in enumerate(order) if name.startswith("save checkpoint"))
-    assert order[last] == "save checkpoint 1"
-    assert last < order.index("emit Stopped") < order.index("WriteBundle")
+    saved = [number for number, name in enumerate(order) if name == "save checkpoint 1"]
+    assert len([number for number in saved if number < order.index("emit Stopped")]) == 3
+    assert order.index("emit Stopped") < order.index("WriteBundle")
 
 
 @pytest.mark.parametrize("damaged", ["checkpoint.0", "checkpoint.1"])

@@ -8,6 +8,7 @@ import pytest
 
 from fdml.align.sealed_metrics import seal_metrics
 from fdml.errors import InvariantBroken
+from fdml.events import Evaluated
 from fdml.party.checkpoint import Checkpoint, Progress
 from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.messages import Gradient, HeldOutPredictions, Metrics, Push, Release, SealedMetrics
@@ -148,3 +149,16 @@ def test_rows_in_another_order_are_not_the_same_rows(shared_labels, messages):
     checker.aligned(first, shared)
     with pytest.raises(InvariantBroken, match=r"in different orders \(train\)"):
         checker.aligned(second, replace(others, train=np.roll(others.train, 1)))
+
+
+def test_a_bundle_must_tell_of_the_epoch_whose_model_stays(shared_labels, messages):
+    checker, label_party = PartyChecker(shared_labels, messages), shared_labels.settings.label_party
+    evaluated = Evaluated(label_party, 1, 0.0, 0.5, 0.5, 0.7)
+    checker.bundled(other_party(shared_labels), None)
+    checker.bundled(label_party, None)
+    with pytest.raises(InvariantBroken, match="tells of epoch 1, and its model is of epoch 0"):
+        checker.bundled(label_party, evaluated)
+    checker.chose(label_party, 1)
+    checker.bundled(label_party, evaluated)
+    with pytest.raises(InvariantBroken, match="tells of epoch 2, and its model is of epoch 1"):
+        checker.bundled(label_party, replace(evaluated, epoch=2))

@@ -120,6 +120,17 @@ def test_metrics_made_again_from_other_figures_after_a_restart_are_found(monkeyp
     assert "was scored twice, differently" in message or "metrics are not those of a run without faults" in message
 
 
+def test_figures_told_before_they_are_stored_are_found(monkeypatch):
+    work = PartySession._save_now
+
+    def hasty(self, worker, evaluation, facts, told=()):
+        if not told:
+            yield from work(self, worker, evaluation, facts)
+
+    monkeypatch.setattr(PartySession, "_save_now", hasty)
+    assert "tells of epoch" in found([196, *range(600)])
+
+
 @pytest.mark.slow
 def test_totals_given_up_before_the_state_was_saved_are_found(monkeypatch):
     work = PartySession._save
