@@ -143,6 +143,7 @@ class Watch:
         """All that the page shows, as JSON values."""
         status, said, record = self._live.status, self._live.sentence, self._record
         has_finished = record is not None and record.card is not None
+        steps = self._planned if status is None else status.steps
         if record is not None and has_finished:
             text = said.text if said.level == "done" else "Finished: this party's model is written."
             report = f"{RUNS}/{record.settings.name}/{REPORT}"
@@ -151,8 +152,8 @@ class Watch:
             "run": self._name,
             "side": self.side,
             "sentence": {"text": said.text, "level": said.level, "advice": said.advice},
-            "steps": self._planned if status is None else status.steps,
-            "step": self._planned if status is None and has_finished else self._live.step,
+            "steps": steps,
+            "step": steps if has_finished else self._live.step,
             "seconds_left": self._live.seconds_left,
             "parties": with_own_shares(self._live.rows(), None if record is None else record.measures),
             "refused": {} if status is None else dict(status.refused),

@@ -104,7 +104,10 @@ class LiveRun:
         """This side has finished, by its own files: a server may end before it was asked once more."""
         if self.status is not None:
             own = self.facts.side
-            parties = [replace(each, finished=True) if each.name == own else each for each in self.status.parties]
+            end = max(0, self.status.steps - 1)
+            parties = [
+                replace(each, finished=True, served=end) if each.name == own else each for each in self.status.parties
+            ]
             self.status = replace(self.status, parties=tuple(parties))
 
     @property
@@ -208,7 +211,12 @@ class LiveRun:
     def rows(self) -> list[dict[str, Any]]:
         """A row for each party, as this side may see it."""
         found = self.status
-        return [] if found is None else [self._row(each, _awaited_seconds(found, each.name)) for each in found.parties]
+        if found is None:
+            return []
+        if self._silent_since is None:
+            return [self._row(each, _awaited_seconds(found, each.name)) for each in found.parties]
+        old = {"waits_for": [], "waiting_seconds": 0.0}
+        return [{**self._row(each, 0.0), **old, "state": _when_asked(each)} for each in found.parties]
 
     def _row(self, party: PartyStatus, awaited: float) -> dict[str, Any]:
         speed = self._rate(lambda sample: sample.parties[party.name].served)
@@ -245,6 +253,11 @@ def _last_seen(party: PartyStatus) -> str:
     if party.gone_seconds:
         return f"{duration(party.gone_seconds)} ago"
     return "just now" if party.incarnation else "never"
+
+
+def _when_asked(party: PartyStatus) -> str:
+    """The state of a party whose server does not answer."""
+    return party.state if party.finished else f"{party.state} when last asked"
 
 
 def _code(party: PartyStatus, awaited: float) -> str:

@@ -161,6 +161,15 @@ def test_a_server_that_does_not_answer_is_said_with_since_when():
     assert live.sentence.level == "", "it answers again"
 
 
+def test_what_parties_did_when_a_server_last_answered_is_not_shown_as_what_they_do():
+    live, _ = looked(status(party("ann", waits_for=("bob",), seconds=5.0), party("bob"), party("cid", finished=True)))
+    live.note_silence("no server answers at 127.0.0.1:7443")
+    ann, bob, cid = live.rows()
+    assert (ann["state"], bob["state"]) == ("waiting when last asked", "training when last asked")
+    assert (ann["waits_for"], bob["awaited_seconds"]) == ([], 0.0)
+    assert cid["state"] == "finished"
+
+
 def test_a_server_without_the_run_is_no_silence():
     live, _ = looked()
     assert live.sentence.text == "The server is being asked."
