@@ -15,6 +15,7 @@ from fdml.federation.export import export_onnx, export_scorecard
 from fdml.federation.models import KnownModel, chosen_model, forget_model, models_of, promote_model, roll_back
 from fdml.federation.versions import Promotion
 from fdml.monitor.figures import figures_line
+from fdml.party.settings import read_party
 
 model = typer.Typer(
     no_args_is_help=True, help="The models of this party: list, show, compare, export, promote, rollback, forget."
@@ -27,6 +28,7 @@ _PARTY = Path("party.toml")
 def list_models(party: PartyOption = _PARTY, json: JsonOption = None) -> None:
     """The models of all runs that have ended here, with their versions."""
     check_writable(json)
+    name = read_party(party).party
     known = models_of(party.parent)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("run", "version", "kind", "created", "rows to ask for", "held-out"):
@@ -37,6 +39,8 @@ def list_models(party: PartyOption = _PARTY, json: JsonOption = None) -> None:
             each.run, each.card.version[:12], _kind(each), each.card.created[:16], rows, _first(each.card.figures)
         )
     stdout.print(table)
+    if not known:
+        echo(f"no run of {name} has ended here yet")
     write_json(json, {"models": [_facts(each) for each in known]})
 
 

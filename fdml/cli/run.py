@@ -39,6 +39,8 @@ def run(
     absent = [name for name in home.federation.parties if name not in started.here and facts.is_open]
     if absent:
         echo(f"not standing by now: {', '.join(absent)}; they take part once `fdml up` or `fdml join` runs there")
+    if undecided := [each.party for each in facts.decisions if each.choice == "waits" and facts.is_open]:
+        echo(f"a person at {', '.join(undecided)} decides: `fdml runs approve {facts.name}` there, or `refuse`")
     if wait and facts.is_open:
         said = facts.state
         (facts,) = federation_runs.wait_for(

@@ -64,14 +64,19 @@ def _table(found: RunStatus) -> Table:
     return table
 
 
+def _counted(party: PartyStatus) -> tuple[str, str, str]:
+    """How long it waited and what went through the server; a server that has closed a finished run knows no more."""
+    if party.finished and not party.bytes_in:
+        return "-", "-", "-"
+    return f"{party.waited_seconds:.1f} s", f"{party.bytes_in / 1e6:.1f} MB", f"{party.bytes_out / 1e6:.1f} MB"
+
+
 def _cells(party: PartyStatus, steps: int) -> tuple[str, ...]:
     return (
         party.name,
         party.state,
         f"{party.served + 1}/{steps}",
         ", ".join(party.waits_for) + (f" for {party.waiting_seconds:.1f} s" if party.waits_for else ""),
-        f"{party.waited_seconds:.1f} s",
-        f"{party.bytes_in / 1e6:.1f} MB",
-        f"{party.bytes_out / 1e6:.1f} MB",
+        *_counted(party),
         str(party.incarnation),
     )

@@ -57,6 +57,14 @@ def halves(width: int) -> list[range]:
     return [range(middle), range(middle, width)][: min(width, 2)]
 
 
+def column_halves(names: Sequence[str]) -> list[list[int]]:
+    """Cut columns in two groups, the first the larger; all features that are made of a column stay together."""
+    made_of = [column_of(name) for name in names]
+    known = list(dict.fromkeys(made_of))
+    groups = [set(known[half.start : half.stop]) for half in halves(len(known))]
+    return [[at for at, column in enumerate(made_of) if column in group] for group in groups]
+
+
 def parse_groups(text: str, names: Sequence[str]) -> list[list[int]]:
     """Read groups like "1-67; 68-123" or "age,sex; city" and give feature numbers from 0.
 

@@ -11,7 +11,7 @@ from fdml.monitor.charts import LineChart, Series
 from fdml.monitor.figures import TITLES, gain_text
 from fdml.monitor.history import EpochRecord, LearningCurve, Scheme
 from fdml.monitor.report import Block, Charts, Report, Section, Table, Text, Tone, figure
-from fdml.monitor.report_parts import answer, interval_note, meaning_notes, reliability_section
+from fdml.monitor.report_parts import answer, interval_note, meaning_notes, reliability_section, with_late_fusion
 
 _STYLES: dict[Scheme, str] = {"alone": "alone", "late fusion": "fusion", "pooled": "pooled", "joint": "joint"}
 
@@ -71,7 +71,8 @@ def _answer(curves: Sequence[LearningCurve], metric: str) -> tuple[str, Tone]:
         if over in best.gains:
             named = "the label party alone" if over == "alone" else over
             text, tone = answer(named, metric, best.gains[over])
-            return f"{text[:-1]} ({best.model}).", tone
+            fused = best.gains.get("late fusion") if over == "alone" else None
+            return with_late_fusion(f"{text[:-1]} ({best.model}).", tone, None if fused is None else fused.value)
     return f"Held-out {TITLES[metric]} of joint training: {figure(best.last.test_metric)} ({best.model}).", ""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fdml.data.frames import Frame
 from fdml.data.origins import frame_origins
-from fdml.data.partition import halves, overlap, parse_groups, partition
+from fdml.data.partition import column_halves, overlap, parse_groups, partition
 from fdml.data.readers import load
 from fdml.data.sources import open_sources
 from fdml.data.table import PartyData, Table
@@ -92,7 +92,7 @@ def from_data_file(
     """
     loaded = load(data, remark=remark)
     names = loaded.train.names
-    chosen: Sequence[Sequence[int]] = halves(len(names)) if groups is None else parse_groups(groups, names)
+    chosen: Sequence[Sequence[int]] = column_halves(names) if groups is None else parse_groups(groups, names)
     if twice := overlap(chosen, names):
         remark(twice)
     train = partition(loaded.train, chosen)

@@ -29,12 +29,18 @@ from fdml.monitor.report_parts import (
     lift_text,
     meaning_notes,
     reliability_section,
+    with_late_fusion,
 )
 from fdml.settings import run_hash
 from fdml.storage.atomic import write_file
 
 REPORT = "report.html"
 """In the folder of the run."""
+_UNKNOWN_FUSION = (
+    "Not known here: what late fusion reaches, in which every party trains alone and only the predictions are summed. "
+    "What joint training brings over that is what pays for it. Where all parties' files may lie in one place, "
+    "`fdml compare run.toml` adds it."
+)
 _LEFT_OUT = frozenset(("members", "keys", "class_weight"))
 """Settings that hold keys of members, or names of columns and classes."""
 
@@ -80,7 +86,7 @@ def _answer(record: RunRecord) -> tuple[str, Tone]:
     if kept is not None and kept.compared is not None:
         found = kept.compared
         text, tone = answer(f"{found.party} alone", found.metric, Gain(found.gain, found.low, found.high))
-        return f"{text}{_over_late_fusion(record, kept)}", tone
+        return with_late_fusion(text, tone, _over_late_fusion(record, kept))
     if not record.is_label_party:
         label_party = record.settings.label_party
         return f"What joint training brought is for {label_party}, which has the labels: see the report there.", ""
@@ -93,12 +99,10 @@ def _answer(record: RunRecord) -> tuple[str, Tone]:
     )
 
 
-def _over_late_fusion(record: RunRecord, kept: Evaluated) -> str:
+def _over_late_fusion(record: RunRecord, kept: Evaluated) -> float | None:
     """What joint training brought over what takes none, where that is known of the same rows."""
     fused = record.levels["test_metric"].get("late fusion")
-    if fused is None or kept.test_metric is None:
-        return ""
-    return f" Over late fusion, which takes no joint training: {kept.test_metric - fused:+.3f}."
+    return None if fused is None or kept.test_metric is None else kept.test_metric - fused
 
 
 def _figures(record: RunRecord) -> Mapping[str, float | None]:
@@ -132,6 +136,8 @@ def _brought(record: RunRecord) -> Section:
         blocks += [table, interval_note(kept.compared.rows, kept.compared.resamples)]
     blocks += meaning_notes(metric_of(record.settings.task, record.settings.loss))
     blocks += scheme_blocks(record.schemes, same_rows=record.same_rows is not None)
+    if kept.compared is not None and record.same_rows is None:
+        blocks.append(Text(_UNKNOWN_FUSION, "warning"))
     if kept.earlier is not None:
         blocks.append(Text(f"Over an earlier version: {kept.earlier.text}."))
     if kept.chosen:
@@ -189,7 +195,8 @@ def _line(measures: Measures) -> Section:
     headings = ("start", "began (UTC)", "from step", "steps", "lasted", "waited", "sent", "received")
     steps, late = sum(measures.lag.values()), sum(count for lag, count in measures.lag.items() if lag > 0)
     share = 100 * late / steps if steps else 0.0
-    said = f"{measures.restarts} restarts. {steps:,} steps, {share:.1f} % of them with a total that had a stale part."
+    restarts = f"{measures.restarts} restart{'s' * (measures.restarts != 1)}"
+    said = f"{restarts}. {steps:,} steps, {share:.1f} % of them with a total that had a stale part."
     blocks: list[Block] = [Text(said), Table(headings, rows, "Every start of this party's process.")]
     if measures.stopped:
         blocks.insert(0, Text(f"Training ended before its last step: {measures.stopped}.", "warning"))

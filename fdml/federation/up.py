@@ -144,7 +144,7 @@ class Supervisor:
 
     def _note_answer(self) -> None:
         if self._reported.pop("server", ""):
-            self._remark(f"the server at {self._home.endpoint.target} answers again")
+            self._remark(f"the server at {self._home.endpoint.target} answers now")
 
     def _read_again(self) -> None:
         """There may be a new certificate, or another address of the server."""
@@ -205,7 +205,7 @@ class Supervisor:
         """Decide on a run, tell the server if it does not know, and say whether its process is wanted."""
         decider = Decider(self._home)
         decision = decider.decide(facts)
-        self._report(facts.name, _text_of(decision))
+        self._report(facts.name, _text_of(decision, self._home.file))
         known = facts.decision_of(self._home.name)
         if known is None or known.choice != decision.choice:
             try:
@@ -299,8 +299,8 @@ def _check_consent(home: PartyHome) -> None:
         )
 
 
-def _text_of(decision: Decision) -> str:
+def _text_of(decision: Decision, file: Path) -> str:
     words = {"waits": "waits for a person", "accepted": "is accepted", "refused": "is refused", "stopped": "is stopped"}
     more = f" ({decision.rule}: {decision.reason})" if decision.choice in ("waits", "refused") else ""
-    how = f"; `fdml runs approve {decision.run}` or `refuse`" if decision.choice == "waits" else ""
+    how = f"; `fdml runs approve {decision.run} --party {file}` or `refuse`" if decision.choice == "waits" else ""
     return f"run {decision.run!r} of {decision.starter} {words[decision.choice]}{more}{how}"

@@ -17,11 +17,12 @@ from fdml.federation.endpoint_counts import read_counts
 from fdml.federation.findings import COMPARED
 from fdml.federation.run_folder import RUNS, SETTINGS, run_names
 from fdml.federation.run_record import RunRecord, newest_run, read_record
+from fdml.federation.run_report import REPORT
 from fdml.federation.status import AskedRun, ReadStatus
 from fdml.federation.watch_sections import NOTHING_OWN, account_rows, own_sections, with_own_shares
 from fdml.monitor.figures import TITLES
 from fdml.monitor.history import metric_of
-from fdml.monitor.live import LiveFacts, LiveRun
+from fdml.monitor.live import LiveFacts, LiveRun, Sentence
 from fdml.monitor.page_server import PageServer, Published
 from fdml.monitor.prometheus import metrics_text
 from fdml.monitor.thinning import thinned
@@ -78,6 +79,8 @@ class Watch:
         if not self._is_over:
             self._ask()
         self._read_files()
+        if self._record is not None and self._record.card is not None:
+            self._live.note_own_end()
         self.published.publish(self.state())
 
     @property
@@ -140,14 +143,17 @@ class Watch:
         """All that the page shows, as JSON values."""
         status, said, record = self._live.status, self._live.sentence, self._record
         has_finished = record is not None and record.card is not None
-        if has_finished and said.level != "done":
-            said = type(said)("Finished: this party's model is written.", "done")
+        steps = self._planned if status is None else status.steps
+        if record is not None and has_finished:
+            text = said.text if said.level == "done" else "Finished: this party's model is written."
+            report = f"{RUNS}/{record.settings.name}/{REPORT}"
+            said = Sentence(text, "done", f"What it brought is in `{report}`, in this party's folder.")
         return {
             "run": self._name,
             "side": self.side,
             "sentence": {"text": said.text, "level": said.level, "advice": said.advice},
-            "steps": self._planned if status is None else status.steps,
-            "step": self._planned if status is None and has_finished else self._live.step,
+            "steps": steps,
+            "step": steps if has_finished else self._live.step,
             "seconds_left": self._live.seconds_left,
             "parties": with_own_shares(self._live.rows(), None if record is None else record.measures),
             "refused": {} if status is None else dict(status.refused),

@@ -12,10 +12,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from fdml.data.rows import Rows
-from fdml.errors import DataError
 from fdml.models.losses import Floats
 from fdml.models.model import PROGRESS, CheckedModel, State
 from fdml.models.signals import BlockUpdate, Scores
+from fdml.models.states import check_shapes
 
 _CURRENT, _SUM = f"{PROGRESS}current/", f"{PROGRESS}average"
 
@@ -86,9 +86,7 @@ class AveragedModel:
         self._average.check(average, under)
         if current is not average:
             self.current.check(current, f"{under}{_CURRENT}")
-            shape = state[_SUM].shape if _SUM in state else None
-            if shape != ():
-                raise DataError(f"saved {under + _SUM!r} has shape {shape}, this model needs (); was it another model?")
+            check_shapes(state, {_SUM: ()}, under)
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""

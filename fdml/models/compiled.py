@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import Rows, check_width, row_count, take
-from fdml.errors import DataError
 from fdml.models.kernels.gradients import SQUARED, InteractionScores, KernelScores
 from fdml.models.kernels.optimizers import (
     COLLECT,
@@ -23,6 +22,7 @@ from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
 from fdml.models.model import State
 from fdml.models.signals import BlockUpdate, Scores
+from fdml.models.states import check_shapes
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.settings import ModelSettings
 
@@ -155,13 +155,7 @@ class CompiledModel:
 
     def check(self, state: State, under: str = "") -> None:
         """Raise unless the state is of such a model."""
-        for name, mine in self._state._asdict().items():
-            theirs = state.get(name)
-            if theirs is None or theirs.shape != mine.shape:
-                shape = None if theirs is None else theirs.shape
-                raise DataError(
-                    f"saved {under + name!r} has shape {shape}, this model needs {mine.shape}; was it another model?"
-                )
+        check_shapes(state, {name: mine.shape for name, mine in self._state._asdict().items()}, under)
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -100,6 +100,16 @@ class LiveRun:
         """The server answers, but says nothing of the run."""
         self._silent_since, self._trouble = None, why
 
+    def note_own_end(self) -> None:
+        """This side has finished, by its own files: a server may end before it was asked once more."""
+        if self.status is not None:
+            own = self.facts.side
+            end = max(0, self.status.steps - 1)
+            parties = [
+                replace(each, finished=True, served=end) if each.name == own else each for each in self.status.parties
+            ]
+            self.status = replace(self.status, parties=tuple(parties))
+
     @property
     def step(self) -> int:
         """Steps that the slowest party has done; 0 where none is known."""
@@ -137,12 +147,14 @@ class LiveRun:
             return Sentence("The server is being asked.")
         if found.parties and all(each.finished for each in found.parties):
             return Sentence(f"Finished: all {len(found.parties)} parties have done {found.steps:,} steps.", "done")
-        wait = _longest_wait(found)
-        seconds = 0.0 if wait is None or wait.waiting_seconds < _NOTED_SECONDS else wait.waiting_seconds
+        seconds = max((each.waiting_seconds for each in _blocked(found)), default=0.0)
+        seconds = 0.0 if seconds < _NOTED_SECONDS else seconds
         if not seconds and not _absent(found):
             left = self.seconds_left
             return Sentence(f"{self._where(found)}{'' if left is None else f', about {duration(left)} left'}.")
-        return self._absence(self._where(found), found, seconds)
+        if found.steps and not any(each.connected for each in found.parties if not each.finished):
+            return self._standstill(found)
+        return self._wait(found, seconds)
 
     def _where(self, found: RunStatus) -> str:
         if not found.steps:
@@ -152,34 +164,59 @@ class LiveRun:
             epoch = f", epoch {min(self.step // self.facts.blocks + 1, self.facts.epochs)} of {self.facts.epochs}"
         return f"Step {self.step:,} of {found.steps:,}{epoch}"
 
-    def _absence(self, where: str, found: RunStatus, seconds: float) -> Sentence:
-        names = _held_up_by(found) or [each.name for each in _absent(found)]
-        late = bool(found.steps) and seconds > self.facts.peer_timeout / 2
-        gone = [each for each in found.parties if each.name in names and not each.connected]
-        since = f", {duration(seconds)} so far" if seconds else ""
+    def _standstill(self, found: RunStatus) -> Sentence:
+        """Nobody is there: all have ended, or have given up waiting for somebody."""
+        names = self._listed(_absent(found))
         return Sentence(
-            f"{where}; waiting for {_listed(names)}{since}"
-            + "".join(f"; {each.name} is {each.state}" for each in gone)
-            + ".",
-            "late" if late else "waiting",
-            self._advice(names, gone, bool(found.steps)),
+            f"The run stands still: no party is there. {self._where(found)}.",
+            "late",
+            f"Start `fdml join` again at {names}: the run goes on where it stopped, and nothing is lost.",
         )
 
-    def _advice(self, names: list[str], gone: list[PartyStatus], is_under_way: bool) -> str:
-        end = f" The others give up after {duration(self.facts.peer_timeout)}, and go on once started again."
-        if gone:
-            absent = _listed([each.name for each in gone])
-            if not any(each.incarnation for each in gone) and not is_under_way:
-                return f"Start `fdml join` at {absent}: the run begins once all parties are there."
-            return f"Start `fdml join` again at {absent}: it goes on where it stopped.{end if is_under_way else ''}"
-        what = "its process runs, has" if len(names) == 1 else "their processes run, have"
-        ask = f"Ask {_listed(names)} whether {what} processor time and a line to the server."
-        return f"{ask}{end if is_under_way else ''}"
+    def _wait(self, found: RunStatus, seconds: float) -> Sentence:
+        gone = _absent(found)
+        held_up_by = _held_up_by(found) or gone
+        since = f", {duration(seconds)} so far" if seconds else ""
+        states = "".join(f"; {each.name} is {each.state}" for each in gone)
+        late = bool(found.steps) and seconds > self.facts.peer_timeout / 2
+        return Sentence(
+            f"Waiting for {self._listed(held_up_by)}{since}{states}. {self._where(found)}.",
+            "late" if late else "waiting",
+            " ".join(self._advice(found, held_up_by, seconds)),
+        )
+
+    def _advice(self, found: RunStatus, held_up_by: list[PartyStatus], seconds: float) -> Iterator[str]:
+        gone, here = _absent(found), [each for each in held_up_by if each.connected]
+        if here:
+            what = "its process runs, has" if len(here) == 1 else "their processes run, have"
+            who = [each.name for each in here]
+            ask = "See here" if who == [self.facts.side] else f"Ask {_listed(who)}"
+            yield f"{ask} whether {what} processor time and a line to the server."
+        if gone and not found.steps and not any(each.incarnation for each in gone):
+            yield f"Start `fdml join` at {self._listed(gone)}: the run begins once all parties are there."
+        elif gone:
+            yield f"Start `fdml join` again at {self._listed(gone)}: it goes on where it stopped."
+        if found.steps and seconds:
+            left = max(0.0, self.facts.peer_timeout - seconds)
+            several = len(_blocked(found)) > 1
+            yield (
+                f"{self._listed(_blocked(found))} {'give' if several else 'gives'} up in "
+                f"{duration(left)} (peer_timeout_seconds); started again, {'they go' if several else 'it goes'} on."
+            )
+
+    def _listed(self, parties: Iterable[PartyStatus]) -> str:
+        """Their names; the party whose page this is knows itself as such."""
+        return _listed(f"{each.name} (this party)" if each.name == self.facts.side else each.name for each in parties)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each party, as this side may see it."""
         found = self.status
-        return [] if found is None else [self._row(each, _awaited_seconds(found, each.name)) for each in found.parties]
+        if found is None:
+            return []
+        if self._silent_since is None:
+            return [self._row(each, _awaited_seconds(found, each.name)) for each in found.parties]
+        old = {"waits_for": [], "waiting_seconds": 0.0}
+        return [{**self._row(each, 0.0), **old, "state": _when_asked(each)} for each in found.parties]
 
     def _row(self, party: PartyStatus, awaited: float) -> dict[str, Any]:
         speed = self._rate(lambda sample: sample.parties[party.name].served)
@@ -195,8 +232,8 @@ class LiveRun:
             "rows_per_second": None if speed is None or rows is None or party.finished else round(speed * rows),
             "waiting_share": None if waiting is None else round(min(1.0, max(0.0, waiting)), 3),
             "last_seen": _last_seen(party),
-            "waits_for": list(party.waits_for),
-            "waiting_seconds": round(party.waiting_seconds, 1),
+            "waits_for": list(party.waits_for) if party.connected else [],  # who is gone has given up
+            "waiting_seconds": round(party.waiting_seconds, 1) if party.connected else 0.0,
             "waited_seconds": round(party.waited_seconds, 1) if is_counted else None,
             "bytes_in": party.bytes_in if is_counted else None,
             "bytes_out": party.bytes_out if is_counted else None,
@@ -218,6 +255,11 @@ def _last_seen(party: PartyStatus) -> str:
     return "just now" if party.incarnation else "never"
 
 
+def _when_asked(party: PartyStatus) -> str:
+    """The state of a party whose server does not answer."""
+    return party.state if party.finished else f"{party.state} when last asked"
+
+
 def _code(party: PartyStatus, awaited: float) -> str:
     """A letter for what a party did in a second: computing, waiting, held up the others, gone, finished."""
     if party.finished:
@@ -231,21 +273,22 @@ def _code(party: PartyStatus, awaited: float) -> str:
 
 def _awaited_seconds(found: RunStatus, name: str) -> float:
     """How long others have waited for a party that waits for nobody itself."""
-    if name not in _held_up_by(found):
+    if name not in [each.name for each in _held_up_by(found)]:
         return 0.0
-    return max((each.waiting_seconds for each in found.parties if name in each.waits_for), default=0.0)
+    return max((each.waiting_seconds for each in _blocked(found) if name in each.waits_for), default=0.0)
 
 
-def _longest_wait(found: RunStatus) -> PartyStatus | None:
-    waiting = [each for each in found.parties if each.waits_for]
-    return max(waiting, key=lambda each: each.waiting_seconds, default=None)
+def _blocked(found: RunStatus) -> list[PartyStatus]:
+    """Those that wait for others. Who is gone waits no more: it has ended, or given up."""
+    return [each for each in found.parties if each.connected and each.waits_for]
 
 
-def _held_up_by(found: RunStatus) -> list[str]:
+def _held_up_by(found: RunStatus) -> list[PartyStatus]:
     """Those that others wait for and that wait for nobody themselves; if all wait, all that are waited for."""
-    wanted = {name for each in found.parties for name in each.waits_for}
-    free = [each.name for each in found.parties if each.name in wanted and not each.waits_for]
-    return free or [each.name for each in found.parties if each.name in wanted]
+    blocked = _blocked(found)
+    wanted = {name for each in blocked for name in each.waits_for}
+    held_up_by = [each for each in found.parties if each.name in wanted]
+    return [each for each in held_up_by if each not in blocked] or held_up_by
 
 
 def _absent(found: RunStatus) -> list[PartyStatus]:

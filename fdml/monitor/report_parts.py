@@ -12,6 +12,7 @@ from fdml.monitor.report import Block, Charts, Section, Table, Text, Tone, figur
 from fdml.monitor.thinning import Point
 
 _TENTH = 0.1
+_WORTH_IT = "Worth it: "
 
 
 def answer(over: str, metric: str, gain: Gain) -> tuple[str, Tone]:
@@ -25,8 +26,22 @@ def answer(over: str, metric: str, gain: Gain) -> tuple[str, Tone]:
     if gain.low <= 0.0 <= gain.high:
         return f"No certain gain: joint training brought {interval}.", "fair"
     if gain.value > 0.0:
-        return f"Worth it: joint training brought {interval}.", "good"
+        return f"{_WORTH_IT}joint training brought {interval}.", "good"
     return f"Not worth it: joint training was worse, {interval}.", "bad"
+
+
+def with_late_fusion(text: str, tone: Tone, gain: float | None) -> tuple[str, Tone]:
+    """The answer with what joint training brought over late fusion, if that is known.
+
+    Features of others that bring as much without joint training are no gain of joint training.
+    """
+    if gain is None:
+        return text, tone
+    if tone == "good" and gain <= 0.0:
+        brought = text.removeprefix(_WORTH_IT)
+        lead = f"No gain over late fusion, which takes no joint training: {gain:+.3f}."
+        return f"{lead} {brought[0].upper()}{brought[1:]}", "fair"
+    return f"{text} Over late fusion, which takes no joint training: {gain:+.3f}.", tone
 
 
 def meaning_notes(metric: str) -> Iterable[Text]:

@@ -17,6 +17,8 @@ from fdml.errors import SettingsError
 
 RENAMED = {"patience": "peer_timeout_seconds", "decay": "lr_decay", "rule": "optimizer", "when": "every"}
 """Settings under the names they had before."""
+_IN_THIS_FOLDER = Path("party.toml")
+"""What commands look for that are not told where a party is."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 """A key that TOML needs no quotes for."""
 
@@ -46,7 +48,8 @@ def read_table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SettingsError(f"there is no file {str(path)!r}") from None
+        way_out = f"; give its path: DIR/{path}, or --party DIR/{path}" if path == _IN_THIS_FOLDER else ""
+        raise SettingsError(f"there is no file {str(path)!r}{way_out}") from None
     except IsADirectoryError:
         raise SettingsError(
             f"{str(path)!r} is a folder; name the file in it: federation.toml, run.toml or party.toml"

@@ -9,7 +9,8 @@ import typer
 
 import fdml
 from fdml.cli.app import COMMANDS, main
-from tests.cli.commands import call, succeed
+from fdml.errors import SettingsError
+from tests.cli.commands import call, fail, succeed
 
 
 def test_the_version_is_that_of_the_installed_package():
@@ -117,6 +118,14 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(tmp_path, monkeypatch):
         main()
     assert str(ended.value).startswith("fdml: ")
     assert "federation.toml" in str(ended.value)
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("runs", "approve", "first"), ("model", "list")])
+def test_outside_a_partys_folder_the_option_that_names_it_is_named(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fail(SettingsError, *words) == (
+        "there is no file 'party.toml'; give its path: DIR/party.toml, or --party DIR/party.toml"
+    )
 
 
 @pytest.mark.parametrize(("name", "new"), [("plan", "fdml budget plan"), ("bench", "python -m benchmarks")])

@@ -2,8 +2,10 @@ import json
 
 import pytest
 
+from fdml.cli.status import _cells
 from fdml.errors import ServerUnreachable, SettingsError
 from fdml.federation.status import status
+from fdml.monitor.status import PartyStatus
 from tests.cli.commands import fail, succeed
 from tests.end_to_end.cluster import until
 from tests.end_to_end.served import RawStream, labels, served
@@ -39,6 +41,13 @@ def test_who_waits_for_whom_is_in_the_table_and_in_the_file(run, tmp_path):
     assert bob["served"] == -1
     assert "waiting" in text
     assert "ann for " in text
+
+
+def test_of_a_finished_run_that_its_server_has_closed_nothing_is_said_to_be_none():
+    closed = PartyStatus("ann", served=9, incarnation=1, finished=True)
+    assert _cells(closed, 10)[4:7] == ("-", "-", "-")
+    counted = PartyStatus("ann", served=9, incarnation=1, finished=True, bytes_in=2_000_000, waited_seconds=1.5)
+    assert _cells(counted, 10)[4:7] == ("1.5 s", "2.0 MB", "0.0 MB")
 
 
 def test_what_was_refused_is_counted(run):

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdml.data.partition import halves, parse_groups, partition
+from fdml.data.partition import column_halves, halves, parse_groups, partition
 from fdml.data.rows import SparseRows, as_rows, to_dense
 from fdml.data.table import Table
 from fdml.errors import DataError
@@ -79,6 +79,13 @@ def test_halves_cover_all_features_and_differ_by_one_at_most(width):
 
 def test_one_feature_makes_one_group():
     assert halves(1) == [range(1)]
+
+
+def test_columns_cut_in_two_keep_all_features_of_a_column_together():
+    names = ["id=a", "id=b", "id=c", "id=d", "age", "city=Paris", "city=Rome", "joined days", "joined is missing"]
+    assert column_halves(names) == [[0, 1, 2, 3, 4], [5, 6, 7, 8]]
+    assert column_halves(["1", "2", "3"]) == [[0, 1], [2]]
+    assert column_halves(["city=Paris", "city=Rome"]) == [[0, 1]], "nothing to cut"
 
 
 def test_no_features_cannot_be_cut():

@@ -93,7 +93,7 @@ NOT_RUN = {
         ),
     },
     "README.md": {
-        'pip install ".[sklearn,plots]"   # a party in a data centre needs no extra: pip install .': (
+        'pip install ".[sklearn,plots,serving]"   # a party in a data centre needs no extra: pip install .': (
             "it installs into this environment; tests/packaging installs the wheel into others"
         ),
     },

@@ -44,13 +44,13 @@ def test_the_page_tells_what_happens_from_the_beginning_to_the_end(watched):
 
     # A party that stands still is named, with what to do.
     cluster["bob"].send(signal.SIGSTOP)
-    window.until(lambda: "waiting for bob, " in sentence(window), "the name of who stands still")
+    window.until(lambda: "Waiting for bob, " in sentence(window), "the name of who stands still")
     assert float(re.search(r"bob, ([\d.]+) s so far", sentence(window))[1]) <= NAMED_SECONDS
     assert "Ask bob whether its process runs" in window.text("#advice")
     assert window.texts("#parties tr.held td:first-child") == ["bob"]
     window.until(lambda: window.run("return document.querySelector('#sentence').classList.contains('late')"), "red", 40)
     cluster["bob"].send(signal.SIGCONT)
-    window.until(lambda: "waiting" not in sentence(window), "that bob goes on")
+    window.until(lambda: "Waiting" not in sentence(window), "that bob goes on")
 
     # A party that is killed is gone, and its restart is counted.
     cluster["bob"].kill()

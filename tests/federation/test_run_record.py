@@ -86,6 +86,13 @@ def test_the_report_draws_the_lines_and_says_of_which_rows_they_are(home):
     assert "Of the same 24 held-out rows as the figures above" in words_of(text)
 
 
+def test_the_report_of_a_run_says_that_late_fusion_is_not_known(home):
+    unknown = "Not known here: what late fusion reaches"
+    assert unknown in words_of(write_report(home / "ann", "ann", "first").read_text())
+    compared(home)
+    assert unknown not in words_of(write_report(home / "ann", "ann", "first").read_text())
+
+
 def test_the_report_says_what_its_metric_means_and_what_it_is_good_for(home):
     text = words_of((home / "ann" / RUN / "report.html").read_text())
     lift = {

@@ -370,7 +370,7 @@ def test_a_server_that_is_away_is_told_once_and_so_is_its_return(shop):
         until(lambda: len(texts) > 2, "what bob says")
     assert texts[1].startswith(f"no server at {shop.address} yet: ")
     assert texts[1].endswith("; it is tried again until it answers")
-    assert texts[2:] == [f"the server at {shop.address} answers again"]
+    assert texts[2:] == [f"the server at {shop.address} answers now"]
 
 
 def test_a_run_that_another_party_ends_is_told_where_it_was_known(tmp_path):

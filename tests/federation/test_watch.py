@@ -42,7 +42,11 @@ def shown(path, **options):
 def test_a_finished_run_stays_viewable_without_its_server(finished):
     state = shown(finished / "ann" / "party.toml")
     assert (state["run"], state["side"]) == ("first", "ann")
-    assert state["sentence"] == {"text": "Finished: this party's model is written.", "level": "done", "advice": ""}
+    assert state["sentence"] == {
+        "text": "Finished: this party's model is written.",
+        "level": "done",
+        "advice": "What it brought is in `runs/first/report.html`, in this party's folder.",
+    }
     assert state["step"] == state["steps"] > 0
     assert state["next"][1] == "fdml report party.toml --run first"
 

@@ -54,7 +54,7 @@ def test_the_page_has_no_serious_fault(window, scheme, width):
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         published.publish(state(waiting=31.0, starts=3, accounts=ACCOUNTS, serving=SERVING))
         window.open(server.address)
-        window.until(lambda: "waiting for bob" in window.text("#sentence"), "the first state")
+        window.until(lambda: "Waiting for bob" in window.text("#sentence"), "the first state")
         assert "half of them within 4.2 ms (p50), 99 % within 31 ms (p99)" in window.text("#serving-text")
         assert window.text("#serving-without") == "Answered without: bob 7 times."
         assert "6.75 is left of guard.total_epsilon 10" in window.text("#spent")

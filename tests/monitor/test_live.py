@@ -56,15 +56,21 @@ def test_the_step_is_that_of_the_slowest_party():
 
 
 def test_a_short_wait_is_not_said_as_every_step_has_some():
-    assert "waiting" not in sentence(party("ann", waits_for=("bob",), seconds=0.4), party("bob")).text
+    assert "aiting" not in sentence(party("ann", waits_for=("bob",), seconds=0.4), party("bob")).text
 
 
 def test_who_is_waited_for_is_named_with_since_when_and_what_to_do():
     found = sentence(party("ann", waits_for=("bob",), seconds=2.1), party("bob"))
-    assert found.text == "Step 42 of 200, epoch 5 of 20; waiting for bob, 2.1 s so far."
+    assert found.text == "Waiting for bob, 2.1 s so far. Step 42 of 200, epoch 5 of 20."
     assert found.level == "waiting"
     assert found.advice.startswith("Ask bob whether its process runs")
-    assert "give up after 60 s" in found.advice
+    assert found.advice.endswith("ann (this party) gives up in 58 s (peer_timeout_seconds); started again, it goes on.")
+
+
+def test_the_page_of_who_holds_up_the_run_says_that_it_is_this_party():
+    found = sentence(party("ann"), party("bob", waits_for=("ann",), seconds=2.1))
+    assert found.text.startswith("Waiting for ann (this party), 2.1 s so far.")
+    assert found.advice.startswith("See here whether its process runs")
 
 
 def test_past_half_of_the_time_out_it_is_late():
@@ -78,35 +84,70 @@ def test_in_a_chain_of_waits_the_one_that_waits_for_nobody_is_named():
         party("bob", waits_for=("cyd",), seconds=9.0),
         party("cyd"),
     )
-    assert "waiting for cyd, 9.0 s so far" in found.text
+    assert "Waiting for cyd, 9.0 s so far" in found.text
     assert "bob" not in found.text
 
 
 def test_a_party_that_is_gone_is_said_so_and_how_it_comes_back():
     found = sentence(party("ann", waits_for=("bob",), seconds=12.0), party("bob", connected=False, gone_seconds=12.0))
-    assert found.text.endswith("waiting for bob, 12 s so far; bob is gone for 12 s.")
+    assert found.text.startswith("Waiting for bob, 12 s so far; bob is gone for 12 s. ")
     assert found.advice.startswith("Start `fdml join` again at bob: it goes on where it stopped.")
 
 
 def test_a_party_that_is_gone_is_said_before_anyone_waits_for_it():
     found = sentence(party("ann"), party("bob", connected=False, gone_seconds=1.0))
-    assert "waiting for bob; bob is gone for 1 s" in found.text
+    assert found.text.startswith("Waiting for bob; bob is gone for 1 s. ")
+
+
+def test_a_party_that_has_given_up_waits_for_nobody_any_more():
+    found = status(
+        party("ann", connected=False, waits_for=("cyd",), seconds=103.0, gone_seconds=43.0),
+        party("bob", waits_for=("cyd",), seconds=50.0),
+        party("cyd"),
+    )
+    live, _ = looked(found)
+    assert live.sentence.text.startswith("Waiting for cyd, 50 s so far; ann is gone for 43 s. ")
+    assert "Ask cyd whether" in live.sentence.advice
+    assert "Start `fdml join` again at ann (this party)" in live.sentence.advice
+    assert "bob gives up in 10 s" in live.sentence.advice
+    assert [row["waits_for"] for row in live.rows()] == [[], ["cyd"], []]
+
+
+def test_a_run_of_which_all_are_gone_stands_still_and_says_so():
+    found = sentence(
+        party("ann", connected=False, waits_for=("bob",), seconds=103.0, gone_seconds=43.0),
+        party("bob", connected=False, gone_seconds=42.0),
+    )
+    assert found.text == "The run stands still: no party is there. Step 42 of 200, epoch 5 of 20."
+    assert found.level == "late"
+    assert found.advice.startswith("Start `fdml join` again at ann (this party) and bob: the run goes on where it")
+    assert "give" not in found.advice, "all have given up already"
 
 
 def test_before_the_first_step_nothing_is_late():
     found = sentence(party("ann", -1), party("bob", -1, connected=False, incarnation=0), steps=0)
-    assert found.text.startswith("Before the first step: the parties find their shared rows; waiting for bob")
+    assert (
+        found.text == "Waiting for bob; bob is not here yet. Before the first step: the parties find their shared rows."
+    )
     assert (found.level, "give up" in found.advice) == ("waiting", False)
 
 
 def test_several_are_listed():
     parties = [party("ann", waits_for=("bob", "cyd", "dan"), seconds=2.0), *map(party, ("bob", "cyd", "dan"))]
-    assert "waiting for bob, cyd and dan, " in sentence(*parties).text
+    assert "Waiting for bob, cyd and dan, " in sentence(*parties).text
 
 
 def test_a_finished_run_says_so():
     found = sentence(party("ann", 199, finished=True), party("bob", 199, finished=True, connected=False))
     assert (found.text, found.level) == ("Finished: all 2 parties have done 200 steps.", "done")
+
+
+def test_a_side_that_has_finished_is_shown_so_though_its_server_has_ended_before_it_said_so():
+    live, _ = looked(status(party("ann", 199), party("bob", 199, finished=True)))
+    live.note_own_end()
+    assert [row["state"] for row in live.rows()] == ["finished", "finished"]
+    assert live.sentence.level == "done"
+    LiveRun(FACTS).note_own_end()  # nobody has answered yet
 
 
 def test_a_server_that_does_not_answer_is_said_with_since_when():
@@ -118,6 +159,15 @@ def test_a_server_that_does_not_answer_is_said_with_since_when():
     assert (live.sentence.level, "fdml serve" in live.sentence.advice) == ("late", True)
     live.note(status())
     assert live.sentence.level == "", "it answers again"
+
+
+def test_what_parties_did_when_a_server_last_answered_is_not_shown_as_what_they_do():
+    live, _ = looked(status(party("ann", waits_for=("bob",), seconds=5.0), party("bob"), party("cid", finished=True)))
+    live.note_silence("no server answers at 127.0.0.1:7443")
+    ann, bob, cid = live.rows()
+    assert (ann["state"], bob["state"]) == ("waiting when last asked", "training when last asked")
+    assert (ann["waits_for"], bob["awaited_seconds"]) == ([], 0.0)
+    assert cid["state"] == "finished"
 
 
 def test_a_server_without_the_run_is_no_silence():

@@ -106,10 +106,10 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
     assert window.texts("#lag tbody tr:first-child td") == ["0", "30", "75.0 %"]
     assert window.run("return document.querySelectorAll('#lag-bars .bar').length") == 2
     cells = window.texts("#parties tbody tr:first-child td")
-    assert cells[6] == "25 % waiting, 5 % line"
+    assert cells[5] == "25 % waiting, 5 % line"
     spoken = "return document.querySelector('#parties .share').getAttribute('aria-label')"
     assert window.run(spoken) == "Share of time: computing 70 %, waiting 25 %, line 5 %"
-    assert cells[10] == "connected"
+    assert cells[9] == "connected"
     assert window.text("#ledger") == window.text("#serving") == ""
     assert window.texts("#settings tbody tr td") == ["run hash", "ab12", "training.seed", "7"]
     assert window.text("#resume") == "fdml join party.toml"
@@ -117,9 +117,10 @@ def test_the_page_shows_the_state_as_it_was_published(page, window):
 
 def test_who_holds_up_the_run_stands_out_and_turns_red_when_it_is_late(page, window):
     page.published.publish(state(waiting=4.2))
-    window.until(lambda: "waiting for bob, 4.2 s so far" in window.text("#sentence"), "who is waited for")
+    window.until(lambda: "Waiting for bob, 4.2 s so far" in window.text("#sentence"), "who is waited for")
     assert window.text("#advice").startswith("Ask bob whether its process runs")
     assert window.texts("#parties tr.held td:first-child") == ["bob"]
+    assert window.texts("#parties td:nth-child(2)") == ["waits for bob, 4.2 s", "holds up the others, 4.2 s"]
     page.published.publish(state(waiting=31.0))
     red = "return document.querySelector('#sentence').classList.contains('late')"
     window.until(lambda: window.run(red), "the colour of a late run")
@@ -211,7 +212,7 @@ def test_the_page_finds_its_server_again(window):
     again.publish(state(waiting=3.0))
     with PageServer("127.0.0.1", first.port, again, str) as second:
         threading.Thread(target=second.serve_forever, args=(0.02,), daemon=True).start()
-        window.until(lambda: "waiting for bob" in window.text("#sentence"), "the second server")
+        window.until(lambda: "Waiting for bob" in window.text("#sentence"), "the second server")
         assert window.text("#lost") == ""
         window.open("about:blank")
         again.close()

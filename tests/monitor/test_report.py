@@ -20,6 +20,7 @@ from fdml.monitor.report_parts import (
     interval_note,
     known_points,
     reliability_section,
+    with_late_fusion,
 )
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -268,6 +269,18 @@ def test_a_wide_table_scrolls_by_itself_and_not_the_page():
 
 def test_the_state_of_focus_can_be_seen():
     assert ":focus-visible{outline:2px" in STYLE
+
+
+def test_features_that_bring_as_much_without_joint_training_are_no_gain_of_it():
+    text, tone = answer("ann alone", "auc", Gain(0.032, 0.017, 0.046))
+    assert with_late_fusion(text, tone, None) == (text, "good")
+    assert with_late_fusion(text, tone, 0.007)[0].endswith("Over late fusion, which takes no joint training: +0.007.")
+    found, tone = with_late_fusion(text, tone, -0.002)
+    assert found.startswith("No gain over late fusion, which takes no joint training: -0.002. Joint training brought +")
+    assert "over ann alone" in found
+    assert tone == "fair"
+    worse, tone = answer("ann alone", "auc", Gain(-0.1, -0.2, -0.05))
+    assert with_late_fusion(worse, tone, -0.2)[0].startswith("Not worth it"), "it stays the first word"
 
 
 @pytest.mark.parametrize("tone", ["good", "fair", "bad"])

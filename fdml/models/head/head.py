@@ -12,11 +12,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fdml.errors import DataError, SettingsError
+from fdml.errors import SettingsError
 from fdml.models.head import kernel
 from fdml.models.head.kernel import HeadState
 from fdml.models.initialisation import generator
 from fdml.models.losses import Floats, Loss
+from fdml.models.states import check_shapes
 
 RATE = 0.005
 """The step size of Adam to begin with; it falls as the parties' do."""
@@ -113,12 +114,7 @@ class Head:
 
     def check(self, state: Mapping[str, Floats]) -> None:
         """Raise unless the state is of a head of this size."""
-        for name, mine in self._state._asdict().items():
-            shape = state[name].shape if name in state else None
-            if shape != mine.shape:
-                raise DataError(
-                    f"saved 'joint/{name}' has shape {shape}, this model needs {mine.shape}; was it another model?"
-                )
+        check_shapes(state, {name: mine.shape for name, mine in self._state._asdict().items()}, "joint/")
 
     def restore(self, state: Mapping[str, Floats]) -> None:
         """Become the head that gave this state."""

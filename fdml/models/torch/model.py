@@ -17,6 +17,7 @@ from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
 from fdml.models.model import State
 from fdml.models.signals import BlockUpdate, Scores
+from fdml.models.states import check_shapes
 from fdml.privacy.dp_sgd import WAY_OUT, DpSgd
 from fdml.protocol.shuffle import stream
 from fdml.settings import ModelSettings
@@ -259,12 +260,7 @@ class TorchModel:
     def check(self, state: State, under: str = "") -> None:
         """Raise unless the state is of such a model."""
         needed = self._needed(state)
-        for name, shape in needed.items():
-            theirs = state[name].shape if name in state else None
-            if theirs != shape:
-                raise DataError(
-                    f"saved {under + name!r} has shape {theirs}, this model needs {shape}; was it another model?"
-                )
+        check_shapes(state, needed, under)
         if unknown := sorted(state.keys() - needed.keys()):
             raise DataError(f"saved {under + unknown[0]!r} has no place in this model; was it another model?")
 

@@ -22,11 +22,11 @@ from fdml.data.rows import (
     take,
     to_scipy,
 )
-from fdml.errors import DataError
 from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
 from fdml.models.model import State
 from fdml.models.signals import BlockUpdate, Scores
+from fdml.models.states import check_shapes
 from fdml.models.trees.kind import TreesSettings
 from fdml.models.trees.text import joined, leaf_values, split_gains
 from fdml.protocol.shuffle import stream
@@ -250,13 +250,7 @@ class TreesModel:
 
     def check(self, state: State, under: str = "") -> None:
         """Raise unless the state is of such a model."""
-        for name, shape in (("text", (None,)), ("ends", (None,)), ("gains", (self._inputs,))):
-            theirs = state.get(name)
-            if theirs is None or theirs.ndim != 1 or shape not in ((None,), theirs.shape):
-                raise DataError(
-                    f"saved {under + name!r} has shape {None if theirs is None else theirs.shape}, this model needs "
-                    f"{shape}; was it another model?"
-                )
+        check_shapes(state, {"text": (None,), "ends": (None,), "gains": (self._inputs,)}, under)
 
     def restore(self, state: State) -> None:
         """Become the model that gave this state."""

@@ -101,7 +101,7 @@
     const words = Object.entries(found).map(([name, share]) => `${WORDS[name]} ${percent(share)}`);
     drawing.setAttribute("aria-label", `Share of time: ${words.join(", ")}`);
     box.title = words.join(", ");
-    const line = "line" in found ? `, ${percent(found.line)} line` : "";
+    const line = found.line >= 0.005 ? `, ${percent(found.line)} line` : "";
     const said = `${percent(found.waiting)} waiting${line}`;
     box.append(drawing, make("span", said));
     return box;
@@ -141,14 +141,16 @@
   };
 
   const showParties = (state) => {
-    const doing = (each) => (each.awaited_seconds && each.state === "training"
-      ? `awaited, ${each.awaited_seconds.toFixed(1)} s` : each.state);
+    const doing = (each) => {
+      if (each.awaited_seconds && each.state === "training") return `holds up the others, ${each.awaited_seconds.toFixed(1)} s`;
+      if (each.waits_for.length) return `waits for ${each.waits_for.join(", ")}, ${each.waiting_seconds.toFixed(1)} s`;
+      return each.state;
+    };
     fill(at("parties"), state.parties.map((each) => labelled("parties", line([
       [each.own ? `${each.name} (this one)` : each.name],
       [doing(each) + (each.stands_out ? ", stands out" : "")],
       [`${number(each.step)}`, "n"],
       [stripe(each.stripe)],
-      [each.waits_for.length ? `${each.waits_for.join(", ")}, ${each.waiting_seconds.toFixed(1)} s` : ""],
       [each.waited_seconds === null ? "-" : `${each.waited_seconds.toFixed(1)} s`, "n"],
       [shares(each.shares)],
       [number(each.rows_per_second), "n"],
