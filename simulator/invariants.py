@@ -29,13 +29,14 @@ from fdml.protocol.messages import (
     Total,
     Welcome,
 )
+from fdml.protocol.row_pieces import number_of
 from fdml.protocol.schedule import Visit
 from fdml.protocol.wire import encode_from_server
 from fdml.server.coordinator import Coordinator
 from fdml.server.run_state import RunState
 from fdml.storage.arrays import hash_arrays
 from simulator.parts import PushedParts
-from simulator.party_invariants import PartyChecker, SentMessages, figures, require
+from simulator.party_invariants import PartyChecker, SentMessages, figures, place_of, require
 from simulator.reference import alignment_of, fault_free_run, replay
 from simulator.scenarios import Scenario
 from simulator.server_memory import digest_of, remembers, totals_of
@@ -73,6 +74,7 @@ class InvariantChecker:
         """Without masks, as all that follows here."""
         self._parts = PushedParts(self._visits, self._pushes)
         self._held_out: dict[tuple[str, int], Codes] = {}
+        """By party, and by epoch and piece as one number."""
         self._gradients: dict[tuple[str, int], Codes] = {}
         self._stops: dict[str, int] = {}
         self._learned: dict[str, int] = {}
@@ -88,7 +90,8 @@ class InvariantChecker:
         self._sent: dict[tuple[str, int], Total | Gradient] = {}
         """Totals that a party may have seen."""
         self._kept = dict.fromkeys(self._parties, -1)
-        self._labels: Labels | None = None
+        self._labels: dict[int, Labels] = {}
+        """By piece."""
         self._totals: dict[int, HeldOutTotal] = {}
         """Totals of held-out predictions that the label party was sent."""
         self._begun = False
@@ -106,9 +109,9 @@ class InvariantChecker:
             case Push(step, release):
                 self._parts.add(party, message)
                 _same(self._pushes, (party, step), self._unmasking.bare("push", party, step, release), "push of step")
-            case HeldOutPredictions(epoch, release):
-                bare = self._unmasking.bare("held-out", party, epoch, release)
-                _same(self._held_out, (party, epoch), bare, "held-out predictions of epoch")
+            case HeldOutPredictions(epoch, release, piece):
+                bare = self._unmasking.bare("held-out", party, epoch, release, piece)
+                _same(self._held_out, (party, place_of(message)), bare, "held-out predictions of epoch")
             case Gradient(step, release):
                 bare = self._unmasking.bare("gradient", party, step, release)
                 _same(self._gradients, (party, step), bare, "gradient of step")
@@ -131,10 +134,10 @@ class InvariantChecker:
                 case Total() | Gradient():
                     self._check_served(reply.to, reply.message)
                 case HeldOutTotal(epoch, values, mask_ids):
-                    parts = [self._held_out[party, epoch] for party in self._parties]
-                    found = values.reshape(-1)
+                    parts = [self._held_out[party, place_of(reply.message)] for party in self._parties]
+                    found, piece = values.reshape(-1), reply.message.piece
                     if mask_ids:
-                        found = self._unmasking.opened("held-out", [epoch] * len(mask_ids), mask_ids, found)
+                        found = self._unmasking.opened("held-out", [epoch] * len(mask_ids), mask_ids, found, piece)
                     require(
                         np.array_equal(np.sum(parts, axis=0), found),
                         f"the sum of held-out predictions of epoch {epoch} is wrong",
@@ -147,10 +150,10 @@ class InvariantChecker:
                 before = self._sent.setdefault((party, step), message)
                 require(_equal(before, message), f"{party} was sent the total of step {step} twice, differently")
             case Labels():
-                self._begun = True
-                self._labels = message
-            case HeldOutTotal(epoch):
-                self._totals[epoch] = message
+                self._labels[number_of(message)] = message
+                self._begun |= message.piece is None or len(self._labels) == message.piece.count
+            case HeldOutTotal():
+                self._totals[place_of(message)] = message
             case Stopped(step=step):
                 if step < self._stopped.get(party, message).step or party not in self._stopped:
                     self._stopped[party] = message
@@ -233,12 +236,13 @@ class InvariantChecker:
         """What a party used of what it was sent, in order; where the run ended early that may be less than all."""
         last, settings = self._learned.get(party, self._scenario.schedule.steps), self._scenario.settings
         answers = [self._sent[key] for key in sorted(self._sent) if key[0] == party and key[1] <= last]
-        labels = [] if self._labels is None else [self._labels]
+        labels = [self._labels[number] for number in sorted(self._labels)]
         stopped = [self._stopped[party]] if party in self._stopped else []
         if party in self._learned and not stopped:
             stopped = [Stopped(party, last + 1)]
         told = [self._best_epoch] if self._best_epoch is not None and party != settings.label_party else []
-        return [*labels, *answers, *stopped, *(self._totals[epoch] for epoch in sorted(self._totals)), *told]
+        totals = [self._totals[place] for place in sorted(self._totals)]
+        return [Welcome(-1), *labels, *answers, *stopped, *totals, *told]
 
     def _evaluated_epochs(self, end: int) -> set[int]:
         """The epochs of which the label party must have reported, where training ended before step `end`."""

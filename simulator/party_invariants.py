@@ -13,11 +13,23 @@ from fdml.events import Evaluated
 from fdml.party.alignment import SharedRows
 from fdml.party.checkpoint import Checkpoint
 from fdml.privacy.statement import Statement
-from fdml.protocol.messages import BestEpoch, FromParty, Gradient, HeldOutPredictions, Metrics, SealedMetrics
+from fdml.protocol.messages import (
+    BestEpoch,
+    FromParty,
+    Gradient,
+    HeldOutPredictions,
+    HeldOutTotal,
+    Labels,
+    Metrics,
+    SealedMetrics,
+)
+from fdml.protocol.row_pieces import held_out_pieces, number_of
 from simulator.scenarios import Scenario
 
 Key = tuple[str, type[FromParty], int]
-"""A message by its party, its type and its step or epoch."""
+"""A message by its party, its type and its step or epoch; of held-out predictions also its piece."""
+_PIECES = 2**20
+"""More than a set has."""
 _BEFORE_RESULT = (Gradient, HeldOutPredictions, SealedMetrics, BestEpoch)
 """Messages that the server must have before a party notes its result."""
 
@@ -52,8 +64,15 @@ class SentMessages:
 
 def key_of(party: str, message: FromParty) -> Key:
     """How a message is known."""
+    if isinstance(message, HeldOutPredictions | Labels):
+        return party, type(message), place_of(message)
     number = next((getattr(message, name) for name in ("step", "epoch", "incarnation") if hasattr(message, name)), 0)
     return party, type(message), number
+
+
+def place_of(message: HeldOutPredictions | HeldOutTotal | Labels) -> int:
+    """Epoch and piece as one number."""
+    return (0 if isinstance(message, Labels) else message.epoch) * _PIECES + number_of(message)
 
 
 class PartyChecker:
@@ -129,9 +148,15 @@ class PartyChecker:
         if scenario.settings.evaluation.every == "end":
             return
         for epoch in range(1, done // scenario.schedule.blocks + 1):
-            yield HeldOutPredictions, epoch
+            yield from ((HeldOutPredictions, epoch * _PIECES + piece) for piece in range(self._pieces))
             if party == scenario.settings.label_party and epoch not in checkpoint.progress.pending:
                 yield SealedMetrics, epoch
+
+    @property
+    def _pieces(self) -> int:
+        """In how many pieces held-out predictions travel."""
+        rows = len(next(iter(self._aligned.values())).held_out)
+        return held_out_pieces(rows, 1, self._scenario.piece_rows).count
 
     def noted(self, party: str) -> None:
         """A party stores its result, after which it sends nothing again: the server must have everything."""
@@ -144,7 +169,8 @@ class PartyChecker:
 
     def stated(self, party: str, statement: Statement) -> None:
         """A party states what it released: every evaluation once, however often it was started."""
-        counted, made = statement.spent[1].releases, len(self._messages.posted(party, HeldOutPredictions))
+        made = len({place // _PIECES for place in self._messages.posted(party, HeldOutPredictions)})
+        counted = statement.spent[1].releases
         require(counted == made, f"{party} counted {counted} evaluations and made {made}")
 
 

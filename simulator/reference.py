@@ -57,9 +57,17 @@ class _AlignmentStored(NothingStored):
         self.key = shared.key
 
 
+def definition_of(scenario: Scenario) -> RunDefinition:
+    """What the server knows of the run."""
+    return RunDefinition(scenario.settings, scenario.run_hash, piece_rows=scenario.piece_rows)
+
+
 def fault_free_run(scenario: Scenario) -> Reference:
     """The models and metrics at the end of a run in which nothing goes wrong."""
-    sessions, state = _sessions(scenario), RunState(RunDefinition(scenario.settings, scenario.run_hash))
+    sessions, state = (
+        _sessions(scenario),
+        RunState(definition_of(scenario)),
+    )
     stored = _AlignmentStored()
     _take_turns(scenario, state, {name: (each, each.run()) for name, each in sessions.items()}, stored)
     models = {name: _parameters(session) for name, session in sessions.items()}
@@ -70,7 +78,7 @@ def fault_free_run(scenario: Scenario) -> Reference:
 @lru_cache(maxsize=1)
 def alignment_of(scenario: Scenario) -> dict[str, SharedRows]:
     """What every party aligns to."""
-    state = RunState(RunDefinition(scenario.settings, scenario.run_hash))
+    state = RunState(definition_of(scenario))
     work = {name: (each, each.align()) for name, each in _sessions(scenario).items()}
     return _take_turns(scenario, state, work, NothingStored())
 

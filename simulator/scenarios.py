@@ -102,7 +102,7 @@ def build_hashing_worker(
     *,
     held_out: Rows | None,
     stop_after: int | None = None,
-    **_: object,
+    **_: Any,
 ) -> Worker:
     """A party with a `HashingModel`."""
     gradient_party = plan.label_party if plan.loss == "softmax" else None
@@ -283,6 +283,7 @@ class Scenario:
             disk=disk,
             build=build_hashing_worker,
             mask_id=lambda: start,
+            piece_rows=self.piece_rows,
         )
 
     @property

@@ -44,7 +44,9 @@ def remembers(state: RunState, party: str, message: FromParty) -> bool:
             return coordinator is not None and coordinator.last_gradient >= step
         case Stop():
             return coordinator is not None and coordinator.stopped is not None
-        case Labels() | HeldOutPredictions():
+        case Labels():
+            return coordinator is not None or message in state.labels.pieces
+        case HeldOutPredictions():
             return coordinator is not None
         case SealedMetrics(epoch):
             return epoch in state.history

@@ -14,12 +14,12 @@ from fdml.protocol.wire import decode_from_party, decode_from_server, encode_fro
 from fdml.server.alignment import AlignmentPhase
 from fdml.server.generations import Generations
 from fdml.server.run_alignment import RunAlignment
-from fdml.server.run_state import RunDefinition
 from fdml.server.session import Answer, Close, Commit, Effect, Emit, ServerSession, Stream
 from simulator.channel import Call, CallAnswer, Connection, LineEnd, Simulation, Up, short_name
 from simulator.clock import RESTART
 from simulator.disk import Crashed, VirtualDisk
 from simulator.invariants import CheckedRunState
+from simulator.reference import definition_of
 
 _PROCESS, _ACKNOWLEDGE, _END = 0.0005, 0.02, 0.01
 """Virtual seconds until the server acts on what has come, acknowledges it, and has ended by a full disk."""
@@ -50,7 +50,11 @@ class ServerNode:
         settings = scenario.settings
         self.starts += 1
         try:
-            state = CheckedRunState.open(RunDefinition(settings, scenario.run_hash), self.disk, scenario.rotate_bytes)
+            state = CheckedRunState.open(
+                definition_of(scenario),
+                self.disk,
+                scenario.rotate_bytes,
+            )
             rows = RunAlignment(settings, self.disk, Generations.of(settings, self.disk, scenario.piece_rows))
         except (Crashed, OSError):
             self.kill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from fdml.protocol.alignment_messages import (
     Keys,
     Piece,
     RowCounts,
+    RowPointers,
     SharedRowIndex,
     StoredPieces,
     Tokens,
@@ -41,6 +42,29 @@ def post_set(
         yield from post(kind(*make(piece), piece=piece), to, about)
         if number % _AHEAD == _AHEAD - 1:
             yield from fetch(StoredPieces, to, about)  # is answered after all before it are stored
+
+
+def post_pointers(pieces: Iterable[RowPointers], whole: Piece, to: str) -> Conversation[None]:
+    """Post row pointers to a party, in pieces if there are more than one has; `pieces` makes them one by one."""
+    stored = 0 if whole.count == 1 else (yield from fetch(StoredPieces, to)).count
+    for number, message in enumerate(pieces):
+        if number >= stored:
+            yield from post(message, to)
+        if number % _AHEAD == _AHEAD - 1:
+            yield from fetch(StoredPieces, to)
+
+
+def fetch_pointers(sender: str) -> Conversation[list[RowPointers]]:
+    """All pieces of the pointers to this party's rows."""
+    first = yield from fetch(RowPointers, sender)
+    found, whole = [first], first.piece
+    for number in range(1, 1 if whole is None else whole.count):
+        came = yield from fetch(RowPointers, sender, "", number)
+        _check_piece(came.piece, None if whole is None else whole.at(number), sender)
+        if (came.train, came.held_out, came.digest) != (first.train, first.held_out, first.digest):
+            raise _no_fit(f"party {sender!r}")
+        found.append(came)
+    return found
 
 
 def pass_pieces(sender: str, owner: str, to: str, change: Callable[[Keys], Keys]) -> Conversation[None]:
@@ -82,7 +106,7 @@ def _changed(came: BlindedIds, change: Callable[[Keys], Keys]) -> BlindedIds:
     return replace(came, train=change(came.train), test=None if came.test is None else change(came.test))
 
 
-def _check_piece(came: Piece | None, expected: Piece, sender: str) -> None:
+def _check_piece(came: Piece | None, expected: Piece | None, sender: str) -> None:
     if came != expected:
         raise _no_fit(f"party {sender!r}" if sender else "the server")
 

@@ -8,7 +8,7 @@ to which of its rows each row of the run points. So the server learns neither ho
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +23,15 @@ from fdml.align.kept import MatchedRows, context_of
 from fdml.align.made_keys import MadeKeys, keys_of_piece
 from fdml.align.matching import CAUSES, Aligner, Posted, check_places, no_fit
 from fdml.align.party_ids import LeadingKeys, PartyIds
-from fdml.align.pieces import fetch_index, post_set
+from fdml.align.pieces import fetch_index, fetch_pointers, post_pointers, post_set
 from fdml.align.tokens import id_tokens, sort_keys
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import (
     HASH_BYTES,
+    PIECE_ROWS,
     SERVER,
     BlindedIds,
+    Piece,
     RowCounts,
     RowPointers,
     RowSummary,
@@ -84,6 +86,10 @@ class _Side:
             return Posted(train.order, tests, None)
         yield from post_set(Tokens, whole, make, about=other if self.party == self.run.label_party else "")
         return Posted(train.order, tests, (train.tokens, None if test is None else test.tokens))
+
+    def whole_run(self, rows: RowCounts) -> Piece:
+        """The first piece of the run's rows: as many as of tokens, as nothing is blinded."""
+        return Piece(0, self._aligner.piece_rows or PIECE_ROWS, rows)
 
     def counts(self, summary: RowSummary) -> dict[str, int]:
         """How many training rows each party has."""
@@ -175,9 +181,10 @@ def _lead(side: _Side, ids: PartyIds, seals: Mapping[str, GroupKey]) -> Conversa
     tests = _NO_ROWS if test is None else test
     told = {other: _packed(pointers, train, tests) for other, pointers in found.items()}
     digest = _digest(side.key, [*digests, *told.values()])
+    whole = side.whole_run(RowCounts(len(train), len(tests)))
     for other, pointers in told.items():
-        plain = digest + bytes([test is not None]) + pointers
-        yield from post(RowPointers(len(train), len(tests), digest, seals[other].seal(_PURPOSE, plain)), to=other)
+        sealed = _sealed(seals[other], digest + bytes([test is not None]), pointers, whole)
+        yield from post_pointers(sealed, whole, other)
     return _found((train, tests), digest, side.counts(summary), test is not None, slowest)
 
 
@@ -263,14 +270,14 @@ def _follow(side: _Side, ids: PartyIds, seal: GroupKey) -> Conversation[MatchedR
         yield from pass_on(label_party, label_party, SERVER, side.secrets.scalar)
     summary, slowest = yield from side.consent(len(posted.train), 0 if posted.test is None else len(posted.test))
     places = yield from side.matched(posted, summary, label_party)
-    message = yield from fetch(RowPointers, label_party)
-    train, held_out, has_test_files = _opened(message, seal, label_party)
+    pieces = yield from fetch_pointers(label_party)
+    train, held_out, has_test_files = _opened(pieces, seal, label_party)
     own_train = posted.train[places.train]
     own_test = own_train if posted.test is None else posted.test[places.held_out]
     for pointers, rows in ((train, own_train), (held_out, own_test)):
         _check_pointers(pointers, len(rows), run, side.party)
     found = _rows(own_train, train), _rows(own_test, held_out)
-    return _found(found, message.digest, side.counts(summary), has_test_files, slowest)
+    return _found(found, pieces[0].digest, side.counts(summary), has_test_files, slowest)
 
 
 def _post_ids(side: _Side, ids: PartyIds) -> Conversation[Posted]:
@@ -288,19 +295,34 @@ def _post_ids(side: _Side, ids: PartyIds) -> Conversation[Posted]:
     return (yield from side.post(side.hashed(ids.train, party), test, label_party))
 
 
-def _opened(message: RowPointers, seal: GroupKey, label_party: str) -> tuple[RowIndex, RowIndex, bool]:
+def _sealed(seal: GroupKey, head: bytes, pointers: bytes, whole: Piece) -> Iterator[RowPointers]:
+    """Pointers as they are posted; each piece is sealed under its number, behind the hash of all."""
+    rows, digest, size = whole.rows, head[:HASH_BYTES], whole.size * _POINTER.itemsize
+    for number in range(whole.count):
+        piece = None if whole.count == 1 else whole.at(number)
+        plain = head + (pointers if piece is None else pointers[number * size : (number + 1) * size])
+        yield RowPointers(rows.train, rows.test or 0, digest, seal.seal(_purpose(piece), plain), piece)
+
+
+def _purpose(piece: Piece | None) -> str:
+    return _PURPOSE if piece is None else f"{_PURPOSE} {piece.number}"
+
+
+def _opened(pieces: Sequence[RowPointers], seal: GroupKey, label_party: str) -> tuple[RowIndex, RowIndex, bool]:
     """Pointers of rows and of test rows, and whether there are test files."""
-    plain = seal.open(_PURPOSE, message.sealed)
-    begin = HASH_BYTES + 1
-    rows = (len(plain) - begin) // _POINTER.itemsize
-    if plain[:HASH_BYTES] != message.digest or rows != message.train + message.held_out or not rows:
+    first, begin = pieces[0], HASH_BYTES + 1
+    plain = [seal.open(_purpose(each.piece), each.sealed) for each in pieces]
+    found = [np.frombuffer(each[begin:], _POINTER) for each in plain if not (len(each) - begin) % _POINTER.itemsize]
+    pointers = np.concatenate(found).astype(np.int64) if len(found) == len(plain) else _NO_ROWS
+    heads = {each[:begin] for each in plain}
+    whole = len(pointers) == first.train + first.held_out and len(pointers) > 0
+    if not whole or len(heads) != 1 or plain[0][:HASH_BYTES] != first.digest:
         raise AlignmentError(
             f"the row pointers of label party {label_party!r} are not those that the server says; give the run a new "
             f"name at every side"
         )
-    pointers = np.frombuffer(plain, _POINTER, rows, begin).astype(np.int64)
-    train, held_out = np.split(pointers, [message.train])
-    return train, held_out, bool(plain[HASH_BYTES])
+    train, held_out = np.split(pointers, [first.train])
+    return train, held_out, bool(plain[0][HASH_BYTES])
 
 
 def _check_pointers(pointers: RowIndex, matched: int, run: RunSettings, party: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,13 @@ from fdml.align.group_key import GroupKey
 from fdml.data.row_set import RowSet
 from fdml.data.rows import Rows
 from fdml.errors import AlignmentError, LabelError
+from fdml.protocol.alignment_messages import Piece
 from fdml.protocol.messages import WEIGHT_TYPE, Labels, label_type
+from fdml.protocol.row_pieces import fit
 from fdml.settings.choices import Task
 
 _PURPOSE = "labels"
+_COLUMNS = ("train", "held_out", "train_weights", "held_out_weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +46,40 @@ class LabelSet:
         return RowSet({}, self.held_out, self.held_out_weights, self.held_out_groups)
 
 
-def seal_labels(key: GroupKey, labels: LabelSet, task: Task) -> Labels:
-    """As they travel. The same labels are sealed to the same bytes, so they may be sent again after a crash."""
-    _check("this party has", task, labels)
-    numbers = np.concatenate([labels.train, labels.held_out]).astype(label_type(task, labels.classes))
-    weights = np.concatenate([labels.train_weights, labels.held_out_weights]).astype(WEIGHT_TYPE)
+def seal_labels(key: GroupKey, labels: LabelSet, task: Task, piece: Piece | None = None) -> Labels:
+    """As they travel. The same labels are sealed to the same bytes, so they may be sent again after a crash.
+
+    The rows of a `piece` are sealed under its number: no piece can take the place of another.
+    """
+    part = labels if piece is None else _part(labels, piece.train, piece.test)
+    _check("this party has", task, part)
+    numbers = np.concatenate([part.train, part.held_out]).astype(label_type(task, part.classes))
+    weights = np.concatenate([part.train_weights, part.held_out_weights]).astype(WEIGHT_TYPE)
     sent = b"" if (weights == 1.0).all() else weights.tobytes()
-    return Labels(labels.classes, key.seal(_PURPOSE, numbers.tobytes() + sent))
+    return Labels(part.classes, key.seal(_purpose(piece), numbers.tobytes() + sent), piece)
+
+
+def open_pieces(key: GroupKey, pieces: Sequence[Labels], whole: Piece, task: Task, label_party: str) -> LabelSet:
+    """What a party takes from the label party, put together; or an error that names it."""
+    if not fit(pieces, whole) or len({each.classes for each in pieces}) != 1:
+        raise AlignmentError(
+            f"label party {label_party!r} sent labels in pieces that do not fit together; see that all sides run the "
+            f"same version of fdml, then give the run a new name at every side"
+        )
+    found = []
+    for each in pieces:
+        piece = each.piece or whole
+        train, test = piece.train, piece.test
+        found.append(open_labels(key, each, train.stop - train.start, test.stop - test.start, task, label_party))
+    if len(found) == 1:
+        return found[0]
+    joined = {name: np.concatenate([getattr(each, name) for each in found]) for name in _COLUMNS}
+    return LabelSet(found[0].classes, **joined)
 
 
 def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: Task, label_party: str) -> LabelSet:
-    """What a party takes from the label party, or an error that names it."""
-    plain, every = key.open(_PURPOSE, labels.sealed), rows + held_out
+    """The labels of so many rows that a message holds, or an error that names the label party."""
+    plain, every = key.open(_purpose(labels.piece), labels.sealed), rows + held_out
     kind = label_type(task, labels.classes)
     end = kind.itemsize * every
     if len(plain) not in (end, end + WEIGHT_TYPE.itemsize * every):
@@ -67,6 +92,20 @@ def open_labels(key: GroupKey, labels: Labels, rows: int, held_out: int, task: T
     given = LabelSet(labels.classes, numbers[:rows], numbers[rows:], weights[:rows], weights[rows:])
     _check(f"label party {label_party!r} sent", task, given)
     return given
+
+
+def _part(labels: LabelSet, train: slice, held_out: slice) -> LabelSet:
+    return LabelSet(
+        labels.classes,
+        labels.train[train],
+        labels.held_out[held_out],
+        labels.train_weights[train],
+        labels.held_out_weights[held_out],
+    )
+
+
+def _purpose(piece: Piece | None) -> str:
+    return _PURPOSE if piece is None else f"{_PURPOSE} {piece.number}"
 
 
 def _values(raw: bytes, kind: np.dtype[Any]) -> NDArray[np.float64]:

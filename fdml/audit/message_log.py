@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from fdml.audit.differences import whole_pushes
 from fdml.audit.recording import GroundTruth, Recording
 from fdml.models.objective import Objective
@@ -15,6 +17,7 @@ from fdml.protocol.agreed_training import agreed_training
 from fdml.protocol.few_bits import few_bits_of
 from fdml.protocol.fixed_point import Codes, decode
 from fdml.protocol.messages import Finished, Gradient, HeldOutPredictions, Push, SealedMetrics
+from fdml.protocol.row_pieces import complete, number_of
 from fdml.protocol.schedule import Schedule
 from fdml.settings import ModelSettings, RunSettings, TrainingSettings
 
@@ -29,6 +32,8 @@ class MessageLog:
         self._pairwise = pairwise or {}
         self._pushes: dict[str, dict[int, Push]] = {party: {} for party in run.parties}
         self._held_out: dict[str, dict[int, HeldOutPredictions]] = {party: {} for party in run.parties}
+        """By epoch; those that came in pieces once all have come."""
+        self._pieces: dict[tuple[str, int], dict[int, HeldOutPredictions]] = {}
         self._gradients: dict[int, Gradient] = {}
         self._metrics: dict[int, SealedMetrics] = {}
         self._finished: dict[str, Finished] = {}
@@ -46,12 +51,22 @@ class MessageLog:
             case Push():
                 self._pushes[sender].setdefault(message.step, message)
             case HeldOutPredictions():
-                self._held_out[sender].setdefault(message.epoch, message)
+                self._take_held_out(sender, message)
             case Gradient():
                 self._gradients.setdefault(message.step, message)
             case _:
                 return
         self._all.append((sender, message))
+
+    def _take_held_out(self, sender: str, message: HeldOutPredictions) -> None:
+        pieces = self._pieces.setdefault((sender, message.epoch), {})
+        if number_of(message) in pieces:
+            return
+        whole = complete(pieces, message)
+        if whole is not None:
+            values = np.concatenate([each.release.values.reshape(-1) for each in whole])
+            release = message.release if len(whole) == 1 else replace(message.release, values=values)
+            self._held_out[sender][message.epoch] = HeldOutPredictions(message.epoch, release)
 
     def recording(
         self,

@@ -26,6 +26,7 @@ from fdml.protocol.messages import (
     Welcome,
     prediction_width,
 )
+from fdml.protocol.row_pieces import number_of
 from fdml.protocol.schedule import schedule_of
 from fdml.protocol.waited_for import WaitedFor
 from fdml.settings import RunSettings
@@ -57,8 +58,10 @@ class Delivery:
         self._unstored: deque[FromParty] = deque()
         self._stored_on_line = 0
         self._answered = -1
-        self._evaluated: set[int] = set()
-        self._has_labels = False
+        self._evaluated: set[tuple[int, int]] = set()
+        """Epochs and pieces of held-out rows whose totals were given."""
+        self._labels: set[int] = set()
+        """Pieces of labels that were given."""
         self.inbox: deque[FromServer] = deque()
         """What has come and was not given yet."""
         self.done = hello.done
@@ -136,12 +139,12 @@ class Delivery:
                     self.waits_for = ()
                 self._answered = max(self._answered, step)
             case HeldOutTotal(epoch):
-                if epoch not in self._evaluated:
-                    self._evaluated.add(epoch)
+                if (place := (epoch, number_of(message))) not in self._evaluated:
+                    self._evaluated.add(place)
                     self.inbox.append(message)
             case Labels():
-                if not self._has_labels:
-                    self._has_labels = True
+                if number_of(message) not in self._labels:
+                    self._labels.add(number_of(message))
                     self._note_labels(message)
                     self.inbox.append(message)
             case Stopped() | BestEpoch():

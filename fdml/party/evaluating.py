@@ -22,6 +22,7 @@ from fdml.party.loop import Worker
 from fdml.party.training_messages import TrainingMessages
 from fdml.privacy.guard import Guard
 from fdml.protocol.messages import FromParty, SealedMetrics
+from fdml.protocol.row_pieces import cut
 from fdml.settings import RunSettings
 
 
@@ -56,7 +57,7 @@ class HeldOutRows:
         if earlier is None or not self.evaluation.is_on:
             return
         predictions = earlier.predict(shared, self.evaluation.width)
-        yield from self.send([self.guard.held_out(EARLIER, predictions)])
+        yield from self.send(cut(self.guard.held_out(EARLIER, predictions), self.evaluation.pieces))
         self.evaluation.count += 1
 
     def end_epoch(self, seconds: float) -> Work[None]:
@@ -71,7 +72,8 @@ class HeldOutRows:
 
     def predict(self, epoch: int, seconds: float) -> Work[None]:
         """Send the held-out predictions; the label party scores their total once it has come."""
-        yield from self.send([self.guard.held_out(epoch, self.worker.predict_held_out())])
+        pieces = self.evaluation.pieces
+        yield from self.send(cut(self.guard.held_out(epoch, self.worker.predict_held_out()), pieces))
         self.evaluation.count += 1
         if self._is_label_party:
             self.evaluation.wait_for(epoch, seconds, self.worker.mean_loss)
@@ -145,13 +147,13 @@ class HeldOutRows:
         """Turn the totals of these epochs that have come into metrics; only the label party is sent any."""
         told = []
         for epoch in epochs:
-            total = self.messages.held_out.pop(epoch, None)
-            if total is None:
+            totals = self.messages.held_out.pop(epoch, None)
+            if totals is None:
                 continue
-            if total.variance > 0.0 and not self.evaluation.history:
-                yield remark(self.worker.party, noise_remark(total.variance))
+            if totals[0].variance > 0.0 and not self.evaluation.history:
+                yield remark(self.worker.party, noise_remark(totals[0].variance))
             is_first = not self.evaluation.history
-            found, sealed = self.evaluation.score(total, self.guard)
+            found, sealed = self.evaluation.score(totals, self.guard)
             undefined = undefined_remark(found.figures) if is_first else ""
             if undefined:
                 yield remark(self.worker.party, undefined)

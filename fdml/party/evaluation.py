@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +30,7 @@ from fdml.party.member import Member
 from fdml.privacy.guard import Guard
 from fdml.protocol.fixed_point import Codes, decode, grid_of
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
+from fdml.protocol.row_pieces import fit, held_out_pieces
 from fdml.settings import evaluation_schedule
 
 
@@ -56,6 +58,8 @@ class Evaluation:
         self._objective = objective or objective_for(self._loss, labels.classes, self._run.training)
         self._unit = 1.0 if encoding is None else encoding.spread
         """What a target of 1 means in the labels' own units."""
+        self.pieces = held_out_pieces(len(labels.held_out), self._objective.width, member.piece_rows)
+        """The first of the pieces in which predictions of the held-out rows travel."""
         self.is_on = len(labels.held_out) > 0
         """Whether there are held-out rows at all."""
         self.each_epoch = self.is_on and evaluation_schedule(self._run) == "epoch"
@@ -150,34 +154,37 @@ class Evaluation:
         found = self.history[compared.epoch]
         self.history[compared.epoch] = replace(found, compared=compared)
 
-    def score(self, total: HeldOutTotal, guard: Guard) -> tuple[Evaluated, SealedMetrics]:
+    def score(self, totals: Sequence[HeldOutTotal], guard: Guard) -> tuple[Evaluated, SealedMetrics]:
         """The figures of one epoch, from the sum of all parties' held-out predictions, and what others are told.
 
         They are told of the score as it was released: a calibration is made of predictions that never were.
         """
-        predictions = decode(self._opened(total, guard)).reshape(-1, self._objective.width)
-        seconds, train_loss = self.pending.pop(total.epoch)
-        score = self._objective_at(total.epoch).score(predictions)
-        told = self._scored(total.epoch, seconds, train_loss, score)
+        predictions = decode(self._opened(totals, guard)).reshape(-1, self._objective.width)
+        epoch = totals[0].epoch
+        seconds, train_loss = self.pending.pop(epoch)
+        score = self._objective_at(epoch).score(predictions)
+        told = self._scored(epoch, seconds, train_loss, score)
         own = told
         if self.calibration is not IDENTITY:
             score = self.calibration.apply(score)
-            own = self._scored(total.epoch, seconds, train_loss, score)
-        self.history[total.epoch] = own
+            own = self._scored(epoch, seconds, train_loss, score)
+        self.history[epoch] = own
         self._best = self._find_best()
-        if total.epoch == self._epoch:
-            self._kept_score = (total.epoch, score)
+        if epoch == self._epoch:
+            self._kept_score = (epoch, score)
         if self._stays_home:
-            return own, SealedMetrics(total.epoch)
-        return own, seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, told.test_loss, told.test_metric))
+            return own, SealedMetrics(epoch)
+        return own, seal_metrics(self._key, Metrics(epoch, seconds, train_loss, told.test_loss, told.test_metric))
 
-    def compared_with(self, earlier: EarlierModel, total: HeldOutTotal, guard: Guard) -> ComparedVersion | None:
+    def compared_with(
+        self, earlier: EarlierModel, totals: Sequence[HeldOutTotal], guard: Guard
+    ) -> ComparedVersion | None:
         """What the model that stays brings over an earlier version, by its total; None where it has no figures."""
         found, ours = self.result, self.score_of_result
         if found is None or ours is None:
             return None
         objective = replace(self._objective, joint=earlier.joint or self._objective.joint)
-        score = objective.score(decode(self._opened(total, guard)).reshape(-1, objective.width))
+        score = objective.score(decode(self._opened(totals, guard)).reshape(-1, objective.width))
         score = earlier.score(score, self._encoding)
         compared = compared_version(self._run, found, earlier, (ours, score), self)
         self.history[found.epoch] = replace(found, earlier=compared)
@@ -205,18 +212,37 @@ class Evaluation:
             return None
         return reliability_of(self._party, self._epoch, self._loss, score, self.rows)
 
-    def _opened(self, total: HeldOutTotal, guard: Guard) -> Codes:
+    def _opened(self, totals: Sequence[HeldOutTotal], guard: Guard) -> Codes:
         """The sum without masks, if the parties can have made it: other values would tell of labels by the loss."""
-        codes, parties, grid = guard.open_held_out(total), len(self._run.parties), self._grid
+        codes, parties, grid = self._unmasked(totals, guard), len(self._run.parties), self._grid
         most = parties * grid.largest_code(parties)
         outside = int(np.count_nonzero((codes > most) | (codes < -most)))
         if outside:
             raise MessageRefused(
-                f"the sum of held-out predictions of epoch {total.epoch} has {outside} values that {parties} parties "
-                f"cannot have made: each sends at most {grid.largest(parties):g}; the server or a party has changed "
-                f"them, ask who runs them",
+                f"the sum of held-out predictions of epoch {totals[0].epoch} has {outside} values that {parties} "
+                f"parties cannot have made: each sends at most {grid.largest(parties):g}; the server or a party has "
+                f"changed them, ask who runs them",
                 Refusal.INVALID,
             )
+        return codes
+
+    def _unmasked(self, totals: Sequence[HeldOutTotal], guard: Guard) -> Codes:
+        """The pieces put together, without masks: those of a party that was started in between have two ids."""
+        first, values = totals[0], [each.values.reshape(-1) for each in totals]
+        if not fit(totals, self.pieces) or len({each.values.dtype for each in totals}) != 1:
+            raise MessageRefused(
+                f"the sum of held-out predictions of epoch {first.epoch} came in pieces that do not fit together; all "
+                f"sides need the same version of fdml",
+                Refusal.INVALID,
+            )
+        whole = replace(first, values=np.concatenate(values), piece=None) if len(totals) > 1 else first
+        codes = guard.open_held_out(whole)
+        ends = np.cumsum([len(each) for each in values])
+        for masks in {each.mask_ids for each in totals[1:]} - {first.mask_ids}:
+            under = guard.open_held_out(replace(whole, mask_ids=masks))
+            for each, part, end in zip(totals, values, ends, strict=True):
+                if each.mask_ids == masks:
+                    codes[end - len(part) : end] = under[end - len(part) : end]
         return codes
 
 

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fdml.align.sealed_labels import LabelSet, open_labels, seal_labels
+from fdml.align.sealed_labels import LabelSet, open_pieces, seal_labels
 from fdml.data.label_encoding import LabelEncoding
 from fdml.errors import LabelError
 from fdml.party.alignment import SharedRows
-from fdml.party.effects import Emit, remark
+from fdml.party.effects import Emit, Flush, Send, Work, remark
 from fdml.party.label_flips import LabelFlips, shown_labels, training_ids
 from fdml.party.member import Member
+from fdml.party.training_messages import TrainingMessages
+from fdml.protocol.alignment_messages import Piece
 from fdml.protocol.messages import Labels
+from fdml.protocol.row_pieces import all_pieces, label_pieces, labels_digest
 from fdml.settings.choices import PAIRWISE
 
+_AHEAD = 16
+"""Pieces that are made before the server has stored the first of them: so many are in memory at most."""
 _LABELS_OFF = (
     "warning: label_epsilon is off: every gradient this party returns discloses its row's label to the other parties"
 )
 
 
-def labels_to_send(member: Member, shared: SharedRows, labels: LabelSet) -> Labels:
+def send_labels(
+    member: Member,
+    shared: SharedRows,
+    labels: LabelSet,
+    messages: TrainingMessages,
+    take_in: Callable[[str], Work[None]],
+) -> Work[None]:
+    """Send the label party's labels, in pieces where they are many: after those that the server has stored."""
+    pieces = all_pieces(_whole(member, shared))
+    if len(pieces) == 1 or member.has_private_labels:
+        yield Send(labels_to_send(member, shared, labels))
+        return
+    while messages.stored_labels is None:
+        yield from take_in("for {} to say which labels are stored")
+    done, digest = messages.stored_labels if member.run.server != "none" else (0, b"")
+    if done:
+        sealed = (labels_to_send(member, shared, labels, piece) for piece in pieces[:done])
+        if labels_digest(sealed) != digest:
+            raise LabelError(
+                f"the labels of party {member.name!r} are not those that it sent before; put its label column back, "
+                f"or give the run a new name at every side"
+            )
+    for number, piece in enumerate(pieces[done:], 1):
+        yield Send(labels_to_send(member, shared, labels, piece))
+        if number % _AHEAD == 0:
+            yield Flush()
+
+
+def labels_to_send(member: Member, shared: SharedRows, labels: LabelSet, piece: Piece | None = None) -> Labels:
     """The label party's message: sealed labels, or where they are private only how many classes there are."""
     if not member.has_private_labels:
-        return seal_labels(shared.key, labels, member.run.task)
+        return seal_labels(shared.key, labels, member.run.task, piece)
     if member.data.weighted:
         raise LabelError("weights could disclose private labels; leave data.weight out")
     if member.run.chosen_loss == PAIRWISE and (labels.train_groups is None or labels.held_out_groups is None):
@@ -69,9 +102,13 @@ def training_labels(member: Member, shared: SharedRows, labels: LabelSet, encodi
     return labels if shown is labels.train else replace(labels, train=shown)
 
 
-def labels_received(member: Member, shared: SharedRows, message: Labels) -> LabelSet:
+def labels_received(member: Member, shared: SharedRows, pieces: Sequence[Labels]) -> LabelSet:
     """What another party than the label party trains with; of private labels it has none."""
     rows, held_out = len(shared.train), len(shared.held_out)
     if member.has_private_labels:
-        return LabelSet(message.classes, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
-    return open_labels(shared.key, message, rows, held_out, member.run.task, member.run.label_party)
+        return LabelSet(pieces[0].classes, np.zeros(rows), np.zeros(held_out), np.ones(rows), np.ones(held_out))
+    return open_pieces(shared.key, pieces, _whole(member, shared), member.run.task, member.run.label_party)
+
+
+def _whole(member: Member, shared: SharedRows) -> Piece:
+    return label_pieces(len(shared.train), len(shared.held_out), member.piece_rows)

@@ -110,6 +110,8 @@ class Member:
     watch_loss: bool = False
     """Whether the label party keeps the training loss of every epoch, also without held-out rows."""
     build: Callable[..., Worker] = build_worker
+    piece_rows: int | None = None
+    """Rows of a piece of labels and of held-out predictions; None takes what is usual, which all sides know."""
     mask_id: Callable[[], int] = _random_mask_id
     """Draws the id of a start's masks; no two starts may have the same."""
 

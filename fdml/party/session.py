@@ -39,7 +39,7 @@ from fdml.party.effects import (
 )
 from fdml.party.evaluating import HeldOutRows
 from fdml.party.evaluation import Evaluation
-from fdml.party.labelling import count_labels, label_remarks, labels_received, labels_to_send, training_labels
+from fdml.party.labelling import count_labels, label_remarks, labels_received, send_labels, training_labels
 from fdml.party.loop import Worker
 from fdml.party.member import Member
 from fdml.party.plan import recalibrated
@@ -164,7 +164,7 @@ class PartySession:
                 member.earlier.check_labels(self._label_encoding)
             labels = weighted_by_class(labels, self._run.training, self._label_encoding)
             count_labels(member, labels, self._label_encoding)
-            yield Send(labels_to_send(member, shared, labels))
+            yield from send_labels(member, shared, labels, self._messages, self._take_in)
             yield from label_remarks(member, labels)
             return training_labels(member, shared, labels, self._label_encoding)
         while self._messages.labels is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fdml.errors import ExchangeError
 from fdml.party.channel import Incoming
 from fdml.protocol.messages import BestEpoch, Gradient, HeldOutTotal, Labels, Stopped, Total, Welcome
+from fdml.protocol.row_pieces import complete
 
 NO_GAIN = "the loss of held-out rows falls no more"
 """Why a run with `stop_after` ends early."""
@@ -16,9 +17,14 @@ class TrainingMessages:
     def __init__(self, *, scores_again: bool = False) -> None:
         """`scores_again`: what an earlier start has scored is scored again, unless its figures were saved."""
         self._scores_again = scores_again
-        self.labels: Labels | None = None
-        self.held_out: dict[int, HeldOutTotal] = {}
-        """Totals of held-out predictions, by epoch."""
+        self.labels: tuple[Labels, ...] | None = None
+        """In pieces where they are many; None until all have come."""
+        self.stored_labels: tuple[int, bytes] | None = None
+        """How many pieces of its labels the server had when it let the label party in, and their digest."""
+        self.held_out: dict[int, tuple[HeldOutTotal, ...]] = {}
+        """Totals of held-out predictions that have come whole, by epoch: in pieces where there are many rows."""
+        self._label_pieces: dict[int, Labels] = {}
+        self._held_out_pieces: dict[int, dict[int, HeldOutTotal]] = {}
         self.best_epoch: BestEpoch | None = None
         self._answers: dict[int, Total | Gradient] = {}
         self._stopped: Stopped | None = None
@@ -31,10 +37,14 @@ class TrainingMessages:
             case Total(step) | Gradient(step):
                 self._answers[step] = message
             case HeldOutTotal(epoch):
-                self.held_out[epoch] = message
+                totals = complete(self._held_out_pieces.setdefault(epoch, {}), message)
+                if totals is not None:
+                    self.held_out[epoch] = totals
+                    del self._held_out_pieces[epoch]
             case Labels():
-                self.labels = message
-            case Welcome(_, evaluated):
+                self.labels = complete(self._label_pieces, message)
+            case Welcome(_, evaluated, stored, digest):
+                self.stored_labels = self.stored_labels or (stored, digest)
                 self._evaluated.update(() if self._scores_again else evaluated)
             case BestEpoch():
                 self.best_epoch = message

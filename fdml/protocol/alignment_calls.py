@@ -12,9 +12,9 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import HASH_BYTES, Fetch, Post
 from fdml.protocol.alignment_wire import encode_alignment, kind_of
+from fdml.protocol.envelopes import check_names, check_protocol, invalid
 from fdml.protocol.messages import PROTOCOL
 from fdml.protocol.waited_for import WaitedFor, as_lists, waited_for
-from fdml.protocol.wire import check_names, check_protocol, invalid
 from fdml.settings.names import LONGEST_NAME
 
 

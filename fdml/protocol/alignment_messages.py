@@ -249,14 +249,16 @@ class SharedRowIndex:
 class RowPointers:
     """From the label party to one other: which of that party's matched rows each shared row points to.
 
-    The pointers are sealed for that party. The server learns how many rows and test rows there are, and a
-    keyed hash of all parties' pointers, by which all sides see that they mean the same rows.
+    The pointers are sealed for that party, those of a piece for themselves. The server learns how many rows and test
+    rows there are, and a keyed hash of all parties' pointers, by which all sides see that they mean the same rows.
     """
 
     train: int
     held_out: int
     digest: bytes
     sealed: bytes
+    piece: Piece | None = None
+    """None where the message holds all pointers."""
 
 
 AlignmentMessage = (

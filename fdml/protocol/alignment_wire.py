@@ -41,16 +41,13 @@ from fdml.protocol.alignment_messages import (
     SharedRowIndex,
     StoredPieces,
     Tokens,
-    piece_count,
 )
-from fdml.protocol.wire import invalid, parsed
+from fdml.protocol.envelopes import invalid, parsed, piece_in, piece_out
 
 _KEY_BYTES = 32
 _LARGEST_TEXT = 16 * 1024
 """Bytes of a certificate, a signature or a sealed key; the usual ones have under 1,000."""
 _MOST_ROWS = 2**53
-MOST_PIECES = 2**16
-"""Of one set: of the usual size they have 17 billion rows."""
 MOST_GENERATIONS = 1024
 """Of one alignment; the next one makes it anew."""
 _NAMES: dict[type, str] = {kind: name for name, kind in KINDS.items()}
@@ -78,10 +75,10 @@ def encode_alignment(message: AlignmentMessage) -> bytes:
             envelope = pb.AlignmentMessage(key_check=pb.KeyCheck(digest=digest))
         case Tokens(train, test, by_position, piece):
             known = None if by_position is None else pb.ByPosition(**vars(by_position))
-            tokens = pb.Tokens(train=_out(train), test=_maybe_out(test), by_position=known, piece=_piece_out(piece))
+            tokens = pb.Tokens(train=_out(train), test=_maybe_out(test), by_position=known, piece=piece_out(piece))
             envelope = pb.AlignmentMessage(tokens=tokens)
         case BlindedIds(train, test, piece):
-            points = pb.BlindedIds(train=_out(train), test=_maybe_out(test), piece=_piece_out(piece))
+            points = pb.BlindedIds(train=_out(train), test=_maybe_out(test), piece=piece_out(piece))
             envelope = pb.AlignmentMessage(blinded_ids=points)
         case StoredPieces(count):
             envelope = pb.AlignmentMessage(stored_pieces=pb.StoredPieces(count=count))
@@ -92,19 +89,19 @@ def encode_alignment(message: AlignmentMessage) -> bytes:
         case SharedRowIndex(train, held_out, digest, counts, left, left_test, piece):
             rows = {"train": train, "held_out": held_out, "left": left, "left_test": left_test}
             numbers = {name: _out(places) for name, places in rows.items()}
-            index = pb.SharedRowIndex(digest=digest, counts=counts, piece=_piece_out(piece), **numbers)
+            index = pb.SharedRowIndex(digest=digest, counts=counts, piece=piece_out(piece), **numbers)
             envelope = pb.AlignmentMessage(shared_rows=index)
         case RowPointers():
-            envelope = pb.AlignmentMessage(row_pointers=pb.RowPointers(**vars(message)))
+            pointers = pb.RowPointers(**{**vars(message), "piece": piece_out(message.piece)})
+            envelope = pb.AlignmentMessage(row_pointers=pointers)
     return envelope.SerializeToString()
 
 
 def decode_alignment(raw: bytes) -> AlignmentMessage:
     """What was posted, or `MessageRefused`."""
     kind, content = parsed(pb.AlignmentMessage(), raw)
-    for part in ("by_position", "piece"):
-        if part in content.DESCRIPTOR.fields_by_name and len(UnknownFieldSet(getattr(content, part))):
-            raise invalid(f"a {kind} message with unknown fields")
+    if "by_position" in content.DESCRIPTOR.fields_by_name and len(UnknownFieldSet(content.by_position)):
+        raise invalid(f"a {kind} message with unknown fields")
     return _DECODE[kind](content)
 
 
@@ -116,25 +113,15 @@ def _maybe_out(values: NDArray[Any] | None) -> bytes | None:
     return None if values is None else _out(values)
 
 
-def _piece_out(piece: Piece | None) -> pb.Piece | None:
+def _rows_piece_in(content: Any, train: NDArray[Any], test: NDArray[Any] | None) -> Piece | None:
+    """Of which piece of a set these are the rows; refused unless they are as many as it has."""
+    piece = piece_in(content)
     if piece is None:
         return None
-    return pb.Piece(number=piece.number, size=piece.size, train=piece.rows.train, test=piece.rows.test)
-
-
-def _piece_in(content: Any, train: NDArray[Any], test: NDArray[Any] | None) -> Piece | None:
-    """Of which piece of a set these are the rows; refused unless they are as many as it has."""
-    if not content.HasField("piece"):
-        return None
-    given = content.piece
-    rows = RowCounts(given.train, given.test if given.HasField("test") else None)
-    if not given.size or max(rows.train, rows.test or 0) > _MOST_ROWS or piece_count(rows, given.size) > MOST_PIECES:
-        raise invalid(f"pieces of {given.size} rows of {rows.train}; a set has at most {MOST_PIECES} pieces")
-    piece = Piece(given.number, given.size, rows)
     sizes = [each.stop - each.start for each in (piece.train, piece.test)]
-    if piece.number >= piece.count or sizes != [len(train), 0 if test is None else len(test)]:
+    if sizes != [len(train), 0 if test is None else len(test)]:
         raise invalid(f"piece {piece.number} of {piece.count} with {len(train)} rows instead of {sizes[0]}")
-    if (test is None) != (rows.test is None):
+    if (test is None) != (piece.rows.test is None):
         raise invalid(f"piece {piece.number} of a set that has test rows at one time and none at another")
     return piece
 
@@ -211,7 +198,7 @@ def _tokens_in(content: pb.Tokens) -> Tokens:
     train = _keys(content.train, TOKEN_BYTES, "tokens")
     test = _keys(content.test, TOKEN_BYTES, "tokens") if content.HasField("test") else None
     if not content.HasField("by_position"):
-        return Tokens(train, test, piece=_piece_in(content, train, test))
+        return Tokens(train, test, piece=_rows_piece_in(content, train, test))
     if len(train) or test is not None or content.HasField("piece"):
         raise invalid("tokens of a party that is matched by position")
     rows = content.by_position
@@ -227,7 +214,7 @@ def _blinded_in(content: pb.BlindedIds) -> BlindedIds:
     for points in (train, test):
         if points is not None and (points[:, -1] & 0x80).any():
             raise invalid("a point that is not written in the shortest way")
-    return BlindedIds(train, test, _piece_in(content, train, test))
+    return BlindedIds(train, test, _rows_piece_in(content, train, test))
 
 
 def _summary_in(content: pb.RowSummary) -> RowSummary:
@@ -265,14 +252,17 @@ def _shared_rows_in(content: pb.SharedRowIndex) -> SharedRowIndex:
     digest = _exactly(content.digest, HASH_BYTES, "digest")
     found = _positions(content.train), _positions(content.held_out)
     left = _positions(content.left), _positions(content.left_test)
-    return SharedRowIndex(*found, digest, tuple(content.counts), *left, _piece_in(content, *found))
+    return SharedRowIndex(*found, digest, tuple(content.counts), *left, _rows_piece_in(content, *found))
 
 
 def _pointers_in(content: pb.RowPointers) -> RowPointers:
     if max(content.train, content.held_out) > _MOST_ROWS:
         raise invalid(f"pointers of {content.train} rows and {content.held_out} held out")
     digest = _exactly(content.digest, HASH_BYTES, "digest")
-    return RowPointers(content.train, content.held_out, digest, content.sealed)
+    piece, rows = piece_in(content), RowCounts(content.train, content.held_out)
+    if piece is not None and piece.rows != rows:
+        raise invalid(f"a piece of {piece.rows} pointers, of which there are {rows}")
+    return RowPointers(content.train, content.held_out, digest, content.sealed, piece)
 
 
 _DECODE: dict[str, Callable[[Any], AlignmentMessage]] = {

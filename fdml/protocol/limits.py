@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from fdml.protocol.agreed_training import agreed_training
+from fdml.protocol.row_pieces import HELD_OUT_VALUES, LABEL_ROWS
 from fdml.settings import AgreedTraining, RunSettings
 
 PIECE = 2**20
@@ -13,7 +14,7 @@ they come. A piece of exactly this size is followed by another."""
 CEILING = 512 * 2**20
 """Bytes that no message may exceed, whatever the run: how many rows a party has is not known before its ids come.
 
-Ids and row numbers come in pieces, so they have no such bound. Labels take 1 to 16 bytes a row.
+Ids, row numbers, labels and held-out predictions come in pieces, so they have no such bound. A block has it.
 """
 HELLO = 1024
 """Bytes of a party's first message: it is the same few fields in every run."""
@@ -52,9 +53,13 @@ def agreed_with(run: RunSettings, agreed: AgreedCounts) -> AgreedTraining:
 
 
 def largest_message(training: AgreedTraining, agreed: AgreedCounts, width: int) -> int:
-    """Bytes of the largest message a party of this run may send after its hello: labels, a block, or held-out rows."""
-    labels = 2 * _VALUE * (agreed.rows + agreed.held_out)
-    return min(max(labels, _VALUE * width * max(_block(training, agreed), agreed.held_out)) + _SLACK, CEILING)
+    """Bytes of the largest message a party of this run may send after its hello: labels, a block, or held-out rows.
+
+    Of labels and held-out rows no more than a piece.
+    """
+    labels = 2 * _VALUE * min(agreed.rows + agreed.held_out, LABEL_ROWS)
+    held_out = min(width * agreed.held_out, max(HELD_OUT_VALUES, width))
+    return min(max(labels, _VALUE * max(width * _block(training, agreed), held_out)) + _SLACK, CEILING)
 
 
 def largest_answer(training: AgreedTraining, agreed: AgreedCounts, width: int, parties: int) -> int:
@@ -64,7 +69,7 @@ def largest_answer(training: AgreedTraining, agreed: AgreedCounts, width: int, p
 
 def largest_width(training: AgreedTraining, agreed: AgreedCounts) -> int:
     """How many values of a row can travel at most: no block may be larger than the largest message."""
-    return (CEILING - _SLACK) // (_VALUE * max(_block(training, agreed), agreed.held_out, 1))
+    return (CEILING - _SLACK) // (_VALUE * max(_block(training, agreed), 1))
 
 
 def largest_block(training: AgreedTraining, agreed: AgreedCounts, width: int) -> int:

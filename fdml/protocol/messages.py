@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fdml.protocol.alignment_messages import Piece
 from fdml.protocol.fixed_point import Codes
 from fdml.protocol.waited_for import WaitedFor
 from fdml.settings.choices import Task
@@ -87,6 +88,8 @@ class Labels:
     classes: int
     """2 or more; 0 for regression."""
     sealed: bytes = b""
+    piece: Piece | None = None
+    """None where the message holds all labels."""
 
     @staticmethod
     def sealed_size(task: Task, classes: int, rows: int, *, weighted: bool = False) -> int:
@@ -140,6 +143,8 @@ class HeldOutPredictions:
 
     epoch: int
     release: Release
+    piece: Piece | None = None
+    """Which of the held-out rows; None where the message holds all."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +204,10 @@ class Welcome:
 
     pushed: int
     evaluated: tuple[int, ...] = ()
+    labels: int = 0
+    """To the label party, where labels travel in pieces: how many, from the first on, the server has stored."""
+    labels_digest: bytes = b""
+    """Of what is sealed in these pieces, by which a label party finds that its labels have changed."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +251,8 @@ class HeldOutTotal:
     values: Codes
     mask_ids: tuple[int, ...] = ()
     variance: float = 0.0
+    piece: Piece | None = None
+    """Which of the held-out rows; None where the message holds all."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_messages import TOKEN_BYTES
+from fdml.protocol.envelopes import check_names, check_protocol, invalid
 from fdml.protocol.fixed_point import FIXED_POINTS, Codes
 from fdml.protocol.prediction_messages import (
     DIGEST_BYTES,
@@ -25,7 +26,6 @@ from fdml.protocol.prediction_messages import (
     Reply,
 )
 from fdml.protocol.quoting import quoted, shown
-from fdml.protocol.wire import check_names, check_protocol, invalid
 from fdml.settings.names import is_name
 
 

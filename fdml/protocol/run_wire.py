@@ -11,6 +11,7 @@ from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.alignment_calls import parsed
 from fdml.protocol.alignment_messages import HASH_BYTES
+from fdml.protocol.envelopes import check_names, check_protocol, invalid
 from fdml.protocol.quoting import quoted, shown
 from fdml.protocol.run_messages import (
     CHOICES,
@@ -27,7 +28,6 @@ from fdml.protocol.run_messages import (
     RunList,
     RunQuery,
 )
-from fdml.protocol.wire import check_names, check_protocol, invalid
 from fdml.settings.names import is_name
 
 

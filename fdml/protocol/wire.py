@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol import wire_pb2 as pb
 from fdml.protocol.agreed_training import SLOWEST_LINE
 from fdml.protocol.bit_packing import MOST_BITS, pack_bits, packed_size, unpack_bits
+from fdml.protocol.envelopes import check_names, check_protocol, invalid, parsed, piece_in, piece_out
 from fdml.protocol.fixed_point import FIXED_POINTS, INT64, NARROW, Codes, pack40, unpack40
 from fdml.protocol.messages import (
-    PROTOCOL,
     SEALED_EPOCH_BYTES,
     SEALED_METRICS_BYTES,
     Ack,
@@ -38,9 +37,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
-from fdml.protocol.quoting import quoted
 from fdml.protocol.waited_for import as_lists, waited_for
-from fdml.settings.names import is_name
 
 _HASH_BYTES = 32
 _TYPES = {grid.bits // 8: grid.dtype for grid in FIXED_POINTS.values()}
@@ -58,15 +55,16 @@ def encode_from_party(message: FromParty) -> bytes:
         case Hello():
             envelope = pb.FromParty(hello=pb.Hello(**vars(message)))
         case Labels():
-            envelope = pb.FromParty(labels=pb.Labels(**vars(message)))
+            envelope = pb.FromParty(labels=_labels_out(message))
         case Gradient():
             envelope = pb.FromParty(gradient=_gradient_out(message))
         case Stop():
             envelope = pb.FromParty(stop=pb.Stop(**vars(message)))
         case Checkpointed(step):
             envelope = pb.FromParty(checkpointed=pb.Checkpointed(step=step))
-        case HeldOutPredictions(epoch, release):
-            envelope = pb.FromParty(held_out=pb.HeldOutPredictions(epoch=epoch, **_release_out(release)))
+        case HeldOutPredictions(epoch, release, piece):
+            out = _release_out(release)
+            envelope = pb.FromParty(held_out=pb.HeldOutPredictions(epoch=epoch, piece=piece_out(piece), **out))
         case SealedMetrics():
             envelope = pb.FromParty(metrics=pb.SealedMetrics(**vars(message)))
         case BestEpoch(sealed):
@@ -87,19 +85,16 @@ def encode_from_server(message: FromServer) -> bytes:
         envelope.total.mask_ids.extend(message.mask_ids)
         return envelope.SerializeToString()
     match message:
-        case Welcome(pushed, evaluated):
-            envelope = pb.FromServer(welcome=pb.Welcome(pushed=pushed, evaluated=evaluated))
+        case Welcome():
+            envelope = pb.FromServer(welcome=pb.Welcome(**vars(message)))
         case Labels():
-            envelope = pb.FromServer(labels=pb.Labels(**vars(message)))
+            envelope = pb.FromServer(labels=_labels_out(message))
         case Ack(count):
             envelope = pb.FromServer(ack=pb.Ack(count=count))
         case Gradient():
             envelope = pb.FromServer(gradient=_gradient_out(message))
-        case HeldOutTotal(epoch, values, mask_ids, variance):
-            out = _values_out(values, masked=bool(mask_ids))
-            envelope = pb.FromServer(
-                held_out_total=pb.HeldOutTotal(epoch=epoch, mask_ids=mask_ids, variance=variance, **out)
-            )
+        case HeldOutTotal():
+            envelope = pb.FromServer(held_out_total=_held_out_total_out(message))
         case Stopped():
             envelope = pb.FromServer(stopped=pb.Stopped(**vars(message)))
         case BestEpoch(sealed):
@@ -124,45 +119,6 @@ def decode_from_server(raw: bytes) -> FromServer:
     """What the server sent, or `MessageRefused`."""
     kind, content = parsed(pb.FromServer(), raw)
     return _FROM_SERVER[kind](content)  # type: ignore[no-any-return]
-
-
-def parsed(envelope: Any, raw: bytes) -> tuple[str, Any]:
-    """Which of its contents an envelope holds, and that; nothing more may be in the bytes."""
-    try:
-        envelope.ParseFromString(raw)
-    except DecodeError:
-        raise invalid(f"{len(raw)} bytes that are no message of this protocol") from None
-    kind = envelope.WhichOneof("content")
-    if kind is None:
-        raise invalid("a message without content")
-    content = getattr(envelope, kind)
-    envelope.DiscardUnknownFields()
-    if envelope.ByteSize() != len(raw):
-        check_protocol(content)
-        raise invalid(f"a {kind} message with unknown fields or trailing bytes")
-    return kind, content
-
-
-def invalid(what: str) -> MessageRefused:
-    """A refusal of something that was received."""
-    return MessageRefused(f"received {what}; both sides must run the same version of fdml", Refusal.INVALID)
-
-
-def check_protocol(content: Any) -> None:
-    """Of a message that cannot be read and names its protocol: refuse it for that, if it is another than ours."""
-    theirs = getattr(content, "protocol", PROTOCOL)
-    if theirs != PROTOCOL:
-        raise MessageRefused(
-            f"received a message of protocol {theirs}, and this side speaks {PROTOCOL}; install the same fdml at both",
-            Refusal.MISMATCH,
-        )
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Refuse names that no party can have."""
-    for name in names:
-        if not is_name(name):
-            raise invalid(f"the name {quoted(name)}, which no party can have")
 
 
 def _fill(content: Any, **fields: Any) -> None:
@@ -265,10 +221,31 @@ def _variance_in(variance: float) -> float:
     return variance
 
 
+def _labels_out(message: Labels) -> pb.Labels:
+    return pb.Labels(classes=message.classes, sealed=message.sealed, piece=piece_out(message.piece))
+
+
 def _labels_in(content: pb.Labels) -> Labels:
     if content.classes == 1 or content.classes > 2**16:
         raise invalid(f"labels of {content.classes} classes")
-    return Labels(content.classes, content.sealed)
+    return Labels(content.classes, content.sealed, piece_in(content))
+
+
+def _held_out_total_out(message: HeldOutTotal) -> pb.HeldOutTotal:
+    out = _values_out(message.values, masked=bool(message.mask_ids))
+    piece, masks, variance = piece_out(message.piece), message.mask_ids, message.variance
+    return pb.HeldOutTotal(epoch=message.epoch, mask_ids=masks, variance=variance, piece=piece, **out)
+
+
+def _held_out_total_in(content: pb.HeldOutTotal) -> HeldOutTotal:
+    values, variance = _codes_in(content.codes, content.width), _variance_in(content.variance)
+    return HeldOutTotal(content.epoch, values, tuple(content.mask_ids), variance, piece_in(content))
+
+
+def _welcome_in(content: pb.Welcome) -> Welcome:
+    if len(content.labels_digest) != (_HASH_BYTES if content.labels else 0):
+        raise invalid(f"a digest of {content.labels} pieces of labels that has {len(content.labels_digest)} bytes")
+    return Welcome(content.pushed, tuple(content.evaluated), content.labels, content.labels_digest)
 
 
 def _hello_in(content: pb.Hello) -> Hello:
@@ -330,20 +307,18 @@ _FROM_PARTY: dict[str, Callable[[Any], Any]] = {
     "gradient": _gradient_in,
     "stop": lambda content: Stop(content.step, content.no_gain),
     "checkpointed": lambda content: Checkpointed(content.step),
-    "held_out": lambda content: HeldOutPredictions(content.epoch, _release_in(content)),
+    "held_out": lambda content: HeldOutPredictions(content.epoch, _release_in(content), piece_in(content)),
     "metrics": _metrics_in,
     "best_epoch": _best_epoch_in,
     "finished": _finished_in,
 }
 _FROM_SERVER: dict[str, Callable[[Any], Any]] = {
-    "welcome": lambda content: Welcome(content.pushed, tuple(content.evaluated)),
+    "welcome": _welcome_in,
     "labels": _labels_in,
     "ack": lambda content: Ack(content.count),
     "total": _total_in,
     "gradient": _gradient_in,
-    "held_out_total": lambda content: HeldOutTotal(
-        content.epoch, _codes_in(content.codes, content.width), tuple(content.mask_ids), _variance_in(content.variance)
-    ),
+    "held_out_total": _held_out_total_in,
     "stopped": _stopped_in,
     "best_epoch": _best_epoch_in,
     "waiting": _waiting_in,

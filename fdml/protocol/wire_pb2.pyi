@@ -26,12 +26,14 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_hash: _Optional[bytes] = ..., alignment_hash: _Optional[bytes] = ..., rows: _Optional[int] = ..., held_out: _Optional[int] = ..., incarnation: _Optional[int] = ..., done: _Optional[int] = ..., line: _Optional[int] = ...) -> None: ...
 
 class Labels(_message.Message):
-    __slots__ = ("classes", "sealed")
+    __slots__ = ("classes", "sealed", "piece")
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     classes: int
     sealed: bytes
-    def __init__(self, classes: _Optional[int] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, classes: _Optional[int] = ..., sealed: _Optional[bytes] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class Push(_message.Message):
     __slots__ = ("step", "codes", "mask_id", "variance", "width", "bits", "count", "scale", "seen")
@@ -80,18 +82,20 @@ class Checkpointed(_message.Message):
     def __init__(self, step: _Optional[int] = ...) -> None: ...
 
 class HeldOutPredictions(_message.Message):
-    __slots__ = ("epoch", "codes", "mask_id", "variance", "width")
+    __slots__ = ("epoch", "codes", "mask_id", "variance", "width", "piece")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     MASK_ID_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     codes: bytes
     mask_id: int
     variance: float
     width: int
-    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_id: _Optional[int] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class SealedMetrics(_message.Message):
     __slots__ = ("epoch", "sealed")
@@ -138,12 +142,16 @@ class FromParty(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., checkpointed: _Optional[_Union[Checkpointed, _Mapping]] = ..., held_out: _Optional[_Union[HeldOutPredictions, _Mapping]] = ..., metrics: _Optional[_Union[SealedMetrics, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., gradient: _Optional[_Union[Gradient, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., best_epoch: _Optional[_Union[BestEpoch, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("pushed", "evaluated")
+    __slots__ = ("pushed", "evaluated", "labels", "labels_digest")
     PUSHED_FIELD_NUMBER: _ClassVar[int]
     EVALUATED_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     pushed: int
     evaluated: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, pushed: _Optional[int] = ..., evaluated: _Optional[_Iterable[int]] = ...) -> None: ...
+    labels: int
+    labels_digest: bytes
+    def __init__(self, pushed: _Optional[int] = ..., evaluated: _Optional[_Iterable[int]] = ..., labels: _Optional[int] = ..., labels_digest: _Optional[bytes] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("count",)
@@ -174,18 +182,20 @@ class Total(_message.Message):
     def __init__(self, step: _Optional[int] = ..., codes: _Optional[bytes] = ..., pushed_at: _Optional[_Iterable[int]] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., bits: _Optional[int] = ..., count: _Optional[int] = ..., parts: _Optional[bytes] = ...) -> None: ...
 
 class HeldOutTotal(_message.Message):
-    __slots__ = ("epoch", "codes", "mask_ids", "variance", "width")
+    __slots__ = ("epoch", "codes", "mask_ids", "variance", "width", "piece")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CODES_FIELD_NUMBER: _ClassVar[int]
     MASK_IDS_FIELD_NUMBER: _ClassVar[int]
     VARIANCE_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     codes: bytes
     mask_ids: _containers.RepeatedScalarFieldContainer[int]
     variance: float
     width: int
-    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, epoch: _Optional[int] = ..., codes: _Optional[bytes] = ..., mask_ids: _Optional[_Iterable[int]] = ..., variance: _Optional[float] = ..., width: _Optional[int] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class Stopped(_message.Message):
     __slots__ = ("party", "step", "no_gain")
@@ -457,16 +467,18 @@ class RowSummary(_message.Message):
     def __init__(self, rows: _Optional[_Iterable[int]] = ..., test_rows: _Optional[_Iterable[int]] = ..., shared: _Optional[int] = ..., shared_test: _Optional[int] = ..., matched: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., new_rows: _Optional[_Iterable[int]] = ..., new_shared: _Optional[int] = ..., left: _Optional[int] = ..., brought: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RowPointers(_message.Message):
-    __slots__ = ("train", "held_out", "digest", "sealed")
+    __slots__ = ("train", "held_out", "digest", "sealed", "piece")
     TRAIN_FIELD_NUMBER: _ClassVar[int]
     HELD_OUT_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     train: int
     held_out: int
     digest: bytes
     sealed: bytes
-    def __init__(self, train: _Optional[int] = ..., held_out: _Optional[int] = ..., digest: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+    piece: Piece
+    def __init__(self, train: _Optional[int] = ..., held_out: _Optional[int] = ..., digest: _Optional[bytes] = ..., sealed: _Optional[bytes] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class Consent(_message.Message):
     __slots__ = ("given", "reason", "line")

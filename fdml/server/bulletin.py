@@ -130,7 +130,7 @@ class BulletinStore:
         The shared rows are told to nobody before all parties have consented.
         """
         if KINDS.get(kind) is StoredPieces:
-            posted = Slot(Tokens if self._mode == "tokens" else BlindedIds, reader, sender, about)
+            posted = self._slots.posted(reader, sender, about, Tokens if self._mode == "tokens" else BlindedIds)
             self._slots.check_writer(posted)
             return encode_alignment(StoredPieces(self._stored.leading(posted)))
         slot = self._slots.for_reader(reader, kind, sender, about)

@@ -149,6 +149,11 @@ class BulletinSlots:
                 f"party {slot.sender!r} posted {slot} to {slot.to or 'nobody'!r}, whom it is not for", Refusal.INVALID
             )
 
+    def posted(self, sender: str, to: str, about: str, keys: type[AlignmentMessage]) -> Slot:
+        """Where a party asks how many pieces of its own are stored: of keys, or of pointers to another party's rows."""
+        pointers = Slot(RowPointers, sender, to, about)
+        return pointers if pointers in self._known else Slot(keys, sender, to, about)
+
     def for_reader(self, reader: str, kind: str, sender: str, about: str) -> Slot:
         """The slot that a reader asks for; refused if another is to read it."""
         self.check_party(reader)

@@ -117,12 +117,14 @@ def check_labels(sender: str, labels: Labels, settings: RunSettings, agreed: Agr
             f"party {sender!r} sent labels of {labels.classes} classes; the task is {task!r}", Refusal.INVALID
         )
     rows = agreed.rows + agreed.held_out
+    piece = labels.piece
+    held = rows if piece is None else sum(each.stop - each.start for each in (piece.train, piece.test))
     sizes = [0]
     if settings.privacy.labels == "shared":
-        sizes = [Labels.sealed_size(task, labels.classes, rows, weighted=weighted) for weighted in (False, True)]
+        sizes = [Labels.sealed_size(task, labels.classes, held, weighted=weighted) for weighted in (False, True)]
     if len(labels.sealed) not in sizes:
         raise MessageRefused(
-            f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {rows} rows have "
+            f"party {sender!r} sent {len(labels.sealed)} bytes of sealed labels; {held} rows have "
             f"{' or, with weights, '.join(map(str, sizes))}",
             Refusal.INVALID,
         )

@@ -36,6 +36,7 @@ from fdml.server.checks import UNFORESEEN, check_labels, check_log, check_outcom
 from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
 from fdml.server.membership import Membership
+from fdml.server.stored_labels import StoredLabels, pieces_of_labels
 from fdml.server.training_state import new_training, width_of
 from fdml.settings import RunSettings
 from fdml.storage.arrays import hash_arrays, pack_arrays, unpack_arrays
@@ -54,6 +55,8 @@ class RunDefinition:
     run_hash: bytes
     largest_matrix: int = LARGEST_MATRIX
     """Bytes of predictions that this machine has memory for."""
+    piece_rows: int | None = None
+    """Rows of a piece of labels and of held-out predictions; None takes what is usual."""
 
 
 class RunState:
@@ -74,7 +77,7 @@ class RunState:
         self._number = 0
         """Of the last message acted on: where the log goes on after a snapshot."""
         self._membership = Membership(self._definition.run_hash)
-        self._labels: Labels | None = None
+        self.labels = StoredLabels()
         self.coordinator: Coordinator | None = None
         self._held_out: HeldOutSums | None = None
         self.history: dict[int, SealedMetrics] = {}
@@ -138,15 +141,15 @@ class RunState:
             case Hello(incarnation=incarnation):
                 return self.incarnation(sender) == incarnation
             case Labels():
-                return self._labels is not None
+                return self.labels.has(message)
             case Gradient(step):
                 return coordinator is not None and step <= coordinator.last_gradient
             case Stop():
                 return coordinator is not None and coordinator.has_stopped(sender)
             case Checkpointed():
                 return True
-            case HeldOutPredictions(epoch):
-                return held_out is not None and held_out.has_part(sender, epoch)
+            case HeldOutPredictions():
+                return held_out is not None and held_out.has_part(sender, message)
             case SealedMetrics(epoch):
                 waiting = held_out is not None and held_out.has_total(epoch)
                 return self.history.get(epoch) == message and not waiting
@@ -198,7 +201,7 @@ class RunState:
     @property
     def width(self) -> int:
         """How many floats of each row a prediction has; 1 before the labels have come."""
-        return 1 if self._labels is None else width_of(self._definition.settings, self._labels)
+        return 1 if (first := self.labels.first) is None else width_of(self._definition.settings, first)
 
     @property
     def best_epoch(self) -> BestEpoch | None:
@@ -253,16 +256,17 @@ class RunState:
 
     def _hello(self, sender: str, hello: Hello) -> list[Reply]:
         self._membership.admit(sender, hello)
-        if self.coordinator is None or self._held_out is None or self._labels is None:
-            return [Reply(sender, Welcome(-1))]
-        replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history)))]
-        if sender == self._definition.settings.label_party:
+        is_label_party = sender == self._definition.settings.label_party
+        told = self.labels.told if is_label_party else (0, b"")
+        labels = [] if is_label_party else [Reply(sender, each) for each in self.labels.pieces]
+        if self.coordinator is None or self._held_out is None:
+            return [Reply(sender, Welcome(-1, (), *told)), *labels]
+        replies = [Reply(sender, Welcome(self.coordinator.pushed(sender), tuple(self.history), *told)), *labels]
+        if is_label_party:
             replies += [Reply(sender, total) for total in self._held_out.totals(hello.done)]
-        else:
-            replies.append(Reply(sender, self._labels))
         replies += self.coordinator.resend(sender, hello.done)
-        told = self._held_out.best if sender != self._definition.settings.label_party else None
-        return replies if told is None else [*replies, Reply(sender, told)]
+        best = None if is_label_party else self._held_out.best
+        return replies if best is None else [*replies, Reply(sender, best)]
 
     def _check_trained(self, sender: str, what: str) -> None:
         coordinator, _ = self._training(sender)
@@ -282,22 +286,19 @@ class RunState:
         agreed = self._membership.alignment
         if agreed is None:
             raise MessageRefused(f"party {sender!r} sent labels before saying hello", Refusal.INVALID)
-        check_labels(sender, labels, self._definition.settings, agreed, self._definition.largest_matrix)
-        if self._labels is not None:
-            if labels != self._labels:
-                raise MessageRefused(
-                    f"party {sender!r} sent other labels than before; its label column has changed", Refusal.CONFLICT
-                )
+        definition = self._definition
+        check_labels(sender, labels, definition.settings, agreed, definition.largest_matrix)
+        if not self.labels.take(sender, labels, pieces_of_labels(definition.settings, agreed, definition.piece_rows)):
             return []
-        self._begin(labels)
+        self._begin()
         return [Reply(party, labels) for party in self._parties if party != sender and self.incarnation(party)]
 
-    def _begin(self, labels: Labels) -> None:
-        agreed = self._membership.alignment
-        if agreed is None:
-            raise MessageRefused("labels came before any party had joined", Refusal.INVALID)
-        self.coordinator, self._held_out = new_training(self._definition.settings, agreed, labels)
-        self._labels = labels
+    def _begin(self) -> None:
+        """Make what is trained, once all labels have come."""
+        agreed, first = self._membership.alignment, self.labels.first
+        if agreed is not None and first is not None and self.labels.complete:
+            new = new_training(self._definition.settings, agreed, first, self._definition.piece_rows)
+            self.coordinator, self._held_out = new
 
     def _training(self, sender: str) -> tuple[Coordinator, HeldOutSums]:
         if self.coordinator is None or self._held_out is None:
@@ -322,11 +323,8 @@ class RunState:
             "finished": {party: digest.hex() for party, digest in self._finished.items()},
         }
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
-        if self._labels is not None and self.coordinator is not None and self._held_out is not None:
-            arrays |= {
-                "labels/classes": np.array(self._labels.classes),
-                "labels/sealed": np.frombuffer(self._labels.sealed, np.uint8),
-            }
+        arrays |= self.labels.state()
+        if self.coordinator is not None and self._held_out is not None:
             arrays |= self.coordinator.state() | self._held_out.state()
         return arrays
 
@@ -341,9 +339,11 @@ class RunState:
         known = {int(epoch): bytes.fromhex(sealed) for epoch, sealed in facts["history"].items()}
         self.history = {epoch: SealedMetrics(epoch, sealed) for epoch, sealed in known.items()}
         self._finished = {party: bytes.fromhex(digest) for party, digest in facts["finished"].items()}
-        if "labels/classes" in arrays:
-            self._begin(Labels(int(arrays["labels/classes"]), arrays["labels/sealed"].tobytes()))
-            training = self._training("the server")
-            training[0].restore(arrays)
-            training[1].restore(arrays)
+        agreed, definition = self._membership.alignment, self._definition
+        if agreed is not None:
+            self.labels.restore(arrays, pieces_of_labels(definition.settings, agreed, definition.piece_rows))
+            self._begin()
+        if self.coordinator is not None and self._held_out is not None:
+            self.coordinator.restore(arrays)
+            self._held_out.restore(arrays)
         self._number = int(facts["number"])

@@ -76,7 +76,7 @@ def is_by_position(message: AlignmentMessage) -> bool:
 
 def piece_of(message: AlignmentMessage) -> Piece | None:
     """Which piece of a set a message is; None where it is whole."""
-    return message.piece if isinstance(message, Tokens | BlindedIds | SharedRowIndex) else None
+    return message.piece if isinstance(message, Tokens | BlindedIds | SharedRowIndex | RowPointers) else None
 
 
 class StoredMessages:

@@ -8,6 +8,7 @@ from fdml.protocol.few_bits import few_bits_of
 from fdml.protocol.fixed_point import grid_of
 from fdml.protocol.limits import AgreedCounts, agreed_with
 from fdml.protocol.messages import Labels, prediction_width
+from fdml.protocol.row_pieces import held_out_pieces
 from fdml.protocol.schedule import schedule_of
 from fdml.server.coordinator import Coordinator
 from fdml.server.evaluation import HeldOutSums
@@ -19,7 +20,9 @@ def width_of(settings: RunSettings, labels: Labels) -> int:
     return prediction_width(settings.task, labels.classes, settings.training)
 
 
-def new_training(settings: RunSettings, agreed: AgreedCounts, labels: Labels) -> tuple[Coordinator, HeldOutSums]:
+def new_training(
+    settings: RunSettings, agreed: AgreedCounts, labels: Labels, piece_rows: int | None = None
+) -> tuple[Coordinator, HeldOutSums]:
     """Both as they are before the first push."""
     chosen = agreed_with(settings, agreed)
     schedule = schedule_of(agreed.rows, chosen)
@@ -44,5 +47,6 @@ def new_training(settings: RunSettings, agreed: AgreedCounts, labels: Labels) ->
         grid=grid,
         scored=partial(schedule.epochs_scored, lookahead=chosen.lookahead) if decides else None,
         first=1 if settings.compared_version is None else 0,
+        pieces=held_out_pieces(agreed.held_out, width, piece_rows),
     )
     return coordinator, held_out

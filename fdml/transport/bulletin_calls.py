@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from fdml.protocol.alignment_calls import decode_fetch, decode_post, encode_answer
+from fdml.protocol.envelopes import invalid
 from fdml.protocol.limits import CALL
-from fdml.protocol.wire import invalid
 from fdml.server.session import ServerSession
 from fdml.transport.pieces import Assembly, check_length
 

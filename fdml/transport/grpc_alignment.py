@@ -19,8 +19,8 @@ from fdml.protocol.alignment_calls import (
 )
 from fdml.protocol.alignment_messages import AlignmentMessage, AlignmentRequest, Fetch
 from fdml.protocol.alignment_wire import decode_alignment
+from fdml.protocol.envelopes import invalid
 from fdml.protocol.limits import CALL, CEILING
-from fdml.protocol.wire import invalid
 from fdml.transport.grpc_endpoint import (
     ALIVE,
     FETCH,

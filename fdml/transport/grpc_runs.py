@@ -10,10 +10,10 @@ import grpc
 
 from fdml.errors import ServerUnreachable
 from fdml.events import Listener
+from fdml.protocol.envelopes import invalid
 from fdml.protocol.limits import CEILING
 from fdml.protocol.run_messages import Proposal, RunDecision, RunFacts, RunList, RunQuery
 from fdml.protocol.run_wire import decode_runs, encode_decision, encode_proposal, encode_query
-from fdml.protocol.wire import invalid
 from fdml.transport.grpc_endpoint import (
     DECIDE,
     PROPOSE,

@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError
 from fdml.errors import ExchangeError, Refusal
 from fdml.monitor.status import PartyStatus, RunStatus
 from fdml.protocol import wire_pb2 as pb
+from fdml.protocol.envelopes import check_names
 from fdml.protocol.messages import SealedMetrics
-from fdml.protocol.wire import check_names
 
 _PARTY_FIELDS = tuple(each.name for each in fields(PartyStatus))
 _REASONS = tuple(refusal.name.lower() for refusal in Refusal)

@@ -1,6 +1,7 @@
 """Rows of the label party that point to rows of the others: by keys of another grain, or where some may lack a row."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,13 @@ from hypothesis import strategies as st
 from fdml.align.consent import objection, summary_text
 from fdml.align.group_key import GroupKey
 from fdml.align.party_ids import LeadingKeys, PartyIds
-from fdml.align.pointing import _check_pointers, _opened
+from fdml.align.pointing import _check_pointers, _opened, _sealed
 from fdml.align.split import shuffled_rows, split_rows
 from fdml.errors import AlignmentError, MessageRefused
-from fdml.protocol.alignment_messages import RowCounts, RowPointers, RowSummary
+from fdml.protocol.alignment_messages import Piece, RowCounts, RowPointers, RowSummary
 from fdml.protocol.alignment_wire import decode_alignment, encode_alignment
 from fdml.settings import RunSettings
-from tests.align.bulletins import align_all, check_every_kill, open_store
+from tests.align.bulletins import PartyCalls, align_all, align_alone, check_every_kill, open_store
 from tests.storage.memory_disk import MemoryDisk
 
 MODES = ["tokens", "ecdh"]
@@ -66,6 +67,15 @@ def found_by(run, ids, **options):
     return {party: each for party, (each, _) in align_all(run, ids, **options).items()}
 
 
+def key_files_in(folder):
+    """The same group key at every party."""
+    key_files = {party: folder / party for party in PARTIES}
+    for file in key_files.values():
+        file.write_text("5a" * 32)
+        file.chmod(0o600)
+    return key_files
+
+
 def check_pointers(found, *, hours=HOURS, tails=TAILS):
     """Every row of the run points to the row that has its key, and to none if there is none."""
     rows = np.concatenate([found["flights"].train, found["flights"].held_out])
@@ -93,11 +103,7 @@ def test_unmatched_rows_may_be_kept_with_no_row_to_point_to(mode):
 
 
 def test_the_order_is_that_of_the_same_rows_joined_beforehand(tmp_path):
-    key_files = {}
-    for party in PARTIES:
-        key_files[party] = tmp_path / party
-        key_files[party].write_text("5a" * 32)
-        key_files[party].chmod(0o600)
+    key_files = key_files_in(tmp_path)
     found = found_by(run_of(), ids_of(), key_files=key_files)
     joined = {party: PartyIds(texts([IDS[row] for row in COMPLETE])) for party in PARTIES}
     plain = found_by(run_of(keys=()), joined, key_files=key_files)
@@ -277,7 +283,7 @@ def sealed(train, held_out, digest=b"d" * 32, *, told=None, has_tests=0):
 
 
 def test_pointers_come_as_they_were_sealed():
-    train, held_out, has_tests = _opened(sealed([3, -1, 3], [0], has_tests=1), SEAL, "flights")
+    train, held_out, has_tests = _opened([sealed([3, -1, 3], [0], has_tests=1)], SEAL, "flights")
     assert (train.tolist(), held_out.tolist(), has_tests) == ([3, -1, 3], [0], True)
     assert decode_alignment(encode_alignment(sealed([3], [0]))) == sealed([3], [0])
 
@@ -286,7 +292,7 @@ def test_pointers_come_as_they_were_sealed():
 def test_pointers_that_the_server_speaks_of_otherwise_are_refused(wrong):
     message = wrong if wrong.train == 2 else RowPointers(1, 1, b"e" * 32, wrong.sealed)
     with pytest.raises(AlignmentError, match="not those that the server says"):
-        _opened(message, SEAL, "flights")
+        _opened([message], SEAL, "flights")
 
 
 @pytest.mark.parametrize(
@@ -321,3 +327,40 @@ def test_the_counts_to_consent_to_are_of_keys():
     assert objection(summary, run_of(), "weather", **limits).startswith("3 rows are shared")
     assert objection(summary, run_of(), "flights", **limits).startswith("3 rows are shared")
     assert "'flights' brings 8 rows" in objection(summary, run_of(), "planes", max_rows=7, min_shared=None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("unmatched", ["drop", "keep"])
+def test_pointers_in_pieces_lead_to_the_same_rows(mode, unmatched, tmp_path):
+    tests = (["t1", "t2", "t3"], ["JFK|7", "LGA|6", "none"], ["N7", "N1", "N1"])
+    run = run_of(mode, unmatched)
+    keys = key_files_in(tmp_path)
+    whole = found_by(run, ids_of(tests=tests), key_files=keys)
+    pieces = found_by(run, ids_of(tests=tests), key_files=keys, piece_rows=2)
+    for party in PARTIES:
+        for rows in ("train", "held_out"):
+            assert getattr(whole[party], rows).tolist() == getattr(pieces[party], rows).tolist()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pointers_that_are_stored_are_not_posted_again(mode):
+    run, ids, disks = run_of(mode, "keep"), ids_of(), {party: MemoryDisk() for party in PARTIES}
+    store = open_store(run, piece_rows=3)
+    expected = align_all(run, ids, store, disks=disks, piece_rows=3)
+    again = PartyCalls(store, "flights")
+    found, _ = align_alone(again, run, "flights", ids["flights"], disks["flights"], 3)
+    assert found.digest == expected["flights"][0].digest
+    assert not [kind for kind, *_ in again.posted if kind == "row_pointers"]
+    held = [decode_alignment(store.fetch("planes", "row_pointers", "flights", piece=number)) for number in range(3)]
+    assert [(each.piece.number, each.train + each.held_out) for each in held] == [(0, 8), (1, 8), (2, 8)]
+
+
+def test_no_piece_of_pointers_can_take_the_place_of_another():
+    head, whole = b"d" * 32 + b"\0", Piece(0, 2, RowCounts(3, 1))
+    pieces = list(_sealed(SEAL, head, np.arange(4, dtype="<i4").tobytes(), whole))
+    assert _opened(pieces, SEAL, "flights")[0].tolist() == [0, 1, 2]
+    changed = [replace(pieces[0], sealed=pieces[1].sealed), replace(pieces[1], sealed=pieces[0].sealed)]
+    with pytest.raises(AlignmentError, match="cannot be opened"):
+        _opened(changed, SEAL, "flights")
+    with pytest.raises(AlignmentError, match="not those that the server says"):
+        _opened(pieces[:1], SEAL, "flights")

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fdml.align.group_key import GroupKey
-from fdml.align.sealed_labels import LabelSet, open_labels, seal_labels
+from fdml.align.sealed_labels import LabelSet, open_labels, open_pieces, seal_labels
 from fdml.errors import AlignmentError, LabelError
 from fdml.protocol.messages import Labels
+from fdml.protocol.row_pieces import all_pieces, label_pieces
 
 KEY = GroupKey(bytes(range(32)))
 ROWS, HELD_OUT = 7, 3
@@ -166,3 +167,36 @@ def _with_one(values, value):
     changed = values.copy()
     changed[1] = value
     return changed
+
+
+WHOLE = label_pieces(ROWS, HELD_OUT, 4)
+
+
+def in_pieces(given=GIVEN, task="binary"):
+    return [seal_labels(KEY, given, task, piece) for piece in all_pieces(WHOLE)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_labels_in_pieces_are_put_together_again(case):
+    task, given, _ = CASES[case]
+    found = open_pieces(KEY, in_pieces(given, task), WHOLE, task, "store")
+    for name in ("train", "held_out", "train_weights", "held_out_weights"):
+        assert getattr(found, name).tobytes() == getattr(given, name).tobytes()
+
+
+def test_each_piece_is_of_the_size_that_its_rows_have():
+    sizes = [len(each.sealed) for each in in_pieces(EVEN)]
+    assert sizes == [Labels.sealed_size("binary", 2, rows) for rows in (4, 4, 2)]
+
+
+def test_no_piece_can_take_the_place_of_another():
+    pieces = in_pieces(EVEN)
+    swapped = [replace(pieces[0], sealed=pieces[1].sealed), *pieces[1:]]
+    with pytest.raises(AlignmentError, match="cannot be opened"):
+        open_pieces(KEY, swapped, WHOLE, "binary", "store")
+
+
+@pytest.mark.parametrize("wrong", [slice(2), slice(None, None, -1), slice(0)])
+def test_pieces_that_are_not_those_of_the_run_are_refused(wrong):
+    with pytest.raises(AlignmentError, match="pieces that do not fit together"):
+        open_pieces(KEY, in_pieces()[wrong], WHOLE, "binary", "store")

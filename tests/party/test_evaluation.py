@@ -10,8 +10,13 @@ from fdml.models.metrics import auc
 from fdml.party.alignment import AlignmentReport, SharedRows
 from fdml.party.checkpoint import Progress
 from fdml.party.evaluation import Evaluation, noise_remark
+from fdml.privacy.guard import NO_NOISE, Guard
+from fdml.privacy.ledger import Ledger
+from fdml.privacy.masks import Masks
+from fdml.privacy.perturb import Perturbation
 from fdml.protocol.fixed_point import INT64, encode
 from fdml.protocol.messages import HeldOutTotal, Metrics, SealedMetrics
+from fdml.protocol.row_pieces import all_pieces, held_out_pieces
 from fdml.settings import PrivacySettings, RunSettings, TrainingSettings, evaluation_schedule
 from fdml.settings.evaluation import EvaluationSettings
 from tests.party.sessions import STORE, SmallRun
@@ -41,7 +46,7 @@ def evaluation(run=None, held_out=LABELS, progress=None):
 
 
 def total(epoch=3, scores=SCORES):
-    return HeldOutTotal(epoch, encode(scores.reshape(-1, 1)))
+    return [HeldOutTotal(epoch, encode(scores.reshape(-1, 1)))]
 
 
 def as_told(found):
@@ -133,19 +138,19 @@ def test_over_private_labels_others_are_told_the_epoch():
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_sum_that_the_parties_cannot_have_made_is_refused(row, sign):
     """Finding 1, a lying blind server: offsets of 1024 * 2^k on 20 rows of a sum told 20 labels by the loss."""
-    found, sums = evaluation(), total()
+    found, (sums,) = evaluation(), total()
     sums.values[row] += sign * (INT64.largest_code(2) * 2 + 2**35)
     with pytest.raises(MessageRefused, match=r"of epoch 3 has 1 values that 2 parties cannot have made") as refused:
-        found.score(sums, no_protection())
+        found.score([sums], no_protection())
     assert "each sends at most 1.04858e+06" in str(refused.value)
     assert found.pending == {3: (1.5, 0.7)}
     assert found.result is None
 
 
 def test_the_largest_sum_that_the_parties_can_make_is_scored():
-    found, sums = evaluation(), total()
+    found, (sums,) = evaluation(), total()
     sums.values[0] = 2 * INT64.largest_code(2)
-    assert found.score(sums, no_protection())[0].test_loss > 1e5
+    assert found.score([sums], no_protection())[0].test_loss > 1e5
 
 
 def test_the_offsets_of_the_lying_server_are_refused():
@@ -153,8 +158,45 @@ def test_the_offsets_of_the_lying_server_are_refused():
     held_out = np.arange(200) % 2.0
     labels = LabelSet(2, np.zeros(8), held_out, np.ones(8), np.ones(200))
     found = Evaluation(SmallRun().member(STORE), SHARED, labels, Progress(pending={3: (1.5, 0.7)}))
-    sums = total(scores=np.zeros(200))
+    (sums,) = total(scores=np.zeros(200))
     for bit in range(20):
         sums.values[bit] += encode(np.array([1024.0 * 2**bit]))
     with pytest.raises(MessageRefused, match="cannot have made"):
-        found.score(sums, no_protection())
+        found.score([sums], no_protection())
+
+
+def test_totals_in_pieces_are_scored_as_one():
+    whole, pieces = evaluation(), evaluation()
+    pieces.pieces = held_out_pieces(4, 1, 3)
+    (sums,) = total()
+    parts = [
+        HeldOutTotal(3, sums.values[each.test.start : each.test.stop], piece=each) for each in all_pieces(pieces.pieces)
+    ]
+    assert [len(each.values) for each in parts] == [3, 1]
+    found, _ = pieces.score(parts, no_protection())
+    assert found == whole.score([sums], no_protection())[0]
+
+
+@pytest.mark.parametrize("wrong", [slice(1), slice(1, None), slice(None, None, -1)])
+def test_pieces_that_do_not_fit_together_are_refused(wrong):
+    found = evaluation()
+    found.pieces = held_out_pieces(4, 1, 3)
+    (sums,) = total()
+    parts = [HeldOutTotal(3, sums.values[:2], piece=each) for each in all_pieces(found.pieces)]
+    with pytest.raises(MessageRefused, match="pieces that do not fit together"):
+        found.score(parts[wrong], no_protection())
+
+
+def test_pieces_of_a_party_that_was_started_in_between_are_under_two_masks():
+    masks = {start: Masks(b"k" * 32, ("store", "browser"), "store", start) for start in (5, 6)}
+    other = Masks(b"k" * 32, ("store", "browser"), "browser", 9)
+    found = evaluation()
+    found.pieces = held_out_pieces(4, 1, 2)
+    (sums,) = total()
+    parts = []
+    for start, piece in zip((5, 6), all_pieces(found.pieces), strict=True):
+        codes = other.add("held-out", 3, masks[start].add("held-out", 3, sums.values))
+        parts.append(HeldOutTotal(3, codes[piece.test], (start, 9), piece=piece))
+    guard = Guard(Perturbation(NO_NOISE), Ledger(NO_NOISE, None, 1e-5, None), masks=masks[6], blind=True)
+    plain = evaluation().score([sums], no_protection())[0]
+    assert found.score(parts, guard)[0] == plain

@@ -5,8 +5,12 @@ import pytest
 
 from fdml.align.sealed_labels import LabelSet
 from fdml.errors import FdmlError, LabelError
-from fdml.party.labelling import labels_received, labels_to_send, training_labels
-from fdml.protocol.messages import Labels
+from fdml.party import labelling
+from fdml.party.effects import Receive, Send
+from fdml.party.labelling import labels_received, labels_to_send, send_labels, training_labels
+from fdml.party.training_messages import TrainingMessages
+from fdml.protocol.messages import Labels, Welcome
+from fdml.protocol.row_pieces import labels_digest
 from fdml.settings import PrivacySettings
 from tests.party.sessions import BROWSER, STORE, SmallRun, hold
 
@@ -24,7 +28,7 @@ def labels(rows=8, held_out=2):
 
 def test_shared_labels_and_weights_reach_the_others_as_they_are(shared):
     message = labels_to_send(SmallRun().member(STORE), shared, labels())
-    found = labels_received(SmallRun().member(BROWSER), shared, message)
+    found = labels_received(SmallRun().member(BROWSER), shared, [message])
     assert found.classes == 2
     for name in ("train", "held_out", "train_weights", "held_out_weights"):
         np.testing.assert_array_equal(getattr(found, name), getattr(labels(), name))
@@ -35,7 +39,7 @@ def test_shared_labels_are_sealed_from_the_server(shared):
     assert labels().train.astype(np.uint8).tobytes() not in message.sealed
     broken = Labels(message.classes, message.sealed[:-1] + bytes([message.sealed[-1] ^ 1]))
     with pytest.raises(FdmlError, match="cannot be opened with this party's group key"):
-        labels_received(SmallRun().member(BROWSER), shared, broken)
+        labels_received(SmallRun().member(BROWSER), shared, [broken])
 
 
 def test_of_private_labels_only_the_number_of_classes_leaves(shared):
@@ -43,7 +47,7 @@ def test_of_private_labels_only_the_number_of_classes_leaves(shared):
 
 
 def test_another_party_trains_with_nothing_in_place_of_private_labels(shared):
-    found = labels_received(PRIVATE.member(BROWSER), shared, Labels(2))
+    found = labels_received(PRIVATE.member(BROWSER), shared, [Labels(2)])
     assert (found.classes, found.train.tolist(), found.held_out.tolist()) == (2, [0.0] * 8, [0.0] * 2)
     assert set(found.train_weights) == set(found.held_out_weights) == {1.0}
 
@@ -67,3 +71,52 @@ def test_weights_would_disclose_private_labels(shared):
     run = SmallRun(privacy=PRIVATE.privacy, weighted=True)
     with pytest.raises(LabelError, match=r"leave data\.weight out"):
         labels_to_send(run.member(STORE), shared, labels())
+
+
+def sent_in_pieces(shared, given=None, stored=(0, b""), run=None):
+    """What a label party sends whose server has so many pieces, two rows each."""
+    messages = TrainingMessages()
+
+    def take_in(what):
+        yield Receive(what)
+        messages.add(Welcome(-1, (), *stored))
+
+    member = replace((run or SmallRun()).member(STORE), piece_rows=2)
+    effects = list(send_labels(member, shared, given or labels(), messages, take_in))
+    return [each.message for each in effects if isinstance(each, Send)], effects
+
+
+def test_many_labels_are_sent_in_pieces_after_those_that_are_stored(shared):
+    whole, _ = sent_in_pieces(shared)
+    assert [each.piece.number for each in whole] == [0, 1, 2, 3, 4]
+    member = replace(SmallRun().member(BROWSER), piece_rows=2)
+    np.testing.assert_array_equal(labels_received(member, shared, whole).train, labels().train)
+    assert sent_in_pieces(shared, stored=(3, labels_digest(whole[:3])))[0] == whole[3:]
+    assert sent_in_pieces(shared, stored=(5, labels_digest(whole)))[0] == []
+
+
+def test_labels_that_have_changed_since_are_not_sent_on(shared):
+    whole, _ = sent_in_pieces(shared)
+    changed = replace(labels(), train=1.0 - labels().train)
+    with pytest.raises(LabelError, match="are not those that it sent before; put its label column back"):
+        sent_in_pieces(shared, changed, (3, labels_digest(whole[:3])))
+
+
+def test_a_label_party_waits_from_time_to_time_until_its_pieces_are_stored(shared, monkeypatch):
+    monkeypatch.setattr(labelling, "_AHEAD", 2)
+    _, effects = sent_in_pieces(shared)
+    assert [type(each).__name__ for each in effects] == [
+        "Receive",
+        "Send",
+        "Send",
+        "Flush",
+        "Send",
+        "Send",
+        "Flush",
+        "Send",
+    ]
+
+
+def test_labels_that_fit_into_a_piece_are_sent_before_the_server_has_said_anything(shared):
+    effects = list(send_labels(SmallRun().member(STORE), shared, labels(), TrainingMessages(), None))
+    assert effects == [Send(labels_to_send(SmallRun().member(STORE), shared, labels()))]

@@ -589,20 +589,24 @@ def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
 
 def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_known():
     """Whoever adds a line here says what it lets out, and which guard it has passed."""
-    assert makers_of("Send") == {"party/session.py", "party/aligning.py", "party/evaluating.py", "party/baseline.py"}
+    makers = {"session", "aligning", "evaluating", "baseline", "labelling"}
+    assert makers_of("Send") == {f"party/{name}.py" for name in makers}
+    assert arguments_of("Send", "party/labelling.py") == {
+        "labels_to_send(member, shared, labels)",
+        "labels_to_send(member, shared, labels, piece)",
+    }
     assert arguments_of("Send", "party/baseline.py") == {"still_here"}
     assert arguments_of("Send", "party/evaluating.py") == {"sealed"}
     assert arguments_of("send", "party/evaluating.py") == {
-        "[self.guard.held_out(epoch, self.worker.predict_held_out())]",
+        "cut(self.guard.held_out(epoch, self.worker.predict_held_out()), pieces)",
         "self.worker.stop_pushing()",
         "[seal_outcome(self.key, epoch, promoted=promoted)]",
-        "[self.guard.held_out(EARLIER, predictions)]",
+        "cut(self.guard.held_out(EARLIER, predictions), self.evaluation.pieces)",
     }
     assert arguments_of("Send", "party/aligning.py") == {"request"}
     assert arguments_of("Send", "party/session.py") == {
         "message",
         "self._hello(shared)",
-        "labels_to_send(member, shared, labels)",
         "Checkpointed(safe)",
         "Finished(self._member.model_mac(result.model_hash, self._alignment_hash))",
     }

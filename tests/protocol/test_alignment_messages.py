@@ -54,7 +54,13 @@ FIELDS = {
         "left_test": "NDArray[np.int64]",
         "piece": "Piece | None",
     },
-    "RowPointers": {"train": "int", "held_out": "int", "digest": "bytes", "sealed": "bytes"},
+    "RowPointers": {
+        "train": "int",
+        "held_out": "int",
+        "digest": "bytes",
+        "sealed": "bytes",
+        "piece": "Piece | None",
+    },
     "StoredPieces": {"count": "int"},
 }
 

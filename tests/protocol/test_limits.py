@@ -17,6 +17,7 @@ from fdml.protocol.limits import (
     largest_width,
 )
 from fdml.protocol.messages import HeldOutPredictions, HeldOutTotal, Hello, Labels, Push, Release, Total, Welcome
+from fdml.protocol.row_pieces import HELD_OUT_VALUES, LABEL_ROWS
 from fdml.protocol.wire import encode_from_party, encode_from_server
 from fdml.settings import RunSettings, TrainingSettings
 
@@ -91,14 +92,21 @@ def test_a_block_has_no_more_rows_than_the_run(settings, rows):
 
 def test_no_message_may_exceed_the_ceiling_however_many_rows_there_are():
     agreed = Counts(10**9, 10**8)
-    training = training_of(agreed, batches_per_block=1)
+    training = training_of(agreed, batches_per_block="all")
     assert largest_message(training, agreed, 1) == CEILING
     assert largest_answer(training, agreed, 1, 2) == CEILING
+
+
+def test_labels_and_held_out_rows_come_in_pieces_however_many_they_are():
+    agreed = Counts(10**9, 10**9)
+    training = training_of(agreed, batches_per_block=1)
+    assert largest_message(training, agreed, 1) == 16 * LABEL_ROWS + 1024
+    assert largest_message(training, agreed, 3 * HELD_OUT_VALUES) == 8 * 4 * 3 * HELD_OUT_VALUES + 1024
 
 
 @given(counts, blocks)
 def test_a_block_of_the_largest_width_is_a_message_and_a_wider_one_is_none(agreed, per_block):
     training = training_of(agreed, batches_per_block=per_block)
     widest = largest_width(training, agreed)
-    longest = max(largest_block(training, agreed, 1), agreed.held_out)
+    longest = largest_block(training, agreed, 1)
     assert 8 * longest * widest < CEILING <= 8 * longest * (widest + 1) + 1024

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fdml.errors import MessageRefused, Refusal
 from fdml.protocol.messages import BestEpoch, HeldOutPredictions, Release
+from fdml.protocol.row_pieces import all_pieces, held_out_pieces
 from fdml.server.evaluation import HeldOutSums
 from tests.protocol.codes import LARGEST_CODE
 
@@ -216,3 +217,50 @@ def test_evaluated_sums_and_the_best_epoch_outlive_the_server():
     assert again.best == BestEpoch(b"sealed")
     assert epochs_of(again.totals(-1)) == [1, 2]
     assert not again.has_total(1)
+
+
+PIECES = held_out_pieces(SIZE, 1, 3)
+
+
+def give_piece(sums, party, epoch, number):
+    piece = PIECES.at(number)
+    return sums.take(PARTIES[party], HeldOutPredictions(epoch, Release(part(party, epoch)[piece.test]), piece))
+
+
+def in_pieces():
+    return HeldOutSums(PARTIES, SIZE, 3, pieces=PIECES)
+
+
+@given(st.permutations([(party, number) for party in range(3) for number in (0, 1)]))
+def test_each_piece_is_summed_as_soon_as_all_have_sent_it(order):
+    sums, totals = in_pieces(), []
+    for party, number in order:
+        total = give_piece(sums, party, 1, number)
+        totals += [] if total is None else [total]
+        assert give_piece(sums, party, 1, number) is None
+    ordered = sorted(totals, key=lambda total: total.piece.number)
+    assert [each.piece for each in ordered] == all_pieces(PIECES)
+    np.testing.assert_array_equal(np.concatenate([each.values for each in ordered]), sum_of(1))
+
+
+@pytest.mark.parametrize("piece", [None, PIECES.at(2), held_out_pieces(SIZE, 1, 2).at(1)], ids=["whole", "far", "size"])
+def test_other_pieces_than_those_of_the_run_are_refused(piece):
+    sums = in_pieces()
+    with pytest.raises(MessageRefused, match="in other pieces than the 2 of this run"):
+        sums.take("store", HeldOutPredictions(1, Release(part(0, 1)), piece))
+    assert sums.state() == {}
+
+
+def test_pieces_outlive_a_restart_and_go_when_the_epoch_was_evaluated():
+    sums, again = in_pieces(), in_pieces()
+    for party in range(3):
+        give_piece(sums, party, 1, 1)
+    give_piece(sums, 0, 1, 0)
+    again.restore(sums.state())
+    np.testing.assert_equal(again.state(), sums.state())
+    assert again.has_part("store", HeldOutPredictions(1, Release(part(0, 1)), PIECES))
+    assert not again.has_part(PARTIES[1], HeldOutPredictions(1, Release(part(0, 1)), PIECES))
+    assert [total.piece.number for total in again.totals()] == [1]
+    again.discard("store", 1)
+    assert not again.has_total(1)
+    assert again.totals() == []

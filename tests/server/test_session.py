@@ -23,6 +23,7 @@ from fdml.protocol.messages import (
     Waiting,
     Welcome,
 )
+from fdml.protocol.row_pieces import LABEL_ROWS
 from fdml.protocol.waited_for import NEVER_SEEN, WaitedFor
 from fdml.server.session import Answer, Commit, Stream
 from fdml.settings import TrainingSettings
@@ -454,7 +455,8 @@ def test_the_limit_follows_from_the_run():
     assert limit(1000, 10, batches_per_block=4) - HELLO == 8 * 10 * 400, "a block of 400 rows of 10 floats"
     assert limit(1000, 10, batches_per_block="all") - HELLO == 8 * 10 * 1000
     assert limit(1000, 10, exchanges=2) - HELLO == 8 * 10 * 1000
-    assert limit(10**12) == CEILING
+    assert limit(10**12) - HELLO == 16 * LABEL_ROWS, "a piece of the labels"
+    assert limit(10**12, batches_per_block="all") == CEILING
 
 
 def test_labels_right_after_hello_may_be_larger_than_a_hello():
