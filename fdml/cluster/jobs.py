@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fdml.cluster.column_job import column_job
 from fdml.cluster.frames import Frame
 from fdml.cluster.shard_job import shard_job
 from fdml.cluster.workers import Job
 
-JOBS: dict[str, Callable[[Frame], Job]] = {"shards": shard_job}
+JOBS: dict[str, Callable[[Frame], Job]] = {"shards": shard_job, "columns": column_job}
 
 
 def job_of(setup: Frame) -> Job:

@@ -78,9 +78,10 @@ class Encoder:
 
     @property
     def native(self) -> NativeFeatures:
-        """Where features for trees begin, and which of them are numbers of categories."""
+        """Where features for trees begin, which of them are numbers of categories, and of which columns all are."""
         kinds = (is_category(feature) for feature in self.features for _ in feature.names)
-        return NativeFeatures(self.native_from, tuple(place for place, found in enumerate(kinds) if found))
+        columns = tuple((feature.column, len(feature.names)) for feature in self.features)
+        return NativeFeatures(self.native_from, tuple(place for place, found in enumerate(kinds) if found), columns)
 
     @property
     def row_bytes(self) -> int:

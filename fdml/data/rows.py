@@ -48,12 +48,14 @@ then the second beside it in the same rows."""
 
 
 class NativeFeatures(NamedTuple):
-    """Which features of rows are as trees want them."""
+    """What a model may know of the features of a table: which are as trees want them, and of which column they are."""
 
     first: int = 0
     """The number of the first of them; those before it are the numeric ones of "both"."""
     categories: tuple[int, ...] = ()
     """The numbers of those that are numbers of categories, counted from the row's first feature."""
+    columns: tuple[tuple[str, int], ...] = ()
+    """The columns in the order of their features, and how many features in a row each has; none of a matrix."""
 
 
 NO_NATIVE = NativeFeatures()

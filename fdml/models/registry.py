@@ -7,6 +7,8 @@ from typing import Any, cast, get_args
 from fdml.data.rows import NativeFeatures, RowEncoding
 from fdml.errors import SettingsError
 from fdml.models.averaging import AveragedModel, WeightedModel
+from fdml.models.column_groups import GroupedModel, features_by_group, grouped_features
+from fdml.models.compiled import CompiledModel
 from fdml.models.fm.kind import FM
 from fdml.models.joint_model import JointModel
 from fdml.models.kind import ModelKind, ModelSpec, l2_of_vectors
@@ -87,8 +89,10 @@ def encoding_of(settings: ModelSettings) -> RowEncoding:
 
 
 def with_native(settings: ModelSettings, found: NativeFeatures) -> ModelSettings:
-    """The settings with what the encoder knows of features for trees, where the kind wants such."""
-    known = {"categories": found.categories, "native_from": found.first}
+    """The settings with what the encoder knows of features, where the kind or column groups want such."""
+    known: dict[str, Any] = {"categories": found.categories, "native_from": found.first}
+    if settings.column_groups:
+        known["group_features"] = grouped_features(settings, found.columns)
     taken = {name: value for name, value in known.items() if value and name in type(settings).model_fields}
     return settings.model_copy(update=taken) if taken else settings
 
@@ -99,10 +103,24 @@ def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
     resolved = resolved_model(settings, spec.rows, private=spec.dp_sgd is not None, vectors=bool(spec.joint.factors))
     if spec.dp_sgd is not None:
         _check_dp_sgd(resolved, kind)
-    model: Model = kind.build(resolved, spec)
+    model: Model = _grouped(kind, resolved, spec) if settings.column_groups else kind.build(resolved, spec)
     if resolved.average is not None and not kind.learns_from_all_rows:  # such a kind averages what can be averaged
         model = AveragedModel(cast(WeightedModel, model), resolved.average)
     return model if spec.joint.is_identity else JointModel(model, spec.joint)
+
+
+def _grouped(kind: ModelKind[Any], settings: ModelSettings, spec: ModelSpec) -> Model:
+    """A model of this kind for each group of columns; the bias is that of the first."""
+    features = features_by_group(settings, spec.inputs)
+    specs = [
+        spec._replace(inputs=len(each), bias=spec.bias and not number, key=(*spec.key, "column group", number))
+        for number, each in enumerate(features)
+    ]
+    models = [kind.build(settings, each) for each in specs]
+    compiled = [model for model in models if isinstance(model, CompiledModel)]
+    if len(compiled) != len(models):
+        raise SettingsError(f"a model of kind {kind.name!r} has no column groups; leave model.column_groups out")
+    return GroupedModel(compiled, features)
 
 
 def _check_dp_sgd(settings: ModelSettings, kind: ModelKind[Any]) -> None:

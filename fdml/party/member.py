@@ -13,6 +13,7 @@ from fdml.align.group_key import GroupKey
 from fdml.align.kept import KeptAlignment
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
+from fdml.cluster.column_groups import check_column_groups
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.sharding import check_shards
 from fdml.models.model import State
@@ -119,6 +120,7 @@ class Member:
         check_repeats(self.guard, self.run, self.name)
         noisy = self.guard.training is not None
         check_shards(self.model, self.run.training.joint, self.run.chosen_loss, noisy=noisy)
+        check_column_groups(self.model, self.run.training.joint, self.run.chosen_loss, noisy=noisy)
 
     @property
     def is_label_party(self) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
+from fdml.cluster.column_groups import grouped_learner
+from fdml.cluster.column_job import ColumnSetup
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.shard_job import ShardSetup
 from fdml.cluster.sharding import sharded_learner
@@ -189,11 +191,14 @@ def learner_in(
     workers: WorkersSettings = NO_WORKERS,
     dp_sgd: DpSgd | None = None,
 ) -> LocalLearner:
-    """The learner of a party in a plan: in shards where it has more than one."""
+    """The learner of a party in a plan: in shards or in column groups where it has some."""
     settings = plan.models[party]
-    if settings.shards == 1:
+    if settings.shards == 1 and not settings.column_groups:
         return learner_of(settings, model, rows, held_out=held_out, threads=threads)
     spec = plan.spec(party, width(rows), dp_sgd, rows=row_count(rows))
+    if settings.column_groups:
+        columns = ColumnSetup(settings, spec, plan.loss, plan.classes)
+        return grouped_learner(columns, model, rows, workers, party=party, held_out=held_out)
     setup = ShardSetup(settings, spec, plan.loss, plan.classes)
     return sharded_learner(setup, model, rows, workers, party=party, held_out=held_out, threads=threads)
 

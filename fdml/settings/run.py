@@ -27,7 +27,6 @@ from fdml.settings.choices import (
     LossName,
     LrDecay,
     Noise,
-    OptimizerName,
     Task,
 )
 from fdml.settings.data import Names
@@ -255,42 +254,6 @@ class RunSettings(Settings):
     def has_pairwise_masks(self) -> bool:
         """Whether predictions are under masks of pairs of parties, which cancel in sums of one step's parts."""
         return self.privacy.server == "blind" and self.training.staleness == 0 and len(self.parties) > 1
-
-
-class ModelSettings(Settings):
-    """One party's local model and how it is updated: what all kinds have. `fdml.models.registry` knows the kinds."""
-
-    kind: str
-    l2: NonNegativeFloat | Auto = "auto"
-    optimizer: OptimizerName | Auto = "auto"
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """Of the rules `momentum` and `adam`."""
-    learning_rate: PositiveFloat | Auto | None = None
-    """This party's own step size; None takes the run's."""
-    precision: Literal["single", "double"] = "single"
-    average: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """What a batch leaves of the weights' moving average, which is evaluated and kept; None: the weights are."""
-    shards: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Parts that every block is cut into, each learned from by itself at the same time; the result depends on it."""
-
-    @property
-    def weight_decay(self) -> float:
-        """`l2` as a number; of settings whose "auto" was replaced."""
-        if self.l2 == "auto":
-            raise SettingsError('l2 is "auto" and no rule has replaced it yet; give a number')
-        return self.l2
-
-    @property
-    def update_rule(self) -> OptimizerName:
-        """`optimizer` by name; of settings whose "auto" was replaced."""
-        if self.optimizer == "auto":
-            raise SettingsError('optimizer is "auto" and no rule has replaced it yet; give its name')
-        return self.optimizer
-
-    @classmethod
-    def subject(cls) -> str:
-        """The kind of model, where it is known."""
-        return f" of model kind {kind!r}" if isinstance(kind := cls.model_fields["kind"].default, str) else ""
 
 
 class GradientGuardSettings(Settings):

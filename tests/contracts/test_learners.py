@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from fdml.cluster.column_groups import grouped_learner
+from fdml.cluster.column_job import ColumnSetup
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.shard_job import ShardSetup
 from fdml.cluster.sharding import sharded_learner
@@ -46,7 +48,26 @@ def sharded(kind, workers):
     return make
 
 
+def grouped(kind, workers):
+    def make(held_out=HELD_OUT):
+        settings = resolved_model(
+            model_settings(
+                kind,
+                column_groups={"few": ("a",), "many": ("b",)},
+                group_features=((0, 2), (1, SHAPE.width - 4), (0, 1), (2, 1)),
+                average=0.99 if kind == "fm" else None,
+            ),
+            SHAPE.rows,
+        )
+        spec = ModelSpec(inputs=SHAPE.width, width=1, bias=True, key=(1, "test"))
+        setup = ColumnSetup(settings, spec, "logistic", 2)
+        return grouped_learner(setup, build_model(settings, spec), TRAIN, workers, party="shop", held_out=held_out)
+
+    return make
+
+
 LEARNERS = {
+    **{f"{kind} in column groups": grouped(kind, WorkersSettings(count=2)) for kind in ("linear", "fm", "mlp")},
     **{f"{kind} in shards": sharded(kind, WorkersSettings(count=2)) for kind in ("linear", "fm", "mlp")},
     **{
         f"{kind} with {threads} threads": local(kind, threads) for kind in ("linear", "fm", "mlp") for threads in (1, 2)
