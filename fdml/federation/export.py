@@ -84,6 +84,8 @@ def _exportable(bundle: Bundle, run: RunSettings) -> tuple[CompiledModel, PlainM
             f'the model sends vectors for joint = "{run.training.joint}", which no other program reads; only models of '
             f'joint = "sum" can be exported'
         )
+    if settings.column_groups:
+        raise SettingsError("a model in column groups is several models, which no exported file has; predict with fdml")
     if layers is None or not isinstance(model, CompiledModel):
         raise SettingsError(f"a model of kind {settings.kind!r} cannot be exported; linear, fm and mlp can")
     model.restore(bundle.parameters)

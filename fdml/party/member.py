@@ -93,7 +93,7 @@ class Member:
     guard: GuardSettings = field(default_factory=GuardSettings)
     threads: int = 1
     workers: WorkersSettings = field(default_factory=WorkersSettings)
-    """Who works for it where it trains in shards."""
+    """Who works for it where it trains in shards or in column groups."""
     shared: SharedRows | None = None
     """The alignment of an earlier start."""
     alignment: Callable[[], AlignmentKeys] | None = None

@@ -77,7 +77,7 @@ class PartySettings(Settings):
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
     workers: WorkersSettings = WorkersSettings()
-    """Who does the work of a party that trains in shards (`model.shards`)."""
+    """Who does the work of a party that trains in shards or in column groups."""
     align: AlignSettings = AlignSettings()
     data: DataSettings = DataSettings()
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
