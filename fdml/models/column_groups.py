@@ -56,7 +56,7 @@ def features_by_group(settings: ModelSettings, inputs: int) -> list[Features]:
     if sum(size for _, size in runs) != inputs:
         raise SettingsError(
             f"model.column_groups needs to know the columns of {inputs} features, and knows those of "
-            f"{sum(size for _, size in runs)}; rows of a matrix have no names of columns: leave column_groups out"
+            f"{sum(size for _, size in runs)}; of a matrix set model.group_features, or leave column_groups out"
         )
     group = np.repeat([number for number, _ in runs], [size for _, size in runs])
     return [np.flatnonzero(group == number) for number in sorted({number for number, _ in runs})]

@@ -91,7 +91,7 @@ def encoding_of(settings: ModelSettings) -> RowEncoding:
 def with_native(settings: ModelSettings, found: NativeFeatures) -> ModelSettings:
     """The settings with what the encoder knows of features, where the kind or column groups want such."""
     known: dict[str, Any] = {"categories": found.categories, "native_from": found.first}
-    if settings.column_groups:
+    if settings.column_groups and (found.columns or not settings.group_features):
         known["group_features"] = grouped_features(settings, found.columns)
     taken = {name: value for name, value in known.items() if value and name in type(settings).model_fields}
     return settings.model_copy(update=taken) if taken else settings

@@ -30,7 +30,7 @@ class ModelSettings(Settings):
     column_groups: dict[str, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
     """Columns by group; each group, and all other columns, have a model of their own, whose predictions are added."""
     group_features: tuple[tuple[NonNegativeInt, PositiveInt], ...] = ()
-    """Of which group features are, as runs of (group, features): known of a table."""
+    """Of which group features are, as runs of (group, features): of a matrix; those of a table are known."""
 
     @property
     def weight_decay(self) -> float:

@@ -61,6 +61,6 @@ def test_a_welcome_has_a_digest_where_it_has_labels_and_only_there(labels, diges
     refusal_of(lambda: decode_from_server(welcome.SerializeToString()), f"a digest of {labels} pieces of labels")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 200])
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 200])
 def test_names_that_no_party_can_have_are_refused(name):
     refusal_of(lambda: check_names(["ann", name]), "which no party can have")
