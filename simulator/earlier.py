@@ -81,7 +81,7 @@ def _server(scenario: Scenario, disk: MemoryDisk) -> InProcessServer:
 
     rows = RunAlignment(settings, MemoryDisk(), Generations.of(settings, disk, scenario.piece_rows))
     alignment = AlignmentPhase(rows, settings.parties, scenario.run_hash, clock)
-    state = RunState(RunDefinition(settings, scenario.run_hash, piece_rows=scenario.piece_rows))
+    state = RunState(RunDefinition(settings, scenario.run_hash, piece_rows=scenario.sent_rows))
     session = ServerSession(state, alignment, settings, clock)
     return InProcessServer(session, scenario.run_hash, settings.training.peer_timeout_seconds)
 

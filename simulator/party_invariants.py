@@ -156,7 +156,7 @@ class PartyChecker:
     def _pieces(self) -> int:
         """In how many pieces held-out predictions travel."""
         rows = len(next(iter(self._aligned.values())).held_out)
-        return held_out_pieces(rows, 1, self._scenario.piece_rows).count
+        return held_out_pieces(rows, 1, self._scenario.sent_rows).count
 
     def noted(self, party: str) -> None:
         """A party stores its result, after which it sends nothing again: the server must have everything."""

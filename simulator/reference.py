@@ -59,7 +59,7 @@ class _AlignmentStored(NothingStored):
 
 def definition_of(scenario: Scenario) -> RunDefinition:
     """What the server knows of the run."""
-    return RunDefinition(scenario.settings, scenario.run_hash, piece_rows=scenario.piece_rows)
+    return RunDefinition(scenario.settings, scenario.run_hash, piece_rows=scenario.sent_rows)
 
 
 def fault_free_run(scenario: Scenario) -> Reference:

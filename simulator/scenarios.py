@@ -262,8 +262,9 @@ class Scenario:
         offered: tuple[bytes, RowsOffer] | None = None,
     ) -> Member:
         """A party in one of its starts; without a disk nothing is stored."""
-        every = len(self.ids[party])
-        labels = np.arange(every, dtype=np.float64) % (2 if self.gradient_party is not None else every)
+        labels = np.arange(every := len(self.ids[party]), dtype=np.float64) % (
+            2 if self.gradient_party is not None else every
+        )
         ids, classes = (self.ids[party] if self.has_ids else None), (0 if self.gradient_party is None else 2)
         return Member(
             run=self.settings,
@@ -283,13 +284,18 @@ class Scenario:
             disk=disk,
             build=build_hashing_worker,
             mask_id=lambda: start,
-            piece_rows=self.piece_rows,
+            piece_rows=self.sent_rows,
         )
 
     @property
     def piece_rows(self) -> int:
         """Rows of a piece on the way: in two of five runs so few that every set has several."""
         return 2 + self.settings.training.seed % 3 if self.settings.training.seed % 5 > 2 else PIECE_ROWS
+
+    @property
+    def sent_rows(self) -> int | None:
+        """The same of labels and held-out predictions, of which there are few."""
+        return 1 if self.piece_rows < PIECE_ROWS else None
 
     def _led(self, party: str) -> dict[str, bool]:
         """Whom rows of a party point to, and whether by [keys]."""

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fdml.data.encoders import AnyEncoder
+from fdml.cluster.column_groups import check_column_groups
+from fdml.cluster.sharding import check_shards
+from fdml.data.encoders import AnyEncoder, native_of
 from fdml.data.encoding import Encoder
 from fdml.data.label_encoding import fit_labels
 from fdml.data.locations import TABLES
@@ -26,6 +28,7 @@ from fdml.federation.machine_limits import memory_size
 from fdml.federation.tracking import check_trackers
 from fdml.federation.versions import why_not_here, with_versions
 from fdml.models.losses import loss_named
+from fdml.models.registry import with_native
 from fdml.party.ledger import PartyLedger, planned_account
 from fdml.party.record_level import check_encoder, check_record_level, check_repeats
 from fdml.party.settings import PartySettings, check_label_owner, read_party
@@ -139,6 +142,9 @@ class _Check:
         self._tried(lambda: check_label_owner(party, run))
         self._tried(lambda: check_repeats(party.guard, run, party.party))
         self._tried(lambda: check_record_level(party.guard, run.training, party.model, party.data))
+        noisy = party.guard.training is not None
+        for check_parts in (check_shards, check_column_groups):
+            self._tried(partial(check_parts, party.model, run.training.joint, run.chosen_loss, noisy=noisy))
         for address in run.addresses.values() if run.is_mesh else (party.server or run.server,):
             self._tried(partial(checked_address, address))
         if not self._plain:
@@ -172,6 +178,8 @@ class _Check:
         """What the run asks of this party's columns."""
         for encoder in _one_by_one(data.encoder):
             self._tried(partial(check_encoder, party.guard, party.data, encoder))
+        if data.encoder is not None:
+            self._tried(partial(with_native, party.model, native_of(data.encoder)))
         is_label_party = party.party == run.label_party
         if not is_label_party and data.rows and not (data.encoder and data.encoder.names) and not data.all_faults:
             self._report.faults.append(f"party {party.party!r} has no features; only the label party may have none")

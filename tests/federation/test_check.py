@@ -115,6 +115,8 @@ def test_faults_of_settings_keys_and_data_come_together(tmp_path):
         ('label = "label"', 'label = "x"\nignore = "label"', 'task "binary" takes two classes'),
         ("[data]", '[guard]\nclip = 1.0\nnoise = "gaussian"\nsigma = 0.1\nepsilon = 0.001\n[data]', "guard.epsilon"),
         ("[data]", "[guard.training]\nclip = 1.0\nsigma = 1.0\n[data]", 'learning_rate = "auto"'),
+        ("[data]", '[model.column_groups]\nweb = ["y"]\n[data]', "names column 'y', which is no feature of this party"),
+        ("[data]", '[model.column_groups]\na = ["x"]\nb = ["x"]\n[data]', "has column 'x' twice; a column is in one"),
     ],
 )
 def test_each_of_these_is_a_fault(tmp_path, old, new, words):
