@@ -262,10 +262,9 @@ class Scenario:
         offered: tuple[bytes, RowsOffer] | None = None,
     ) -> Member:
         """A party in one of its starts; without a disk nothing is stored."""
-        labels = np.arange(every := len(self.ids[party]), dtype=np.float64) % (
-            2 if self.gradient_party is not None else every
-        )
-        ids, classes = (self.ids[party] if self.has_ids else None), (0 if self.gradient_party is None else 2)
+        every, private = len(self.ids[party]), self.gradient_party is not None
+        labels = np.arange(every, dtype=np.float64) % (2 if private else every)
+        ids, classes = (self.ids[party] if self.has_ids else None), (2 if private else 0)
         return Member(
             run=self.settings,
             name=party,
@@ -299,9 +298,8 @@ class Scenario:
 
     def _led(self, party: str) -> dict[str, bool]:
         """Whom rows of a party point to, and whether by [keys]."""
-        if self.settings.pointing_party != party:
-            return {}
-        return {other: other in self.settings.keys for other in self.settings.parties if other != party}
+        others = [other for other in self.settings.parties if other != party]
+        return {other: other in self.settings.keys for other in others if self.settings.pointing_party == party}
 
     def _guard(self, party: str) -> GuardSettings:
         if party not in self.allowed:
