@@ -46,7 +46,7 @@ class _GroupFiles:
         if isinstance(chunk, SparseRows):
             self._is_sparse = True
             self._append("indices", chunk.indices)
-            self._ends.append(chunk.indptr[1:] - chunk.indptr[0] + self._ends[-1][-1])
+            self._ends.append(chunk.indptr[1:] + self._ends[-1][-1])
 
     def rows(self) -> PlainRows:
         """All rows, mapped."""
