@@ -34,8 +34,10 @@ def fitted(encoding, frame=FRAME, **settings):
 def test_the_native_features_are_behind_the_numeric_ones():
     both, numeric, native = (fitted(encoding) for encoding in ("both", "numeric", "native"))
     assert both.names == numeric.names + native.names
-    assert both.native == NativeFeatures(len(numeric.names), (len(numeric.names) + 1,))
-    assert numeric.native == NO_NATIVE
+    assert both.native == NativeFeatures(len(numeric.names), (len(numeric.names) + 1,), both.native.columns)
+    assert numeric.native._replace(columns=()) == NO_NATIVE
+    assert both.native.columns == numeric.native.columns + native.native.columns
+    assert sum(features for _, features in both.native.columns) == len(both.names)
     assert both.columns == COLUMNS
     assert both.text_columns == ("city",)
 

@@ -128,7 +128,9 @@ def test_a_loaded_table_knows_its_categories_and_keeps_them_when_rows_are_taken(
 
 def test_an_encoder_of_a_matrix_has_no_categories():
     assert native_of(MatrixEncoder(2, (0.0, 0.0), 1, ())) == NativeFeatures()
-    assert native_of(native()) == NativeFeatures(0, (1, 5))
+    found = native_of(native())
+    assert found == NativeFeatures(0, (1, 5), found.columns)
+    assert tuple(dict.fromkeys(column for column, _ in found.columns)) == native().columns
 
 
 def test_a_sample_data_set_is_encoded_either_way():
