@@ -41,7 +41,7 @@ def grouped_features(settings: ModelSettings, found: Sequence[tuple[str, int]]) 
                 f"{', '.join(known) or 'a matrix without names of columns'}"
             )
     runs: list[tuple[int, int]] = []
-    for column, features in found:
+    for column, features in (each for each in found if each[1]):  # a column without a category has no feature
         group = group_of.get(column, len(names))
         if runs and runs[-1][0] == group:
             runs[-1] = (group, runs[-1][1] + features)

@@ -1,5 +1,7 @@
 """Models in column groups: one model where it is linear, an additive one where it is a net."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,16 @@ def test_columns_are_found_by_name_and_those_without_a_group_are_one():
     web, card, rest = features_by_group(known, 17)
     assert (web.tolist(), card.tolist()) == ([1, 2, 3, 4, 7], [5, 6])
     assert rest.tolist() == [0, *range(8, 17)]
+
+
+def test_a_column_without_a_feature_is_in_no_run():
+    settings = model_settings("linear", column_groups={"web": ("clicks",), "card": ("spent",)})
+    assert grouped_features(settings, (("clicks", 0), ("spent", 2), ("age", 0))) == ((1, 2),)
+
+
+def test_what_is_known_of_features_is_read_back_from_a_card():
+    settings = model_settings("mlp", column_groups=GROUPS, group_features=RUNS)
+    assert model_settings(**json.loads(settings.model_dump_json())) == settings
 
 
 @pytest.mark.parametrize("columns", [(), (("age", 1),)])
