@@ -18,6 +18,7 @@ from fdml.party.checkpoint import Checkpoint, FinishedModel
 from fdml.privacy.statement import Spent, Statement
 from fdml.protocol.alignment_messages import RowsOffer
 from fdml.protocol.messages import FromParty, Gradient, HeldOutPredictions, Push
+from fdml.protocol.row_pieces import number_of
 from fdml.settings import ModelSettings
 
 
@@ -164,5 +165,5 @@ def send_all(party: str, messages: Iterable[FromParty]) -> Work[None]:
                 yield Emit(Released(party, "push", step))
             case Gradient(step):
                 yield Emit(Released(party, "gradient", step))
-            case HeldOutPredictions(epoch):
+            case HeldOutPredictions(epoch) if not number_of(message):  # a release is one in however many pieces
                 yield Emit(Released(party, "held-out", epoch))

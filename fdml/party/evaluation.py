@@ -235,11 +235,11 @@ class Evaluation:
                 f"sides need the same version of fdml",
                 Refusal.INVALID,
             )
-        whole = replace(first, values=np.concatenate(values), piece=None) if len(totals) > 1 else first
-        codes = guard.open_held_out(whole)
+        together = np.concatenate(values)
+        codes = guard.open_held_out(HeldOutTotal(first.epoch, together, first.mask_ids, first.variance))
         ends = np.cumsum([len(each) for each in values])
         for masks in {each.mask_ids for each in totals[1:]} - {first.mask_ids}:
-            under = guard.open_held_out(replace(whole, mask_ids=masks))
+            under = guard.open_held_out(HeldOutTotal(first.epoch, together, masks, first.variance))
             for each, part, end in zip(totals, values, ends, strict=True):
                 if each.mask_ids == masks:
                     codes[end - len(part) : end] = under[end - len(part) : end]

@@ -5,12 +5,13 @@ import pytest
 
 from fdml.align.sealed_labels import LabelSet
 from fdml.errors import FdmlError, LabelError
+from fdml.events import Released
 from fdml.party import labelling
-from fdml.party.effects import Receive, Send
+from fdml.party.effects import Receive, Send, send_all
 from fdml.party.labelling import labels_received, labels_to_send, send_labels, training_labels
 from fdml.party.training_messages import TrainingMessages
-from fdml.protocol.messages import Labels, Welcome
-from fdml.protocol.row_pieces import labels_digest
+from fdml.protocol.messages import HeldOutPredictions, Labels, Release, Welcome
+from fdml.protocol.row_pieces import cut, held_out_pieces, labels_digest
 from fdml.settings import PrivacySettings
 from tests.party.sessions import BROWSER, STORE, SmallRun, hold
 
@@ -120,3 +121,10 @@ def test_a_label_party_waits_from_time_to_time_until_its_pieces_are_stored(share
 def test_labels_that_fit_into_a_piece_are_sent_before_the_server_has_said_anything(shared):
     effects = list(send_labels(SmallRun().member(STORE), shared, labels(), TrainingMessages(), None))
     assert effects == [Send(labels_to_send(SmallRun().member(STORE), shared, labels()))]
+
+
+def test_a_release_in_pieces_is_told_once():
+    whole = HeldOutPredictions(3, Release(np.arange(5)))
+    effects = list(send_all(STORE, cut(whole, held_out_pieces(5, 1, 2))))
+    assert [type(each).__name__ for each in effects] == ["Send", "Emit", "Send", "Send"]
+    assert effects[1].event == Released(STORE, "held-out", 3)

@@ -589,23 +589,24 @@ def test_only_the_driver_sends_and_only_what_the_session_asks_it_to():
 
 def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_known():
     """Whoever adds a line here says what it lets out, and which guard it has passed."""
-    makers = {"session", "aligning", "evaluating", "baseline", "labelling"}
+    makers = {"session", "aligning", "effects", "baseline", "labelling"}
     assert makers_of("Send") == {f"party/{name}.py" for name in makers}
     assert arguments_of("Send", "party/labelling.py") == {
         "labels_to_send(member, shared, labels)",
         "labels_to_send(member, shared, labels, piece)",
     }
     assert arguments_of("Send", "party/baseline.py") == {"still_here"}
-    assert arguments_of("Send", "party/evaluating.py") == {"sealed"}
+    assert arguments_of("Send", "party/effects.py") == {"message"}
     assert arguments_of("send", "party/evaluating.py") == {
         "cut(self.guard.held_out(epoch, self.worker.predict_held_out()), pieces)",
         "self.worker.stop_pushing()",
+        "(yield from self._score(sorted(self.evaluation.pending)))",  # sealed metrics alone
+        "(yield from self._score_all(due))",
         "[seal_outcome(self.key, epoch, promoted=promoted)]",
         "cut(self.guard.held_out(EARLIER, predictions), self.evaluation.pieces)",
     }
     assert arguments_of("Send", "party/aligning.py") == {"request"}
     assert arguments_of("Send", "party/session.py") == {
-        "message",
         "self._hello(shared)",
         "Checkpointed(safe)",
         "Finished(self._member.model_mac(result.model_hash, self._alignment_hash))",
@@ -624,7 +625,7 @@ def test_metrics_are_made_from_held_out_totals_and_the_loss_of_released_totals_a
         "party/evaluation.py", "align/sealed_metrics.py"
     }  # fmt: skip
     assert {ast.unparse(call) for _, _, call in calls_of("seal_metrics")} == {
-        "seal_metrics(self._key, Metrics(total.epoch, seconds, train_loss, told.test_loss, told.test_metric))"
+        "seal_metrics(self._key, Metrics(epoch, seconds, train_loss, told.test_loss, told.test_metric))"
     }
     scoring = lines_of("party/evaluation.py", "score")
     assert all(call.lineno in scoring for _, _, call in calls_of("Metrics", of="party/evaluation.py"))
@@ -640,6 +641,10 @@ def test_no_file_changes_a_message_that_carries_predictions():
     digest = [call.keywords for file, _, call in calls_of("replace") if file == "transport/mesh_channel.py"]
     assert [[word.arg for word in words] for words in digest] == [["seen"]], "of a push in a mesh its digest alone"
     changed.discard(("transport/mesh_channel.py", "message"))
+    cut = [call for file, _, call in calls_of("replace") if file == "protocol/row_pieces.py"]
+    assert [ast.unparse(call.args[0]) for call in cut] == ["message.release"]
+    assert [word.arg for call in cut for word in call.keywords] == ["values"], "of a release a part of its values alone"
+    assert {file for file, _, _ in calls_of("cut") if file.startswith("party")} == {"party/evaluating.py"}
     assert changed == {
         ("party/aligning.py", "offer_of(run, keys.kept, kept, own.ids, change)"),
         ("party/delivery.py", "self._hello"),
