@@ -137,7 +137,8 @@ class PartyChecker:
             key = party, kind, number
             require(
                 key in held or self._messages.is_stored(key),
-                f"the checkpoint of {party} at step {checkpoint.step} leaves out the {kind.__name__} of {number}",
+                f"the checkpoint of {party} at step {checkpoint.step} leaves out the {kind.__name__} of "
+                f"{number // _PIECES if kind is HeldOutPredictions else number}",
             )
 
     def _made_by(self, party: str, checkpoint: Checkpoint) -> Iterable[tuple[type[FromParty], int]]:
@@ -155,7 +156,7 @@ class PartyChecker:
     @property
     def _pieces(self) -> int:
         """In how many pieces held-out predictions travel."""
-        rows = len(next(iter(self._aligned.values())).held_out)
+        rows = max((len(shared.held_out) for shared in self._aligned.values()), default=1)
         return held_out_pieces(rows, 1, self._scenario.sent_rows).count
 
     def noted(self, party: str) -> None:

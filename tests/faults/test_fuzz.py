@@ -123,6 +123,8 @@ def change_a_field(raw, chance):
         return raw
     content = getattr(envelope, kind)
     field = chance.choice(content.DESCRIPTOR.fields)
+    if field.message_type is not None:  # the piece of a set
+        content, field = getattr(content, field.name), chance.choice(field.message_type.fields)
     value = getattr(content, field.name)
     if isinstance(value, bytes):
         changed = chance.choice((other_bytes, other_codes))(value, chance)

@@ -5,6 +5,7 @@ from fdml.errors import ExchangeError
 from fdml.party.training_messages import TrainingMessages
 from fdml.protocol.alignment_messages import KeyCheck
 from fdml.protocol.messages import BestEpoch, Gradient, HeldOutTotal, Labels, Release, Stopped, Total, Waiting, Welcome
+from fdml.protocol.row_pieces import all_pieces, held_out_pieces, label_pieces
 from fdml.protocol.waited_for import WaitedFor
 
 
@@ -54,12 +55,31 @@ def test_a_run_that_does_not_end_early_has_no_reason_to():
 def test_labels_are_kept_until_they_are_needed():
     labels = Labels(2, b"sealed")
     assert holding().labels is None
-    assert holding(labels).labels is labels
+    assert holding(labels).labels == (labels,)
+
+
+def test_labels_in_pieces_are_there_once_all_have_come():
+    pieces = [Labels(2, b"sealed", piece) for piece in all_pieces(label_pieces(5, 2, 3))]
+    assert holding(*pieces[:2]).labels is None
+    assert holding(pieces[2], *pieces[:2]).labels == tuple(pieces)
+
+
+def test_what_was_stored_of_the_labels_is_what_the_first_welcome_says():
+    assert holding().stored_labels is None
+    assert holding(Welcome(-1, (), 2, b"d"), Welcome(-1, (), 3, b"e")).stored_labels == (2, b"d")
 
 
 def test_held_out_totals_are_kept_by_epoch():
     found = [HeldOutTotal(epoch, np.array([epoch])) for epoch in (3, 1)]
-    assert holding(*found).held_out == {3: found[0], 1: found[1]}
+    assert holding(*found).held_out == {3: (found[0],), 1: (found[1],)}
+
+
+def test_an_epoch_is_not_settled_before_all_its_pieces_have_come():
+    pieces = [HeldOutTotal(1, np.array([number]), piece=held_out_pieces(2, 1, 1).at(number)) for number in (0, 1)]
+    messages = holding(pieces[1])
+    assert (messages.held_out, messages.is_settled(1, 3)) == ({}, False)
+    messages.add(pieces[0])
+    assert (messages.held_out, messages.is_settled(1, 3)) == ({1: tuple(pieces)}, True)
 
 
 def test_an_epoch_is_settled_once_its_total_has_come_or_was_scored_before_or_never_comes():

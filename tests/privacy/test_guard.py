@@ -614,6 +614,7 @@ def test_only_the_session_and_its_alignment_ask_to_send_and_every_such_line_is_k
     assert arguments_of("_send", "party/session.py") == {
         "first_messages(self._checkpoint, worker.first_messages())",  # what has passed it before, and new pushes
         "worker.learn(answer)",
+        "told",  # sealed metrics
     }
 
 
