@@ -6,10 +6,16 @@ from collections.abc import Callable
 
 from fdml.cluster.column_job import column_job
 from fdml.cluster.frames import Frame
+from fdml.cluster.reading_jobs import encoding_job, learning_job
 from fdml.cluster.shard_job import shard_job
 from fdml.cluster.workers import Job
 
-JOBS: dict[str, Callable[[Frame], Job]] = {"shards": shard_job, "columns": column_job}
+JOBS: dict[str, Callable[[Frame], Job]] = {
+    "shards": shard_job,
+    "columns": column_job,
+    "learning": learning_job,
+    "encoding": encoding_job,
+}
 
 
 def job_of(setup: Frame) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Literal
 
 from pydantic import PositiveFloat, PositiveInt
@@ -11,14 +12,24 @@ from fdml.settings.file import Settings
 
 
 class WorkersSettings(Settings):
-    """Who does the work of a party that trains in shards or in column groups."""
+    """Who does the work of a party: reads its Parquet files, and trains its shards or column groups."""
 
     kind: Literal["threads", "processes"] = "threads"
     """Threads of the party's process, or processes on its machine."""
     count: PositiveInt | Literal["auto"] = "auto"
-    """How many there are; "auto" takes as many as the machine has cores. There are never more than shards or groups."""
+    """How many there are; "auto" takes as many as the machine has cores. There are never more than tasks."""
     seconds: PositiveFloat = 300.0
     """How long a task may take; whoever takes longer is taken for lost, and somebody else does it again."""
+
+    files: bool | Literal["auto"] = "auto"
+    """Whether workers read a folder, or large file, of Parquet; "auto" is yes, but for threads."""
+    folder: Path | None = None
+    """Where parts of the rows are written meanwhile, which all workers must see; None is the run's own folder."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether workers read files. Threads mostly wait for each other there."""
+        return self.kind != "threads" if self.files == "auto" else self.files
 
     def workers(self, tasks: int) -> int:
         """How many work on so many tasks."""

@@ -45,7 +45,7 @@ class ThreadWorkers:
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         for job in jobs:
             self._jobs.put(job)
-        self._pool = ThreadPoolExecutor(len(jobs), "shards")
+        self._pool = ThreadPoolExecutor(len(jobs), "workers")
 
     def map(self, tasks: Sequence[Frame]) -> list[Frame]:
         """The results of all tasks, in their order."""

@@ -23,7 +23,7 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -39,7 +39,6 @@ from fdml.data.feature_kinds import FEATURES
 from fdml.data.fitting import Fit, fit_for
 from fdml.data.native_features import is_category, native_features
 from fdml.data.rows import DenseRows, NativeFeatures, RowEncoding, Rows, SparseRows
-from fdml.errors import DataError
 from fdml.settings.data import DataSettings
 
 LAYOUT = 1
@@ -127,42 +126,68 @@ def _stored_feature(values: dict[str, Any]) -> Feature:
     return feature
 
 
+class Statistics:
+    """What an encoder is made of: categories, means and deviations of columns, from batches however they are cut."""
+
+    def __init__(self, columns: Sequence[str], settings: DataSettings) -> None:
+        self._columns = columns
+        self._settings = settings
+        self._fits: dict[str, Fit] = {}
+
+    def learn(self, batches: Iterable[Any], first: int = 0) -> None:
+        """Learn from record batches; `first` is the number of their first row in the file."""
+        for frame in batches:
+            for name in self._columns:
+                column = frame.column(name)
+                self._fit(name, column.type).add(column, first)
+            first += len(frame)
+
+    def state(self) -> dict[str, Any]:
+        """What was learned so far by column, as JSON has it."""
+        return {name: fit.state() for name, fit in self._fits.items()}
+
+    def merge(self, state: Mapping[str, Any], types: Mapping[str, Any]) -> None:
+        """Learn what others have learned from rows after these; `types` are those that the columns are read as."""
+        for name in state:
+            self._fit(name, types[name]).merge(state[name])
+
+    def encoder(self, encoding: RowEncoding = "numeric") -> Encoder:
+        """The encoder, once all is learned."""
+        fits = self._fits.values()
+        features = tuple(feature for each in fits for feature in each.features())
+        remarks = tuple(filter(None, (each.remark() for each in fits)))
+        match encoding:
+            case "numeric":
+                return Encoder(features, remarks)
+            case "native":
+                return Encoder(native_features(features), remarks)
+            case "both":
+                numeric = sum(len(each.names) for each in features)
+                return Encoder((*features, *native_features(features)), remarks, native_from=numeric)
+
+    def _fit(self, name: str, kind: Any) -> Fit:
+        if name not in self._fits:
+            self._fits[name] = fit_for(name, kind, self._settings)
+        return self._fits[name]
+
+
 def fit(
     batches: Iterable[Any], columns: tuple[str, ...], settings: DataSettings, encoding: RowEncoding = "numeric"
 ) -> Encoder:
-    """Learn categories, means and deviations of these columns from record batches, however they are cut."""
-    fits: dict[str, Fit] = {}
-    first = 0
-    for frame in batches:
-        for name in columns:
-            column = frame.column(name)
-            if name not in fits:
-                fits[name] = fit_for(name, column, settings)
-            fits[name].add(column, first)
-        first += len(frame)
-    features = tuple(feature for each in fits.values() for feature in each.features())
-    remarks = tuple(filter(None, (each.remark() for each in fits.values())))
-    match encoding:
-        case "numeric":
-            return Encoder(features, remarks)
-        case "native":
-            return Encoder(native_features(features), remarks)
-        case "both":
-            numeric = sum(len(each.names) for each in features)
-            return Encoder((*features, *native_features(features)), remarks, native_from=numeric)
+    """The encoder of these columns, all learned here."""
+    statistics = Statistics(columns, settings)
+    statistics.learn(batches)
+    return statistics.encoder(encoding)
 
 
 def repeated_rows(batches: Iterable[Any], counts: NDArray[np.int64]) -> Iterator[Any]:
     """The rows of all batches, row i as often as `counts[i]` says, in batches of bounded size."""
-    first, none = 0, True
+    first = 0
     for frame in batches:
         index = np.repeat(np.arange(len(frame)), counts[first : first + len(frame)])
         for start in range(0, len(index), _MOST_REPEATED):
-            none = False
             yield frame.take(pa.array(index[start : start + _MOST_REPEATED]))
         first += len(frame)
-    if none:
-        raise DataError("the run uses none of its rows; check data.id and [keys] of run.toml")
 
 
 def gather(entries: list[Entries], widths: list[int], count: int) -> Rows:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,15 @@ class ExactSum:
         for power in np.flatnonzero((high != 0) | (low != 0)).tolist():
             self._parts[power + lowest - _BITS] += (int(high[power]) << _HALF) + int(low[power])
 
+    def state(self) -> dict[str, int]:
+        """All of it, for `merge`."""
+        return {str(power): part for power, part in self._parts.items() if part}
+
+    def merge(self, state: Mapping[str, int]) -> None:
+        """Add what another sum has added."""
+        for power, part in state.items():
+            self._parts[int(power)] += part
+
     @property
     def scaled(self) -> int:
         """The sum as a whole number of the smallest unit there is."""
@@ -75,6 +86,18 @@ class ExactMoments:
         """Add the same number several times."""
         for start in range(0, times, _AT_ONCE):
             self.add(np.full(min(times - start, _AT_ONCE), value))
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for `merge`."""
+        sums = {"sum": self._sum.state(), "squares": self._squares.state()}
+        return {"count": self.count, "overflows": self._overflows, **sums}
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Add the numbers that others have added: the bits are those of all numbers added to one."""
+        self.count += state["count"]
+        self._overflows = self._overflows or state["overflows"]
+        self._sum.merge(state["sum"])
+        self._squares.merge(state["squares"])
 
     @property
     def mean(self) -> float:

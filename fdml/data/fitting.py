@@ -1,11 +1,13 @@
 """Fitting of columns: categories, or mean and deviation, learned from training rows where settings do not give them.
 
-Rows come batch by batch and need not fit into memory.
+Rows come batch by batch and need not fit into memory. What several fits of one column have learned is merged without
+rounding, so it makes no difference which rows each of them has seen.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,8 +30,11 @@ from fdml.data.feature_kinds import MissingIndicator
 from fdml.errors import DataError
 from fdml.settings.data import DataSettings
 
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+|[+-]?\d{1,3}(?:\.\d{3})+")
-_PERCENT = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*%")
+_NUMBERS_AS_TEXT = {
+    "decimal comma": re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+|[+-]?\d{1,3}(?:\.\d{3})+"),
+    "percent sign": re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*%"),
+}
+"""Numbers that only a person reads as such."""
 _ID_LIKE = 100
 """From so many rows on, a text that is another one in every row is remarked on."""
 
@@ -41,6 +46,14 @@ class Fit(Protocol):
         """Learn from a batch; `first` is the number of its first row in the file."""
         ...
 
+    def state(self) -> dict[str, Any]:
+        """What was learned so far, as JSON has it."""
+        ...
+
+    def merge(self, state: Mapping[str, Any], /) -> None:
+        """Learn what another fit of the same column has learned from rows after these."""
+        ...
+
     def features(self) -> tuple[Feature, ...]:
         """The features, after the last batch."""
         ...
@@ -50,19 +63,19 @@ class Fit(Protocol):
         ...
 
 
-def fit_for(name: str, column: Column, settings: DataSettings) -> Fit:
-    """The fit for a column, by the settings and the type of its first batch."""
+def fit_for(name: str, kind: Any, settings: DataSettings) -> Fit:
+    """The fit for a column, by the settings and the pyarrow type that it is read as."""
     if name in settings.hashed:
-        return KnownFit(Hashed(name, settings.hash_size, column_type(column.type)))
+        return KnownFit(Hashed(name, settings.hash_size, column_type(kind)))
     if name in settings.categories:
-        return KnownFit(OneHot(name, settings.categories[name], column_type(column.type)))
+        return KnownFit(OneHot(name, settings.categories[name], column_type(kind)))
     if name in settings.categorical:
-        return OneHotFit(name, column_type(column.type), settings)
-    if is_temporal(column.type):
-        return DateFit(name, column.type, settings)
-    if name in settings.ranges and not is_numeric(column.type):
-        raise DataError(f"column {name!r} has data.ranges but holds {column.type}; correct the file, or leave it out")
-    return NumberFit(name, settings) if is_numeric(column.type) else OneHotFit(name, column_type(column.type), settings)
+        return OneHotFit(name, column_type(kind), settings)
+    if is_temporal(kind):
+        return DateFit(name, kind, settings)
+    if name in settings.ranges and not is_numeric(kind):
+        raise DataError(f"column {name!r} has data.ranges but holds {kind}; correct the file, or leave it out")
+    return NumberFit(name, settings) if is_numeric(kind) else OneHotFit(name, column_type(kind), settings)
 
 
 def many_hash_size(settings: DataSettings) -> int:
@@ -78,6 +91,13 @@ class KnownFit:
 
     def add(self, _column: Column, _first: int, /) -> None:
         """Ignore the batch."""
+
+    def state(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def merge(self, _state: Mapping[str, Any], /) -> None:
+        """Nothing to learn."""
 
     def features(self) -> tuple[Feature, ...]:
         """The feature."""
@@ -96,18 +116,40 @@ class OneHotFit:
         self._type = kind
         self._settings = settings
         self._seen: set[str] = set()
+        """Empty where there are many."""
+        self._many = False
         self._rows = 0
-
-    @property
-    def _many(self) -> bool:
-        return len(self._seen) > self._settings.max_categories
+        self._written_as = set(_NUMBERS_AS_TEXT)
+        """The patterns that all categories fit so far."""
 
     def add(self, column: Column, _first: int, /) -> None:
         """Note the batch's categories."""
         codes, categories = coded(self._name, column)
-        self._rows += int((codes >= 0).sum())
+        fitting = {name for name in self._written_as if all(map(_NUMBERS_AS_TEXT[name].fullmatch, categories))}
+        self._note(categories, int((codes >= 0).sum()), fitting)
+
+    def _note(self, categories: Iterable[str], rows: int, written_as: Iterable[str]) -> None:
+        self._rows += rows
+        self._written_as.intersection_update(written_as)
         if not self._many:
             self._seen.update(categories)
+        if len(self._seen) > self._settings.max_categories:
+            self._many, self._seen = True, set()
+
+    def state(self) -> dict[str, Any]:
+        """The categories, and whether there were too many to keep."""
+        return {
+            "seen": sorted(self._seen),
+            "many": self._many,
+            "rows": self._rows,
+            "written as": sorted(self._written_as),
+        }
+
+    def merge(self, state: Mapping[str, Any], /) -> None:
+        """Note the categories of other rows."""
+        if state["many"]:
+            self._many, self._seen = True, set()
+        self._note(state["seen"], state["rows"], state["written as"])
 
     def features(self) -> tuple[Feature, ...]:
         """The feature, its categories in sorted order."""
@@ -133,12 +175,12 @@ class OneHotFit:
 
     def _refuse_numbers(self) -> None:
         """Raise where all categories are numbers that only a person reads as such."""
-        if self._seen and all(_DECIMAL_COMMA.fullmatch(each) for each in self._seen):
+        if self._rows and "decimal comma" in self._written_as:
             raise DataError(
                 f'column {self._name!r} holds numbers with a decimal comma, as text; set data.decimal = "," for CSV, '
                 f"convert them elsewhere, or name the column in data.categorical"
             )
-        if self._seen and all(_PERCENT.fullmatch(each) for each in self._seen):
+        if self._rows and "percent sign" in self._written_as:
             raise DataError(
                 f"column {self._name!r} holds numbers with a percent sign, as text; write them without it, or name the "
                 f"column in data.categorical"
@@ -167,6 +209,24 @@ class NumberFit:
         if len(present):
             self._moments.add(present)
             self._least, self._most = min(self._least, float(present.min())), max(self._most, float(present.max()))
+
+    def state(self) -> dict[str, Any]:
+        """The moments, the ends, and what is missing."""
+        return {
+            "moments": self._moments.state(),
+            "ends": [self._least, self._most],
+            "missing": self._missing,
+            "first missing": self._first_missing,
+        }
+
+    def merge(self, state: Mapping[str, Any], /) -> None:
+        """Add the moments of later rows."""
+        self._moments.merge(state["moments"])
+        least, most = state["ends"]
+        self._least, self._most = min(self._least, least), max(self._most, most)
+        if state["missing"] and not self._missing:
+            self._first_missing = state["first missing"]
+        self._missing += state["missing"]
 
     def features(self) -> tuple[Feature, ...]:
         """The number, and where some are missing and that is to be seen, an indicator of it."""
@@ -219,6 +279,14 @@ class DateFit:
     def add(self, column: Column, first: int, /) -> None:
         """Add the batch to the moments of the number."""
         self._number.add(since(self._name, column), first)
+
+    def state(self) -> dict[str, Any]:
+        """Of the number."""
+        return self._number.state()
+
+    def merge(self, state: Mapping[str, Any], /) -> None:
+        """Add the moments of later rows."""
+        self._number.merge(state)
 
     def features(self) -> tuple[Feature, ...]:
         """The number, the parts, and perhaps the indicator."""

@@ -22,7 +22,10 @@ from fdml.storage.disk import Disk
 
 
 class FrameSource:
-    """A table source, its features encoded as those of training; `place` names it in errors."""
+    """A table source, its features encoded as those of training; `place` names it in errors.
+
+    `first` is the number of its first row in that place, where the table is a piece of a larger one.
+    """
 
     def __init__(
         self,
@@ -33,61 +36,63 @@ class FrameSource:
         roles: ColumnRoles,
         encoder: Encoder,
         id_settings: IdSettings,
+        first: int = 0,
     ) -> None:
         self.count = count
         self.encoder = encoder
         self.names = encoder.names
-        self._place = place
+        self.place = place
         self._table = table
-        self._roles = roles
-        self._id_settings = id_settings
+        self.roles = roles
+        self.id_settings = id_settings
+        self._first = first
 
     def ids(self, disk: Disk | None = None) -> Ids | None:
         """The ids, from a pass over their columns alone; those of many rows are kept on the disk, if there is one."""
-        if not self._roles.ids:
+        if not self.roles.ids:
             return None
-        with errors_about(self._place):
-            return unique_texts(self._id_texts(), self._id_settings, disk if self.count > MANY else None)
+        with errors_about(self.place):
+            return unique_texts(self.id_texts(), self.id_settings, disk if self.count > MANY else None)
 
-    def _id_texts(self) -> Iterator[Any]:
-        """The ids as they are spelled for all parties, batch by batch."""
-        first = 0
-        for batch in self._table.batches(self._roles.ids):
-            yield key_texts({name: batch.column(name) for name in self._roles.ids}, self._id_settings, first)
+    def id_texts(self) -> Iterator[Any]:
+        """The ids as they are spelled for all parties, batch by batch; null where there is none."""
+        first = self._first
+        for batch in self._table.batches(self.roles.ids):
+            yield key_texts({name: batch.column(name) for name in self.roles.ids}, self.id_settings, first)
             first += len(batch)
 
     def keys(self, columns: tuple[str, ...]) -> Any:
         """The keys that these columns make, from a pass over them alone."""
-        with errors_about(self._place):
-            return key_texts(self._columns(columns), self._id_settings)
+        with errors_about(self.place):
+            return key_texts(self._columns(columns), self.id_settings)
 
     def labels(self) -> NDArray[np.generic] | None:
         """The labels, from a pass over their column alone."""
-        name = self._roles.label
-        with errors_about(self._place):
+        name = self.roles.label
+        with errors_about(self.place):
             return None if name is None else labels_of(name, self._columns((name,))[name])
 
     def weights(self) -> NDArray[np.float64] | None:
         """The weights, from a pass over their column alone."""
-        name = self._roles.weight
-        with errors_about(self._place):
+        name = self.roles.weight
+        with errors_about(self.place):
             return None if name is None else weights_of(name, self._columns((name,))[name])
 
     def groups(self) -> NDArray[np.int64] | None:
         """The number of each row's group, from a pass over their column alone."""
-        name = self._roles.group
-        with errors_about(self._place):
+        name = self.roles.group
+        with errors_about(self.place):
             return None if name is None else groups_of(name, self._columns((name,))[name])
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[Rows]:
         """The features, about `size` bytes at a time."""
-        if not self._roles.features:
+        if not self.roles.features:
             yield DenseRows(np.zeros((self.count, 0), np.float32))
             return
         step = max(size // self.encoder.row_bytes, 1)
-        first = 0
-        with errors_about(self._place):
-            for batch in self._table.batches(self._roles.features):
+        first = self._first
+        with errors_about(self.place):
+            for batch in self._table.batches(self.roles.features):
                 for start in range(0, len(batch), step):
                     yield self.encoder.encode(batch.slice(start, step), first + start)
                 first += len(batch)

@@ -58,6 +58,11 @@ class FilePart:
         """The file for reading at any place."""
         return self.filesystem.open_input_file(self.path)
 
+    def stamp(self) -> tuple[int, int]:
+        """Its size, and when it was changed last in nanoseconds; another one once it has changed."""
+        found = self.filesystem.get_file_info(self.path)
+        return int(found.size or 0), int(found.mtime_ns or 0)
+
     def stream(self) -> Any:
         """The file from its beginning, unpacked."""
         return self.filesystem.open_input_stream(self.path, compression="detect")
@@ -69,6 +74,11 @@ class FilePart:
                 return hashlib.file_digest(file, "blake2b").digest()
         found = self.filesystem.get_file_info(self.path)
         return hashlib.blake2b(f"{found.size} {found.mtime_ns}".encode()).digest()
+
+
+def filesystem_of(location: Path | str) -> Any:
+    """Where the files of a location are."""
+    return _place(location)[0]
 
 
 def format_by_ending(name: str) -> Format | None:

@@ -246,7 +246,7 @@ class _Pass:
                 self._encode(name, column, first)
                 return
             if name not in self._fits:
-                self._fits[name] = fit_for(name, column, self._settings)
+                self._fits[name] = fit_for(name, column.type, self._settings)
             self._fits[name].add(column, first)
             if isinstance(self._fits[name], KnownFit):  # it learns nothing, so it has not looked
                 _try_features(self._fits[name].features(), column, first)

@@ -27,6 +27,7 @@ from fdml.data.matrix_encoding import MatrixEncoder
 from fdml.data.matrix_source import MatrixSource
 from fdml.data.origins import FilesOrigin, Origin, OriginKind, origins_of
 from fdml.data.rows import CHUNK_BYTES, RowEncoding, Rows
+from fdml.data.table_source import TableSource
 from fdml.errors import DataError
 from fdml.settings.data import DataSettings
 from fdml.storage.disk import Disk
@@ -90,11 +91,58 @@ class Source(Protocol):
         ...
 
 
+class TableReader(Protocol):
+    """Who reads tables of named columns: this process, or the workers of a party."""
+
+    def encoder(
+        self,
+        place: Origin,
+        table: TableSource,
+        features: tuple[str, ...],
+        settings: DataSettings,
+        *,
+        counts: NDArray[np.int64] | None,
+        encoding: RowEncoding,
+    ) -> Encoder:
+        """Learned from the feature columns; each row counts as often as `counts` says, None is once."""
+        ...
+
+    def source(self, place: Origin, table: TableSource, whole: FrameSource) -> Source:
+        """The rows of a table; `whole` reads them in this process."""
+        ...
+
+
+class ThisProcess:
+    """Reads tables in this process, and keeps nothing on disk."""
+
+    def encoder(
+        self,
+        _place: Origin,
+        table: TableSource,
+        features: tuple[str, ...],
+        settings: DataSettings,
+        *,
+        counts: NDArray[np.int64] | None,
+        encoding: RowEncoding,
+    ) -> Encoder:
+        """Learned from one pass over the feature columns."""
+        batches = table.batches(features)
+        return fit(batches if counts is None else repeated_rows(batches, counts), features, settings, encoding)
+
+    def source(self, _place: Origin, _table: TableSource, whole: FrameSource) -> Source:
+        """The rows, encoded whenever they are asked for."""
+        return whole
+
+
+THIS_PROCESS = ThisProcess()
+
+
 def open_sources(
     settings: DataSettings,
     counts: NDArray[np.int64] | None = None,
     origins: Sequence[Origin] | None = None,
     encoding: RowEncoding = "numeric",
+    reader: TableReader = THIS_PROCESS,
 ) -> list[Source]:
     """Open a party's training rows, and its test rows if it has some.
 
@@ -106,7 +154,7 @@ def open_sources(
     if first.kind != last.kind:
         raise DataError(f"{first.name} is {first.kind} but {last.name} is {last.kind}; give both in the same format")
     if _has_columns(first.kind):
-        return _open_tables(places, settings, counts, encoding)
+        return _open_tables(places, settings, counts, encoding, reader)
     return _open_matrices([_file_of(place) for place in places], first.kind, settings)
 
 
@@ -116,7 +164,9 @@ def remarks_of(sources: Sequence[Source]) -> tuple[str, ...]:
     return encoder.remarks if isinstance(encoder, Encoder) else ()
 
 
-def open_encoded(settings: DataSettings, encoder: AnyEncoder, origin: Origin | None = None) -> Source:
+def open_encoded(
+    settings: DataSettings, encoder: AnyEncoder, origin: Origin | None = None, reader: TableReader = THIS_PROCESS
+) -> Source:
     """Open new rows for an encoder that was fitted before; nothing is learned from them.
 
     They are where the settings say, or in `origin`. The features are the encoder's. Label and weight are read where
@@ -125,7 +175,7 @@ def open_encoded(settings: DataSettings, encoder: AnyEncoder, origin: Origin | N
     place = origins_of(settings)[0] if origin is None else origin
     with errors_about(place.name):
         if isinstance(encoder, Encoder) and _has_columns(place.kind):
-            return _encoded_table(place, settings, encoder)
+            return _encoded_table(place, settings, encoder, reader)
         if isinstance(encoder, MatrixEncoder) and not _has_columns(place.kind):
             return _encoded_matrix(_file_of(place), place.kind, settings, encoder)
         trained = "named columns (CSV, Parquet)" if isinstance(encoder, Encoder) else "a matrix (LIBSVM, numpy)"
@@ -147,7 +197,7 @@ def _file_of(origin: Origin) -> Path:
     return origin.file
 
 
-def _encoded_table(place: Origin, settings: DataSettings, encoder: Encoder) -> Source:
+def _encoded_table(place: Origin, settings: DataSettings, encoder: Encoder, reader: TableReader) -> Source:
     keys = [name for name in settings.key_columns if name not in encoder.columns]
     table = place.table([*settings.id, *keys, *encoder.text_columns])
     wanted = (settings.label, settings.weight, settings.group)
@@ -155,7 +205,8 @@ def _encoded_table(place: Origin, settings: DataSettings, encoder: Encoder) -> S
     roles = ColumnRoles(settings.id, label, weight, encoder.columns, settings.key_columns, group)
     check_columns(table.names, roles)
     count = _some(table.settle(roles.named))
-    return FrameSource(place.name, table, count, roles=roles, encoder=encoder, id_settings=settings.ids)
+    whole = FrameSource(place.name, table, count, roles=roles, encoder=encoder, id_settings=settings.ids)
+    return reader.source(place, table, whole)
 
 
 def _encoded_matrix(path: Path, kind: OriginKind, settings: DataSettings, encoder: MatrixEncoder) -> Source:
@@ -171,7 +222,11 @@ def _encoded_matrix(path: Path, kind: OriginKind, settings: DataSettings, encode
 
 
 def _open_tables(
-    places: Sequence[Origin], settings: DataSettings, counts: NDArray[np.int64] | None, encoding: RowEncoding
+    places: Sequence[Origin],
+    settings: DataSettings,
+    counts: NDArray[np.int64] | None,
+    encoding: RowEncoding,
+    reader: TableReader,
 ) -> list[Source]:
     keys = [name for name in settings.key_columns if name not in (settings.columns or ())]
     text = [*settings.id, *keys, *settings.categorical, *settings.hashed, *settings.categories]
@@ -180,18 +235,18 @@ def _open_tables(
         roles = roles_of(table.names, settings)
         _refuse_nothing(bool(roles.features), roles.label is not None)
         count = _some(table.settle(roles.named))
-        batches = table.batches(roles.features)
-        used = batches if counts is None else repeated_rows(batches, counts)
-        encoder = fit(used, roles.features, settings, encoding)
+        if counts is not None and not counts.any():
+            raise DataError("the run uses none of its rows; check data.id and [keys] of run.toml")
+        encoder = reader.encoder(places[0], table, roles.features, settings, counts=counts, encoding=encoding)
     shared: dict[str, Any] = {"roles": roles, "encoder": encoder, "id_settings": settings.ids}
-    sources: list[Source] = [FrameSource(places[0].name, table, count, **shared)]
+    sources = [reader.source(places[0], table, FrameSource(places[0].name, table, count, **shared))]
     text += table.text_columns
     for place in places[1:]:
         with errors_about(place.name):
             table = place.table(text)
             check_columns(table.names, roles)
             count = _some(table.settle(roles.named))
-        sources.append(FrameSource(place.name, table, count, **shared))
+        sources.append(reader.source(place, table, FrameSource(place.name, table, count, **shared)))
     return sources
 
 

@@ -47,8 +47,8 @@ class Bundle:
     labels: LabelEncoding | None = None
     """None where the party has no labels."""
 
-    def save(self, folder: Path) -> None:
-        """Write the folder whole; a bundle that is there already is replaced once the new one is on disk."""
+    def files(self) -> dict[str, bytes]:
+        """The content of its files by name, without the manifest."""
         files = {
             _CARD: write_document({"layout": LAYOUT, **asdict(self.card)}).encode(),
             _PARAMETERS: pack_arrays(self.parameters),
@@ -56,6 +56,22 @@ class Bundle:
         }
         if self.labels is not None:
             files[_LABELS] = self.labels.to_json().encode()
+        return files
+
+    @classmethod
+    def of_files(cls, files: Mapping[str, bytes]) -> Bundle:
+        """What `files` gave."""
+        labels = files.get(_LABELS)
+        return cls(
+            card=_card_of(files),
+            parameters=unpack_arrays(files[_PARAMETERS]),
+            encoder=encoder_from_json(files[_ENCODER]),
+            labels=None if labels is None else LabelEncoding.from_json(labels),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the folder whole; a bundle that is there already is replaced once the new one is on disk."""
+        files = self.files()
         files[_MANIFEST] = _manifest_of(files, self.card.fdml_version)
         with new_folder(folder) as beside:
             for name, content in files.items():
@@ -67,13 +83,7 @@ class Bundle:
         """Read a bundle whose files are all as they were written."""
         files = _whole_files(folder)
         with errors_about(folder):
-            labels = files.get(_LABELS)
-            return cls(
-                card=_card_of(files),
-                parameters=unpack_arrays(files[_PARAMETERS]),
-                encoder=encoder_from_json(files[_ENCODER]),
-                labels=None if labels is None else LabelEncoding.from_json(labels),
-            )
+            return cls.of_files(files)
 
     @staticmethod
     def check(folder: Path) -> BundleCard:
