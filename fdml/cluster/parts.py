@@ -88,9 +88,13 @@ class Parts:
 
 
 class PartedSource:
-    """A table source in parts: ids and features come from them, single columns from the files themselves."""
+    """A table source in parts: ids and features come from them, single columns from the files themselves.
 
-    def __init__(self, whole: FrameSource, parts: Parts) -> None:
+    Where it `has_predictions`, its parts hold those in place of features.
+    """
+
+    def __init__(self, whole: FrameSource, parts: Parts, *, has_predictions: bool = False) -> None:
+        self.has_predictions = has_predictions
         self.count: int = whole.count
         self.encoder: Encoder = whole.encoder
         self.names = whole.names
@@ -132,5 +136,5 @@ class PartedSource:
                 yield span(rows, start, min(start + step, row_count(rows)))
 
     def predictions(self) -> NDArray[Any]:
-        """The local predictions of all rows, `(rows, width)`, where workers were set up with a model."""
+        """The local predictions of all rows, `(rows, width)`."""
         return np.concatenate([part["predictions"] for part in self._parts])

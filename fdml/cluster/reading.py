@@ -82,7 +82,8 @@ class PartReader:
         known, pieces = found
         setup = EncodingSetup(known, place.name, whole.roles, whole.encoder, whole.id_settings, self._bundle)
         folder = self._folder / hashlib.blake2b(known.location.encode(), digest_size=8).hexdigest()
-        return PartedSource(whole, Parts(setup.frame(), pieces, folder, self._settings, self._remark))
+        parts = Parts(setup.frame(), pieces, folder, self._settings, self._remark)
+        return PartedSource(whole, parts, has_predictions=self._bundle is not None)
 
     def clear(self) -> None:
         """Remove all parts; they are made again if somebody asks for them."""

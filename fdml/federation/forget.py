@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fdml.errors import SettingsError
 from fdml.federation.alignment_folders import ALIGNMENTS
+from fdml.federation.party_files import PARTS, parts_folder
 from fdml.federation.party_folder import PartyFolder
 from fdml.federation.run_folder import RunFolder, begun_run, run_names
 from fdml.server.run_state import RunDefinition, RunState
@@ -40,6 +41,7 @@ _MEANINGS = {
     "incarnation": "the count of starts",
     "journal": "predictions of every step, and metrics",
     "noise-key": "the noise key",
+    "parts": "rows as workers have encoded them",
     "releases": "what left under noise",
     "result": "that the run has finished",
     "rows-offer": "which generations of the alignment were offered to the run",
@@ -62,6 +64,8 @@ class EndOfLife:
     removes: tuple[str, ...]
     """Files and folders by name, with what is in them."""
     stays: tuple[str, ...]
+    parts: Path | None = None
+    """Where workers have written parts of the rows, if not into the state."""
 
     @explained_failures()
     def carry_out(self, *, unfinished: bool = False) -> None:
@@ -73,6 +77,8 @@ class EndOfLife:
             )
         with exclusive_lock(self.run.state, f"process of {self.side}"):
             self.run.mark_forgotten()
+            if self.parts is not None:
+                shutil.rmtree(self.parts)
             for path in _content(self.run.state):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
@@ -142,7 +148,12 @@ def _of_party(path: Path, home: Path, name: str) -> EndOfLife:
     result = folder.finished_model()
     finished = folder.run_folder.is_forgotten or (result is not None and result.reported)
     side = f"party {folder.settings.party!r}"
-    return EndOfLife(side, folder.run_folder, finished, _listed(folder.run_folder.state), _PARTY_STAYS)
+    state = folder.run_folder.state
+    parts = parts_folder(folder.settings, state / PARTS)
+    removes, elsewhere = _listed(state), parts.is_dir() and parts.parent != state
+    if elsewhere:
+        removes += (f"{parts}: {_MEANINGS[PARTS]}",)
+    return EndOfLife(side, folder.run_folder, finished, removes, _PARTY_STAYS, parts if elsewhere else None)
 
 
 def _of_server(home: Path, name: str) -> EndOfLife:

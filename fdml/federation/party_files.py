@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fdml.align.party_ids import PartyIds
 from fdml.align.sealed_labels import LabelSet
+from fdml.cluster.reading import PartReader
 from fdml.data.block_store import fingerprint, open_blocks, write_blocks
 from fdml.data.encoders import AnyEncoder, encoder_from_json, native_of
 from fdml.data.label_encoding import LabelEncoding, fit_labels
@@ -41,6 +42,10 @@ _LATER = ("group", "ranges", "categories", "keys", "delimiter", "decimal", "enco
 """Settings that were not there from the beginning."""
 
 
+PARTS = "parts"
+"""In the state of a run: its rows as workers have encoded them, until they are stored as blocks."""
+
+
 class PartyFiles:
     """The rows that party.toml names, or those of `origins`. They are opened only when needed, as that may mean to
     read them once; `remark` then hears what a person should know of their columns."""
@@ -63,6 +68,9 @@ class PartyFiles:
         self._store = state / "blocks"
         self._encoder = state / "encoder.json"
         self._encoding = encoding_of(party.model)
+        self._reader = PartReader(
+            party.workers, parts_folder(party, state / PARTS), remark=lambda text: self.remark(text)
+        )
         self._origins = origins_of(self._data) if origins is None else origins
         self._kept_encoder = encoder
         self._kept_labels = labels
@@ -73,9 +81,9 @@ class PartyFiles:
         """Of the training rows, and of the test rows if there are any."""
         kept = self._kept_encoder
         if kept is None:
-            sources = open_sources(self._data, origins=self._origins, encoding=self._encoding)
+            sources = open_sources(self._data, origins=self._origins, encoding=self._encoding, reader=self._reader)
         else:
-            sources = [open_encoded(self._data, kept, origin) for origin in self._origins]
+            sources = [open_encoded(self._data, kept, origin, self._reader) for origin in self._origins]
         for text in remarks_of(sources):
             self.remark(text)
         name = self._party.party
@@ -211,13 +219,14 @@ class PartyFiles:
         if self._party.party in self._run.keys and self._kept_encoder is None:
             used = shared.train if shared.has_test_files else np.concatenate([shared.train, shared.held_out])
             counts = np.bincount(used[used >= 0], minlength=sources[0].count)
-            sources = open_sources(self._data, counts, self._origins, self._encoding)
+            sources = open_sources(self._data, counts, self._origins, self._encoding, self._reader)
         write_file(self._encoder, sources[0].encoder.to_json().encode())
         for folder, order, source in zip(folders, stored, sources, strict=True):
             places = np.full(source.count + 1, -1, np.int64)
             places[order] = np.arange(len(order))
             places[-1] = len(order)
             write_blocks(folder, with_zero_row(source.chunks()), places, len(order) + 1, len(source.names))
+        self._reader.clear()
 
     def _blocks(self, orders: Sequence[NDArray[np.int64]]) -> list[Rows]:
         """The features of these rows of each file in this order, from the store; others in the store are removed."""
@@ -229,6 +238,7 @@ class PartyFiles:
                 positions[order] = np.arange(len(order))
                 write_file(self._encoder, self.sources[0].encoder.to_json().encode())
                 write_blocks(folder, source.chunks(), positions, len(order), len(source.names))
+        self._reader.clear()
         self._keep_only(folders)
         return [open_blocks(folder) for folder in folders]
 
@@ -241,6 +251,14 @@ class PartyFiles:
     def _keep_only(self, folders: Sequence[Path]) -> None:
         for other in set(self._store.iterdir()) - set(folders):
             shutil.rmtree(other)
+
+
+def parts_folder(party: PartySettings, usual: Path) -> Path:
+    """Where workers write parts of rows: the usual folder, or one of its own where `workers.folder` says."""
+    if party.workers.folder is None:
+        return usual
+    place = hashlib.blake2b(str(usual.absolute()).encode(), digest_size=8).hexdigest()
+    return party.workers.folder / f"{party.party}-{place}"
 
 
 def data_fingerprint(origins: Sequence[Origin], data: DataSettings, encoding: RowEncoding) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from fdml.cluster.reading import PartReader
 from fdml.data.origins import Origin, origins_of
 from fdml.data.sources import Source, open_encoded
 from fdml.federation.leading_keys import data_settings
-from fdml.federation.party_files import data_fingerprint
+from fdml.federation.party_files import data_fingerprint, parts_folder
 from fdml.federation.party_folder import PartyFolder
 from fdml.federation.run_folder import MODEL, RUNS
 from fdml.models.bundle import Bundle
@@ -31,6 +32,8 @@ from fdml.serving.publishing import column_of
 from fdml.serving.reading import ScoreReading
 from fdml.settings import RunSettings
 from fdml.storage.lock import shared_turns
+
+_PARTS = f".{FOLDER}.parts"
 
 
 def publish(folder: PartyFolder) -> Publication | None:
@@ -59,10 +62,12 @@ def _published(folder: PartyFolder, place: Path) -> Publication | None:
         noise=NoiseKey(secrets.token_bytes(32)),
         data=folder.files.fingerprint,
         file=folder.files.name,
-        reading=_reading(bundle),
+        reading=_score_reading(bundle),
     )
-    made = _computed(facts, bundle, _sources(settings, run, bundle, folder.files.origins), facts.computed)
-    made.save(place)
+    with _reading(settings, place, bundle, folder.files.remark) as reader:
+        sources = _sources(settings, run, bundle, folder.files.origins, reader)
+        made = _computed(facts, bundle, sources, facts.computed)
+        made.save(place)
     return made
 
 
@@ -81,10 +86,21 @@ def refreshed(party: PartySettings, home: Path, run: str) -> Publication:
         if data == before.facts.data:
             return before
         bundle = Bundle.load(home / RUNS / run / MODEL)
-        sources = _sources(party, facts.run, bundle, origins)
-        found = before.updated(_computed(before.facts, bundle, sources, before.facts.computed + 1).column, data)
-        found.save(place)
+        with _reading(party, place, bundle) as reader:
+            sources = _sources(party, facts.run, bundle, origins, reader)
+            found = before.updated(_computed(before.facts, bundle, sources, before.facts.computed + 1).column, data)
+            found.save(place)
     return found
+
+
+@contextmanager
+def _reading(
+    party: PartySettings, place: Path, bundle: Bundle, remark: Callable[[str], None] = lambda _: None
+) -> Iterator[PartReader]:
+    """A reader whose parts hold predictions. They go once the column is on disk; after a crash they are used again."""
+    reader = PartReader(party.workers, parts_folder(party, place.with_name(_PARTS)), remark=remark, bundle=bundle)
+    yield reader
+    reader.clear()
 
 
 def publishing_turn(place: Path) -> AbstractContextManager[None]:
@@ -92,9 +108,11 @@ def publishing_turn(place: Path) -> AbstractContextManager[None]:
     return shared_turns(place.with_name(f".{place.name}.turn"))
 
 
-def _sources(party: PartySettings, run: RunSettings, bundle: Bundle, origins: Sequence[Origin]) -> list[Source]:
+def _sources(
+    party: PartySettings, run: RunSettings, bundle: Bundle, origins: Sequence[Origin], reader: PartReader
+) -> list[Source]:
     data = data_settings(party, run)
-    return [open_encoded(data, bundle.encoder, origin) for origin in origins]
+    return [open_encoded(data, bundle.encoder, origin, reader) for origin in origins]
 
 
 def _computed(facts: Published, bundle: Bundle, sources: Sequence[Source], number: int) -> Publication:
@@ -111,7 +129,7 @@ def _computed(facts: Published, bundle: Bundle, sources: Sequence[Source], numbe
     return Publication(facts, column)
 
 
-def _reading(bundle: Bundle) -> str:
+def _score_reading(bundle: Bundle) -> str:
     if bundle.labels is None:
         return ""
     calibration = Calibration(bundle.card.scale, np.asarray(bundle.card.offset, np.float64))

@@ -77,7 +77,7 @@ class PartySettings(Settings):
     threads: PositiveInt | Literal["auto"] = "auto"
     """That predict a block together; "auto" takes as many as the machine has cores."""
     workers: WorkersSettings = WorkersSettings()
-    """Who does the work of a party that trains in shards or in column groups."""
+    """Who reads this party's Parquet files, and who trains its shards or column groups."""
     align: AlignSettings = AlignSettings()
     data: DataSettings = DataSettings()
     model: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_model)] = model_settings()
@@ -117,6 +117,7 @@ def in_folder(settings: PartySettings, home: Path) -> PartySettings:
             "data": data,
             "group_key": key,
             "ledger": home / settings.ledger,
+            "workers": settings.workers.model_copy(update={"folder": _at(home, settings.workers.folder)}),
             "track": settings.track.model_copy(
                 update={"tensorboard": _at(home, settings.track.tensorboard), "mlflow": _store(home, settings.track)}
             ),

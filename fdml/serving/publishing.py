@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from fdml.cluster.parts import PartedSource
 from fdml.data.rows import row_count
 from fdml.data.sources import Source
 from fdml.errors import DataError
@@ -56,7 +57,9 @@ def spec_of(bundle: Bundle, run: RunSettings) -> ModelSpec:
 
 
 def local_predictions(model: Model, source: Source) -> Floats:
-    """Of all rows of a file, `(rows, width)`."""
+    """Of all rows of a file, `(rows, width)`. Workers that were set up with the model have made them already."""
+    if isinstance(source, PartedSource) and source.has_predictions:
+        return source.predictions()
     parts = [predict_rows(model, rows, 0, row_count(rows)) for rows in source.chunks()]
     return np.concatenate(parts)
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from fdml.data.rows import DenseRows, plain_rows
@@ -55,3 +56,12 @@ def bits(rows):
     plain = plain_rows(rows)
     arrays = plain if isinstance(plain, DenseRows) else plain[:3]
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+
+def write_csv_files(table, folder):
+    """The rows in three CSV files."""
+    folder.mkdir()
+    step = -(-len(table) // 3)
+    for number in range(3):
+        pa.csv.write_csv(table.slice(number * step, step), folder / f"rows-{number}.csv")
+    return DataSettings(path=folder, **NAMED)
