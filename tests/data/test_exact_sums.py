@@ -1,3 +1,4 @@
+import json
 import math
 from fractions import Fraction
 
@@ -59,3 +60,12 @@ def test_of_no_numbers_all_is_zero_and_of_too_large_ones_the_variance_is_infinit
     assert (moments().count, moments().mean, moments().variance) == (0, 0.0, 0.0)
     assert moments([1e200, -1e200]).variance == math.inf
     assert moments([1e200, 1e200]).mean == 1e200
+
+
+@given(st.lists(st.lists(numbers, max_size=10), max_size=6))
+def test_merged_moments_are_those_of_all_numbers(parts):
+    merged = ExactMoments()
+    for part in parts:
+        merged.merge(json.loads(json.dumps(moments(part).state())))
+    whole = moments([value for part in parts for value in part])
+    assert (merged.count, merged.mean, merged.variance) == (whole.count, whole.mean, whole.variance)

@@ -1,9 +1,11 @@
 import datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fdml.data import parquet_files as parquet_module
 from fdml.data import table_source
 from fdml.errors import DataError
 from tests.data.origins import parquet_files
@@ -84,3 +86,25 @@ def test_types_that_fit_into_one_another_are_widened_and_columns_may_change_plac
     pq.write_table(pa.table({"x": pa.array([1], pa.int16()), "y": [1.5]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"y": pa.array([2.5], pa.float32()), "x": [2**40]}), tmp_path / "b.parquet")
     assert read(parquet_files(tmp_path)).to_pydict() == {"x": [1, 2**40], "y": [1.5, 2.5]}
+
+
+def test_pieces_have_the_rows_of_the_table_in_its_order_and_none_is_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_module, "PIECE_ROWS", 20)
+    for number, rows in enumerate((50, 0, 3)):
+        one = pa.table({"x": np.arange(rows) + 100 * number})
+        pq.write_table(one, tmp_path / f"{number}.parquet", row_group_size=7)
+    table = parquet_files(tmp_path)
+    pieces = table.pieces()
+    assert [(piece.groups, piece.first, piece.count) for piece in pieces] == [
+        ((0, 2), 0, 14),
+        ((2, 4), 14, 14),
+        ((4, 6), 28, 14),
+        ((6, 8), 42, 8),
+        (None, 50, 3),
+    ]
+    for columns in (["x"], []):
+        rows = [row for piece in pieces for batch in piece.batches(columns) for row in batch.to_pylist()]
+        assert rows == [row for batch in table.batches(columns) for row in batch.to_pylist()]
+        assert len(rows) == table.settle([]) == 53
+    assert pieces[0].names == table.names == ["x"]
+    assert pieces[0].settle(["x"]) == 14

@@ -1,48 +1,25 @@
 """The column of a bundle: local predictions clipped, rounded and noisy as what left in training."""
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from fdml.data.encoding import Encoder
+from fdml.cluster.reading import PartReader
+from fdml.cluster.settings import WorkersSettings
 from fdml.data.origins import frame_origins
-from fdml.data.sources import open_encoded, open_sources
+from fdml.data.sources import open_encoded
 from fdml.errors import DataError
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_card import BundleCard
-from fdml.models.kind import ModelSpec
-from fdml.models.registry import build_model, model_settings
 from fdml.privacy.ledger import Mechanism
 from fdml.privacy.noise import NoiseKey
 from fdml.protocol.fixed_point import FIXED_POINTS, encode
 from fdml.serving.publishing import column_of, local_predictions, model_of, released_codes
 from fdml.settings.data import DataSettings
+from tests.serving.bundles import DATA, ROWS, bundle_of, frame
 from tests.serving.published import NO_NOISE, keys_of, run_of, texts
 
 KEY = NoiseKey(b"k" * 32)
-DATA = DataSettings(id="id")
-ROWS = 50
-
-
-def frame(rows=ROWS, first=0):
-    random = np.random.default_rng(rows + first)
-    ids = [f"r{at}" for at in range(first, first + rows)]
-    return pa.table({"id": ids, "a": random.normal(size=rows), "b": random.normal(size=rows)})
-
-
-def bundle_of(kind="linear", width=1, party="bob", task="binary"):
-    """A bundle whose parameters are random, as if it had been trained."""
-    run, (source,) = run_of(task=task), open_sources(DATA, origins=frame_origins(frame()))
-    assert isinstance(source.encoder, Encoder)
-    settings = model_settings(kind, l2=0.0, optimizer="sgd")
-    model = build_model(settings, ModelSpec(len(source.names), width, party == "ann", (1, party)))
-    random = np.random.default_rng(3)
-    state = {
-        name: random.normal(size=array.shape).astype(array.dtype) if array.dtype.kind == "f" else array
-        for name, array in model.state().items()
-    }
-    card = BundleCard.of(run=run, party=party, model=settings, data=DATA, alignment_hash=b"d" * 32, width=width)
-    return Bundle(card=card, parameters=state, encoder=source.encoder)
 
 
 def sources_of(bundle, *frames):
@@ -68,6 +45,29 @@ def test_a_column_has_the_models_predictions_rounded_to_the_grid(kind, width, ta
     assert predictions.shape == (ROWS, width)
     assert (column.codes[rows] == encode(predictions, FIXED_POINTS[32])).all()
     assert column.width == width
+
+
+@pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
+def test_a_column_that_workers_make_by_part_is_the_same(tmp_path, kind):
+    bundle, files, whole = bundle_of(kind), 7, frame(500)
+    (tmp_path / "rows").mkdir()
+    for number, start in enumerate(range(0, 500, 500 // files)):
+        pq.write_table(whole.slice(start, 500 // files), tmp_path / "rows" / f"{number:03d}.parquet")
+    workers = WorkersSettings(kind="threads", files=True, count=2)
+    reader = PartReader(workers, tmp_path / "parts", bundle=bundle)
+    source = open_encoded(DATA.model_copy(update={"path": tmp_path / "rows"}), bundle.encoder, reader=reader)
+    keys, wanted = columns(bundle, whole)
+    found = column_of(bundle, run_of(), [source], keys, bits=32, mechanism=NO_NOISE, noise=KEY, number=1)
+    for name in ("high", "low", "codes", "exact"):
+        assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes()
+    parts = list((tmp_path / "parts").glob("*/*"))
+    assert len(parts) == 8
+    assert {path.name for part in parts for path in part.iterdir()} == {
+        "manifest.json",
+        "predictions",
+        "id bounds",
+        "id bytes",
+    }
 
 
 def test_new_rows_of_another_file_are_in_it_and_the_first_file_wins():
