@@ -22,7 +22,7 @@ from nacl.exceptions import CryptoError
 from fdml.align.conversation import Conversation
 from fdml.align.group_key import GroupKey
 from fdml.align.pieces import Make, pass_pieces, post_set
-from fdml.align.tokens import hash_ids
+from fdml.data.id_hashes import hash_ids
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import POINT_BYTES, SERVER, BlindedIds, Keys, Piece
 

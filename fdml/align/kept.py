@@ -13,7 +13,8 @@ import pyarrow as pa
 from fdml.align.group_key import Agreement, GroupKey
 from fdml.align.key_lists import FoundRows, KeyList, RowIndex
 from fdml.align.party_ids import PartyIds
-from fdml.align.tokens import hash_ids, id_tokens, text_digest
+from fdml.align.tokens import id_tokens, text_digest
+from fdml.data.id_hashes import hash_ids
 from fdml.protocol.alignment_messages import GENERATION_BYTES, TOKEN_BYTES, KeyOffer, Keys, RowsOffer
 from fdml.protocol.alignment_wire import MOST_GENERATIONS
 from fdml.settings import RunSettings

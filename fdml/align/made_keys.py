@@ -14,7 +14,8 @@ from fdml.align.key_lists import RowIndex
 from fdml.align.party_secrets import Secrets
 from fdml.align.pieces import Make
 from fdml.align.sorted_keys import Hash, sorted_keys
-from fdml.align.tokens import hash_ids, id_tokens
+from fdml.align.tokens import id_tokens
+from fdml.data.id_hashes import HashIds, hash_ids
 from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys, Piece
 from fdml.settings.choices import Align
 from fdml.storage.disk import Disk
@@ -41,6 +42,8 @@ class KeyMaker:
     secrets: Secrets
     disk: Disk | None = None
     """For the keys of more ids than memory holds."""
+    hashed: HashIds = hash_ids
+    """Hashes them."""
 
     def none(self) -> MadeKeys:
         """Of no ids."""
@@ -50,10 +53,10 @@ class KeyMaker:
     def make(self, texts: pa.LargeStringArray, context: str, purpose: str) -> MadeKeys:
         """The keys of these ids, each a different one: tokens under a context, or points under a purpose."""
         if self.mode == "tokens":
-            keys, order = self._sorted(texts, lambda some: id_tokens(some, self.key, context))
+            keys, order = self._sorted(texts, lambda some: id_tokens(some, self.key, context, self.hashed))
             return MadeKeys(order, keys.__getitem__, keys)
         # In an order that discloses nothing, neither of the file nor of the ids, and takes no points to find again.
-        _, order = self._sorted(texts, lambda some: hash_ids(some, self.secrets.order_key, TOKEN_BYTES))
+        _, order = self._sorted(texts, lambda some: self.hashed(some, self.secrets.order_key, TOKEN_BYTES))
 
         def points(part: slice) -> Keys:
             return blind(points_of(texts.take(order[part]), self.key, purpose), self.secrets.scalar, self.party)

@@ -19,6 +19,7 @@ from fdml.align.made_keys import KeyMaker, MadeKeys, keys_of_piece
 from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.pieces import fetch_index, post_set
+from fdml.data.id_hashes import HashIds, hash_ids
 from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import (
     PIECE_ROWS,
@@ -74,11 +75,13 @@ class Aligner:
     """Rows of a piece of a larger set; None takes what is usual."""
     disk: Disk | None = None
     """For scratch files, where there are more rows than memory holds; None keeps all in memory."""
+    hashed: HashIds = hash_ids
+    """Hashes ids."""
 
     @property
     def maker(self) -> KeyMaker:
         """How this party makes its keys."""
-        return KeyMaker(self.run.align, self.party, self.key, self.secrets, self.disk)
+        return KeyMaker(self.run.align, self.party, self.key, self.secrets, self.disk, self.hashed)
 
     def whole(self, rows: RowCounts) -> Piece:
         """The first of the pieces in which so many rows travel."""

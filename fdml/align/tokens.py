@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from fdml.align.group_key import GroupKey
+from fdml.data.id_hashes import HashIds, hash_ids
 from fdml.data.many_texts import text_bytes
-from fdml.errors import AlignmentError, DataError
+from fdml.errors import AlignmentError
 from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys
 from fdml.protocol.key_sets import ascending, repeated
 
 _CHUNK = 65536
 
 
-def id_tokens(ids: pa.LargeStringArray, key: GroupKey, context: str) -> Keys:
+def id_tokens(ids: pa.LargeStringArray, key: GroupKey, context: str, hashed: HashIds = hash_ids) -> Keys:
     """The token of each id, in the order of the ids; another in every context, so that those cannot be linked."""
-    return hash_ids(ids, key.derive(f"tokens of {context}"), TOKEN_BYTES)
+    return hashed(ids, key.derive(f"tokens of {context}"), TOKEN_BYTES)
 
 
 def text_digest(texts: pa.LargeStringArray) -> bytes:
@@ -32,23 +32,6 @@ def text_digest(texts: pa.LargeStringArray) -> bytes:
         digest.update(np.packbits(part.is_null().to_numpy(zero_copy_only=False)).tobytes())
         digest.update(np.asarray(bounds, "<i8").tobytes() + text)
     return digest.digest()
-
-
-def hash_ids(ids: pa.LargeStringArray, key: bytes, size: int) -> Keys:
-    """A keyed hash of each id's text, `(ids, size)`."""
-    if ids.null_count:
-        raise DataError(f"{ids.null_count} rows have no id; set data.ids.missing to drop them")
-    hashed = np.empty((len(ids), size), np.uint8)
-    keyed = blake2b(digest_size=size, key=key)
-    for begin in range(0, len(ids), _CHUNK):
-        bounds, text = _texts(ids[begin : begin + _CHUNK])
-        digests = []
-        for start, end in pairwise(bounds):
-            one = keyed.copy()  # a third quicker than to begin each hash with the key
-            one.update(text[start:end])
-            digests.append(one.digest())
-        hashed[begin : begin + _CHUNK] = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, size)
-    return hashed
 
 
 def _texts(ids: pa.LargeStringArray) -> tuple[list[int], bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fdml.cluster.column_job import column_job
 from fdml.cluster.frames import Frame
+from fdml.cluster.hashing_job import hashing_job
 from fdml.cluster.reading_jobs import encoding_job, learning_job
 from fdml.cluster.shard_job import shard_job
 from fdml.cluster.workers import Job
@@ -15,6 +16,7 @@ JOBS: dict[str, Callable[[Frame], Job]] = {
     "columns": column_job,
     "learning": learning_job,
     "encoding": encoding_job,
+    "hashing": hashing_job,
 }
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fdml.cluster.hashing import hashing
 from fdml.cluster.reading import PartReader
 from fdml.data.origins import Origin, origins_of
-from fdml.data.sources import Source, open_encoded
+from fdml.data.sources import open_encoded
 from fdml.federation.leading_keys import data_settings
 from fdml.federation.party_files import data_fingerprint, parts_folder
 from fdml.federation.party_folder import PartyFolder
@@ -30,7 +31,6 @@ from fdml.serving.keys import ServingKeys
 from fdml.serving.publication import FOLDER, Publication, Published, is_published, read_facts
 from fdml.serving.publishing import column_of
 from fdml.serving.reading import ScoreReading
-from fdml.settings import RunSettings
 from fdml.storage.lock import shared_turns
 
 _PARTS = f".{FOLDER}.parts"
@@ -64,9 +64,8 @@ def _published(folder: PartyFolder, place: Path) -> Publication | None:
         file=folder.files.name,
         reading=_score_reading(bundle),
     )
-    with _reading(settings, place, bundle, folder.files.remark) as reader:
-        sources = _sources(settings, run, bundle, folder.files.origins, reader)
-        made = _computed(facts, bundle, sources, facts.computed)
+    files = folder.files
+    with _computed(facts, bundle, settings, files.origins, place, number=facts.computed, remark=files.remark) as made:
         made.save(place)
     return made
 
@@ -86,21 +85,11 @@ def refreshed(party: PartySettings, home: Path, run: str) -> Publication:
         if data == before.facts.data:
             return before
         bundle = Bundle.load(home / RUNS / run / MODEL)
-        with _reading(party, place, bundle) as reader:
-            sources = _sources(party, facts.run, bundle, origins, reader)
-            found = before.updated(_computed(before.facts, bundle, sources, before.facts.computed + 1).column, data)
+        number = before.facts.computed + 1
+        with _computed(before.facts, bundle, party, origins, place, number=number) as now:
+            found = before.updated(now.column, data)
             found.save(place)
     return found
-
-
-@contextmanager
-def _reading(
-    party: PartySettings, place: Path, bundle: Bundle, remark: Callable[[str], None] = lambda _: None
-) -> Iterator[PartReader]:
-    """A reader whose parts hold predictions. They go once the column is on disk; after a crash they are used again."""
-    reader = PartReader(party.workers, parts_folder(party, place.with_name(_PARTS)), remark=remark, bundle=bundle)
-    yield reader
-    reader.clear()
 
 
 def publishing_turn(place: Path) -> AbstractContextManager[None]:
@@ -108,25 +97,38 @@ def publishing_turn(place: Path) -> AbstractContextManager[None]:
     return shared_turns(place.with_name(f".{place.name}.turn"))
 
 
-def _sources(
-    party: PartySettings, run: RunSettings, bundle: Bundle, origins: Sequence[Origin], reader: PartReader
-) -> list[Source]:
-    data = data_settings(party, run)
-    return [open_encoded(data, bundle.encoder, origin, reader) for origin in origins]
+@contextmanager
+def _computed(
+    facts: Published,
+    bundle: Bundle,
+    party: PartySettings,
+    origins: Sequence[Origin],
+    place: Path,
+    *,
+    number: int,
+    remark: Callable[[str], None] = lambda _: None,
+) -> Iterator[Publication]:
+    """A model with its column, to be saved within the block.
 
-
-def _computed(facts: Published, bundle: Bundle, sources: Sequence[Source], number: int) -> Publication:
-    column = column_of(
-        bundle,
-        facts.run,
-        sources,
-        facts.keys,
-        bits=facts.bits,
-        mechanism=facts.mechanism,
-        noise=facts.noise,
-        number=number,
-    )
-    return Publication(facts, column)
+    Parts that workers have made of it stay until the block has ended well: after a crash they are used again.
+    """
+    reader = PartReader(party.workers, parts_folder(party, place.with_name(_PARTS)), remark=remark, bundle=bundle)
+    data = data_settings(party, facts.run)
+    sources = [open_encoded(data, bundle.encoder, origin, reader) for origin in origins]
+    with hashing(party.workers) as hashed:
+        column = column_of(
+            bundle,
+            facts.run,
+            sources,
+            facts.keys,
+            bits=facts.bits,
+            mechanism=facts.mechanism,
+            noise=facts.noise,
+            number=number,
+            hashed=hashed,
+        )
+    yield Publication(facts, column)
+    reader.clear()
 
 
 def _score_reading(bundle: Bundle) -> str:

@@ -16,6 +16,7 @@ from fdml.align.matching import Aligner, align, few_shared, no_fit
 from fdml.align.party_secrets import Secrets
 from fdml.align.pointing import align_by_keys
 from fdml.align.split import order_of
+from fdml.cluster.hashing import hashing
 from fdml.errors import AlignmentError, ExchangeError
 from fdml.events import Aligned
 from fdml.party.alignment import AlignmentReport, RowIds, SharedRows, file_rows, largest_group
@@ -119,21 +120,23 @@ def _align(
     agreement = yield from agree(run, member.name, keys.secrets, keys.credentials, keys.group_key_file, plan.generation)
     if base.newest is not None and base.newest.key != agreement.key:
         raise no_fit()
-    side = Aligner(
-        run,
-        member.name,
-        agreement.key,
-        keys.secrets,
-        keys.consent,
-        trips.line,
-        plan.generation,
-        keys.piece_rows,
-        member.disk,
-    )
-    if run.pointing_party is None:
-        found = yield from align(side, ids, base, inputs.compared_with(member, base, places=True))
-    else:
-        found = yield from align_by_keys(side, ids, agreement)
+    with hashing(member.workers) as hashed:
+        side = Aligner(
+            run,
+            member.name,
+            agreement.key,
+            keys.secrets,
+            keys.consent,
+            trips.line,
+            plan.generation,
+            keys.piece_rows,
+            member.disk,
+            hashed,
+        )
+        if run.pointing_party is None:
+            found = yield from align(side, ids, base, inputs.compared_with(member, base, places=True))
+        else:
+            found = yield from align_by_keys(side, ids, agreement)
     return Generation(
         id=plan.generation,
         base=plan.base,

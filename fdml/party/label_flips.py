@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fdml.align.tokens import hash_ids
+from fdml.data.id_hashes import hash_ids
 from fdml.data.label_encoding import LabelEncoding
 from fdml.party.alignment import RowIds
 from fdml.privacy.noise import NoiseKey

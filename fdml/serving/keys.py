@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from fdml.align.group_key import GroupKey
-from fdml.align.tokens import hash_ids
+from fdml.data.id_hashes import HashIds, hash_ids
 from fdml.errors import MessageRefused, Refusal
 from fdml.privacy.masks import Keystream
 from fdml.protocol.alignment_messages import TOKEN_BYTES, Keys
@@ -49,9 +49,9 @@ class ServingKeys:
         }
         return cls(party, group.derive(f"serving of {version}"), derived)
 
-    def tokens_of(self, texts: Any) -> Keys:
+    def tokens_of(self, texts: Any, hashed: HashIds = hash_ids) -> Keys:
         """The token of each id, a pyarrow large_string array; a missing id has one that no row has."""
-        return hash_ids(pc.fill_null(texts, ""), self.tokens, TOKEN_BYTES)
+        return hashed(pc.fill_null(texts, ""), self.tokens, TOKEN_BYTES)
 
     def seal(self, other: str, what: str, number: bytes, plain: bytes) -> bytes:
         """Encrypt for one other party; `what` and the question's number are part of it."""

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fdml.cluster.parts import PartedSource
+from fdml.data.id_hashes import HashIds, hash_ids
 from fdml.data.rows import row_count
 from fdml.data.sources import Source
 from fdml.errors import DataError
@@ -89,6 +90,7 @@ def column_of(
     mechanism: Mechanism,
     noise: NoiseKey,
     number: int,
+    hashed: HashIds = hash_ids,
 ) -> Column:
     """The column of all rows that have an id; of an id in two files the row of the first counts."""
     model = model_of(bundle, run)
@@ -102,4 +104,4 @@ def column_of(
         texts.append(ids.texts)
         found.append(local_predictions(model, source)[ids.rows])
     codes, exact = released_codes(np.concatenate(found), run, bits, mechanism, noise, number)
-    return Column.of(keys.tokens_of(pa.concat_arrays(texts)), codes, exact)
+    return Column.of(keys.tokens_of(pa.concat_arrays(texts), hashed), codes, exact)

@@ -10,7 +10,7 @@ from nacl.bindings import (
 
 from fdml.align.ecdh import _inverses, blind, points_of
 from fdml.align.group_key import GroupKey
-from fdml.align.tokens import hash_ids
+from fdml.data.id_hashes import hash_ids
 from fdml.errors import AlignmentError
 
 KEY = GroupKey(bytes(range(32)))

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from fdml.align.sorted_keys import sorted_keys
-from fdml.align.tokens import hash_ids, sort_keys
+from fdml.align.tokens import sort_keys
+from fdml.data.id_hashes import hash_ids
 from fdml.errors import AlignmentError
 from fdml.storage.disk import FolderDisk
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdml.align.group_key import GroupKey
-from fdml.align.tokens import hash_ids, id_tokens, sort_keys
+from fdml.align.tokens import id_tokens, sort_keys
+from fdml.data.id_hashes import hash_ids
 from fdml.errors import AlignmentError, DataError
 
 KEY = GroupKey(bytes(range(32)))
