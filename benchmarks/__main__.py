@@ -38,6 +38,9 @@ def bench(
         ),
     ] = None,
     gigabytes: Annotated[float | None, typer.Option(min=0.001, help="How much is written to read it (reader).")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=2, help="Read by so many processes as well, beside one process (reader).")
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="How many rounds (against, blind, default-times, load).")
     ] = None,
@@ -51,7 +54,7 @@ def bench(
     check_plot(plot)
     options: dict[str, float | str | Path | None] = {
         "old": old, "seeds": seeds, "first": first, "rows": rows, "only": only, "gigabytes": gigabytes,
-        "rounds": rounds, "plot": plot,
+        "rounds": rounds, "plot": plot, "workers": workers,
     }  # fmt: skip
     report = run_benchmark(name, lambda line: stderr.print(line, highlight=False), **options)
     echo(report.question)

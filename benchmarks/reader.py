@@ -3,6 +3,9 @@
 The files are written for it and deleted afterwards. A process of its own opens the folder, learns means, categories and
 what is missing, and then encodes every row; the rows are counted and thrown away. Peak memory is what the operating
 system counts for that process, the interpreter and libraries included.
+
+With `--workers` the same files are also read by that many processes of a party, which write their parts to disk; the
+parts are then read back, each compared with its hashes. The rows must have the same bits both ways.
 """
 
 from __future__ import annotations
@@ -20,8 +23,11 @@ import pyarrow.parquet
 from benchmarks.machine import commit, machine
 from benchmarks.measure import Progress, Report, row, spread
 from benchmarks.own_process import MEBIBYTE, TWO_GIGABYTES, in_own_process
-from fdml.data.rows import row_count
-from fdml.data.sources import open_sources
+from fdml.cluster.parts import PartedSource
+from fdml.cluster.reading import PartReader
+from fdml.cluster.settings import WorkersSettings
+from fdml.data.rows import DenseRows, plain_rows, row_count
+from fdml.data.sources import Source, open_sources
 from fdml.errors import InvariantBroken
 from fdml.settings.data import DataSettings
 
@@ -34,13 +40,16 @@ _GROUP_ROWS = 2**16
 _DAYS = 2_000
 
 
-def run(progress: Progress, gigabytes: float = _GIGABYTES) -> Report:
-    """Write files of so many gigabytes in all, then let them through the reader."""
+def run(progress: Progress, gigabytes: float = _GIGABYTES, workers: int = 0) -> Report:
+    """Write files of so many gigabytes in all, then let them through the reader, and through so many workers."""
     with tempfile.TemporaryDirectory(prefix="fdml-reader-") as place:
         progress(f"writing {gigabytes:g} GB of Parquet")
         size, rows = _write_files(Path(place), gigabytes * 1e9)
         progress(f"reading {rows:,} rows")
         found = in_own_process(_read, Path(place))
+        if workers:
+            progress(f"reading them by {workers} processes")
+            spread_out = in_own_process(_read_by_workers, Path(place), workers)
     if found["rows"] != rows:
         raise InvariantBroken(f"{rows} rows were written, {found['rows']} came out of the reader")
     results = [
@@ -50,6 +59,18 @@ def run(progress: Progress, gigabytes: float = _GIGABYTES) -> Report:
         row("reading process", [found["peak"]], "MiB"),
     ]
     ratios = {"2 GB/peak memory": spread([TWO_GIGABYTES / found["peak"]]) | {"target": 1.0}}
+    if workers:
+        if spread_out["sum"] != found["sum"]:
+            raise InvariantBroken("workers made other bits of the rows than one process")
+        name = f"{workers} processes"
+        results += [
+            row(f"{name}: opening and learning from the rows", [spread_out["fitting"]], "seconds"),
+            row(f"{name}: encoding the rows to parts", [spread_out["encoding"]], "seconds"),
+            row(f"{name}: reading the parts back", [spread_out["reading"]], "seconds"),
+            row(f"{name}: the process that asks", [spread_out["peak"]], "MiB"),
+        ]
+        one, many = (each["fitting"] + each["encoding"] for each in (found, spread_out))
+        ratios[f"one process/{name}, learning and encoding"] = spread([one / many])
     question = f"Do many gigabytes pass the reader in bounded memory? {rows:,} rows, {size:,} bytes of Parquet."
     return Report("reader", question, results, ratios, machine(), commit())
 
@@ -80,7 +101,39 @@ def _read(folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
     (source,) = open_sources(DataSettings(path=folder))
     fitted = time.perf_counter()
-    rows = sum(row_count(chunk) for chunk in source.chunks())
+    rows, total = _counted(source)
     ended = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBIBYTE
-    return {"rows": rows, "fitting": fitted - began, "encoding": ended - fitted, "peak": peak}
+    return {"rows": rows, "sum": total, "fitting": fitted - began, "encoding": ended - fitted, "peak": _peak()}
+
+
+def _read_by_workers(folder: Path, workers: int) -> dict[str, Any]:
+    settings = WorkersSettings(kind="processes", count=workers, seconds=3600)
+    reader = PartReader(settings, folder / ".parts")
+    began = time.perf_counter()
+    (source,) = open_sources(DataSettings(path=folder), reader=reader)
+    fitted = time.perf_counter()
+    if not isinstance(source, PartedSource):
+        raise InvariantBroken("the files are one piece, which one process reads; write more with --gigabytes")
+    source.make()
+    made = time.perf_counter()
+    rows, total = _counted(source)
+    ended = time.perf_counter()
+    reader.clear()
+    times = {"fitting": fitted - began, "encoding": made - fitted, "reading": ended - made}
+    return {"rows": rows, "sum": total, "peak": _peak(), **times}
+
+
+def _counted(source: Source) -> tuple[int, int]:
+    """How many rows there are, and a sum of all their bits, whatever chunks they come in."""
+    rows = total = 0
+    for chunk in source.chunks():
+        rows += row_count(chunk)
+        plain = plain_rows(chunk)
+        values = plain.values if isinstance(plain, DenseRows) else plain.values[plain.indptr[0] : plain.indptr[-1]]
+        total += int(np.ascontiguousarray(values).view(np.uint32).sum(dtype=np.uint64))
+    return rows, total
+
+
+def _peak() -> float:
+    """The most memory that this process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBIBYTE

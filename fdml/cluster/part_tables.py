@@ -57,7 +57,7 @@ class PieceTable:
 
 
 def piece_facts(piece: ParquetPiece) -> dict[str, Any]:
-    """A piece as JSON has it, with the stamp that its file has now."""
+    """A piece as JSON has it, with the size and time that its file has now."""
     part = piece.part
     return {
         "path": part.path,
@@ -66,13 +66,13 @@ def piece_facts(piece: ParquetPiece) -> dict[str, Any]:
         "first": piece.first,
         "count": piece.count,
         "groups": None if piece.groups is None else list(piece.groups),
-        "stamp": list(part.stamp()),
+        "size and time": list(part.size_and_time()),
     }
 
 
 def check_unchanged(piece: ParquetPiece, facts: Mapping[str, Any]) -> None:
     """Raise where a file is no longer what its pieces were cut from."""
-    if list(piece.part.stamp()) != facts["stamp"]:
+    if list(piece.part.size_and_time()) != facts["size and time"]:
         raise DataError(f"{piece.part.name} was changed while it was read; run the same command again")
 
 

@@ -101,6 +101,10 @@ class PartedSource:
         self._whole = whole
         self._parts = parts
 
+    def make(self) -> None:
+        """Have all parts made that are not there; else they are made when they are first asked for."""
+        self._parts.make()
+
     def ids(self, disk: Disk | None = None) -> Ids | None:
         """The ids, which workers have read; those of many rows are kept on the disk, if there is one."""
         whole = self._whole

@@ -58,7 +58,7 @@ class FilePart:
         """The file for reading at any place."""
         return self.filesystem.open_input_file(self.path)
 
-    def stamp(self) -> tuple[int, int]:
+    def size_and_time(self) -> tuple[int, int]:
         """Its size, and when it was changed last in nanoseconds; another one once it has changed."""
         found = self.filesystem.get_file_info(self.path)
         return int(found.size or 0), int(found.mtime_ns or 0)

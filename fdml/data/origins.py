@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +18,9 @@ from fdml.data.table_digest import table_digest
 from fdml.data.table_source import TableSource
 from fdml.errors import DataError, SettingsError
 from fdml.settings.data import DataSettings, Format
+
+_HASHED_AT_ONCE = 8
+"""Files: to hash one waits for the disk, or for one core."""
 
 OriginKind = Format | Literal["query", "frame"]
 
@@ -72,8 +76,9 @@ class FilesOrigin:
         if len(self._parts) == 1 and not self._parts[0].values:
             return self._parts[0].digest()
         whole = hashlib.blake2b()
-        for part in self._parts:
-            whole.update(f"{part.name}\0".encode() + part.digest())
+        with ThreadPoolExecutor(_HASHED_AT_ONCE, "digests") as threads:
+            for part, digest in zip(self._parts, threads.map(FilePart.digest, self._parts), strict=True):
+                whole.update(f"{part.name}\0".encode() + digest)
         return whole.digest()
 
 

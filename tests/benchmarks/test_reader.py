@@ -24,3 +24,13 @@ def test_rows_that_get_lost_are_an_error(monkeypatch):
     monkeypatch.setattr(reader, "_write_files", lambda *given: (0, write(*given)[1] + 1))
     with pytest.raises(InvariantBroken, match="came out of the reader"):
         reader.run(lambda _: None, gigabytes=0.001)
+
+
+def test_processes_read_the_same_rows_beside_one(monkeypatch):
+    monkeypatch.setattr(reader, "_FILE_ROWS", 3000)
+    said = []
+    report = reader.run(said.append, gigabytes=0.002, workers=2)
+    figures = {row["contender"] for row in report.results}
+    assert "2 processes: encoding the rows to parts" in figures
+    assert "one process/2 processes, learning and encoding" in report.ratios
+    assert said[-1] == "reading them by 2 processes"
