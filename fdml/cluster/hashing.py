@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdml.cluster.frames import Frame
 from fdml.cluster.settings import WorkersSettings
@@ -62,5 +63,9 @@ def hashing(settings: WorkersSettings) -> Iterator[HashIds]:
 
 def _task(ids: Any, key: bytes, size: int) -> Frame:
     bounds, content = text_bytes(ids)
-    arrays = {"bounds": bounds, "texts": np.frombuffer(content, np.uint8), "key": np.frombuffer(key, np.uint8)}
+    arrays: dict[str, NDArray[Any]] = {
+        "bounds": bounds,
+        "texts": np.frombuffer(content, np.uint8),
+        "key": np.frombuffer(key, np.uint8),
+    }
     return Frame({"size": size}, arrays)

@@ -18,7 +18,7 @@ from fdml.data import parquet_files
 from fdml.data.frame_source import FrameSource
 from fdml.data.origins import frame_origins
 from fdml.data.rows import SparseRows, vstack
-from fdml.data.sources import open_encoded, open_sources
+from fdml.data.sources import THIS_PROCESS, open_encoded, open_sources
 from fdml.errors import DataError
 from tests.cluster.tables import bits, in_files, in_one_file, sample, write_csv_files
 
@@ -131,6 +131,14 @@ def test_an_encoder_of_rows_as_often_as_they_are_used_is_the_same(tmp_path):
     one, many = in_one_file(table, tmp_path / "all.parquet"), in_files(table, tmp_path / "rows", 9)
     (source,) = open_sources(many, counts, reader=PartReader(THREADS, tmp_path / "parts"))
     assert source.encoder == open_sources(one, counts)[0].encoder
+    bad = with_value(table, 250, "wide", np.inf)
+    one, many = in_one_file(bad, tmp_path / "bad.parquet"), in_files(bad, tmp_path / "bad", 9)
+    counts[250], told = 2, []
+    for settings in (one, many):
+        with pytest.raises(DataError, match="infinite") as error:
+            open_sources(settings, counts, reader=PartReader(THREADS, tmp_path / "parts"))
+        told.append(str(error.value).partition(": ")[2])
+    assert told[0] == told[1]
     with pytest.raises(DataError, match="the run uses none of its rows"):
         open_sources(many, counts * 0, reader=PartReader(THREADS, tmp_path / "parts"))
 
@@ -151,13 +159,29 @@ def test_test_rows_are_read_with_the_encoder_of_the_training_rows(tmp_path):
     ],
 )
 def test_errors_name_the_row_as_one_process_does(tmp_path, change, named, wanted):
-    table, (row, name, value) = sample(200), change
-    column = table.column(name).to_pylist()
-    column[row] = value
-    table = table.set_column(table.column_names.index(name), name, pa.array(column, table.schema.field(name).type))
+    table = with_value(sample(200), *change)
     for make in (of_one, of_many):
         with pytest.raises(DataError, match=wanted):
             facts(make(table, tmp_path, **named))
+
+
+def test_errors_of_new_rows_name_the_row_too(tmp_path):
+    encoder, table = of_one(sample(50), tmp_path).encoder, with_value(sample(200), 130, "wide", np.inf)
+    one, many = in_one_file(table, tmp_path / "all.parquet"), in_files(table, tmp_path / "rows", 6)
+    told = []
+    for settings, reader in ((one, THIS_PROCESS), (many, PartReader(THREADS, tmp_path / "parts"))):
+        with pytest.raises(DataError, match="'wide' is infinite or too large for float32 in data row 131") as error:
+            list(open_encoded(settings, encoder, reader=reader).chunks())
+        told.append(str(error.value).partition(": ")[2])
+    assert told[0] == told[1]
+
+
+def with_value(table, row, name, value):
+    """The table with one value changed."""
+    column = table.column(name).to_pylist()
+    column[row] = value
+    kind = table.schema.field(name).type
+    return table.set_column(table.column_names.index(name), name, pa.array(column, kind))
 
 
 def test_parts_of_an_earlier_start_are_used_again_and_others_removed(tmp_path):
