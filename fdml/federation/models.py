@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fdml.errors import DataError, SettingsError
 from fdml.federation.predicting import ABSENCE
-from fdml.federation.publish import publishing_turn
+from fdml.federation.publish import COLUMN_PARTS, publishing_turn
 from fdml.federation.run_folder import MODEL, RUNS, run_names
 from fdml.federation.versions import Promotion, Promotions
 from fdml.models.bundle import Bundle
@@ -89,5 +89,6 @@ def forget_model(home: Path, run: str) -> list[str]:
             if place.is_file():
                 place.unlink()
             gone += [name] * was_there
+        remove_folder(folder / COLUMN_PARTS)
         sync(folder)
     return gone

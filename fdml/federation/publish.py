@@ -33,7 +33,8 @@ from fdml.serving.publishing import column_of
 from fdml.serving.reading import ScoreReading
 from fdml.storage.lock import shared_turns
 
-_PARTS = f".{FOLDER}.parts"
+COLUMN_PARTS = f".{FOLDER}.parts"
+"""In the folder of a run: predictions as workers have made them, until the column is on disk."""
 
 
 def publish(folder: PartyFolder) -> Publication | None:
@@ -112,7 +113,7 @@ def _computed(
 
     Parts that workers have made of it stay until the block has ended well: after a crash they are used again.
     """
-    reader = PartReader(party.workers, parts_folder(party, place.with_name(_PARTS)), remark=remark, bundle=bundle)
+    reader = PartReader(party.workers, parts_folder(party, place.with_name(COLUMN_PARTS)), remark=remark, bundle=bundle)
     data = data_settings(party, facts.run)
     sources = [open_encoded(data, bundle.encoder, origin, reader) for origin in origins]
     with hashing(party.workers) as hashed:

@@ -7,10 +7,12 @@ import pytest
 from fdml.errors import SettingsError
 from fdml.federation.forget import end_of_alignments, end_of_life
 from fdml.federation.join import join
+from fdml.federation.party_files import PARTS, parts_folder
 from fdml.federation.party_folder import PartyFolder
 from fdml.federation.run_folder import MODEL
 from fdml.federation.serve import serve
 from fdml.monitor.listeners import ignore_events
+from fdml.party.settings import read_party
 from fdml.storage.lock import exclusive_lock
 from tests.cli.commands import call, fail, succeed
 from tests.federation.folders import RUN, serving, together, write_run
@@ -182,3 +184,18 @@ def test_what_is_no_settings_file_is_named(tmp_path):
     write_run(tmp_path)
     assert "this is a run.toml" in fail(SettingsError, "forget", tmp_path / "run.toml", "--all")
     assert "there is no run 'first' in" in fail(SettingsError, "forget", tmp_path / "federation.toml", "--run", "first")
+
+
+def test_parts_in_a_folder_that_other_machines_see_go_with_the_state(finished):
+    path = finished / "ann" / "party.toml"
+    path.write_text(path.read_text() + '[workers]\nkind = "processes"\nfolder = "../shared"\n')
+    settings, state = read_party(path), finished / "ann" / RUN / "state"
+    place = parts_folder(settings, PartyFolder(path).run_folder.state / PARTS)
+    assert place.parent.resolve() == (finished / "shared").resolve()
+    place.mkdir(parents=True)
+    (place / "values").write_bytes(b"rows")
+    (state / PARTS).mkdir()
+    text = succeed("forget", path, "--run", "first", "--yes")
+    assert text.count("rows as workers have encoded them") == 2
+    assert list((finished / "shared").iterdir()) == []
+    assert left_in(state) == ["lock"]

@@ -4,6 +4,8 @@ import contextlib
 import json
 import shutil
 
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
 from fdml.errors import DataError, SettingsError
@@ -12,7 +14,7 @@ from fdml.federation.asked_files import asked_file, own_rows
 from fdml.federation.models import chosen_model, forget_model, models_of
 from fdml.federation.party_folder import PartyFolder
 from fdml.federation.predicting import answerer_of, asking_locally, releases_of
-from fdml.federation.publish import publish, refreshed
+from fdml.federation.publish import COLUMN_PARTS, publish, refreshed
 from fdml.party.settings import read_party
 from fdml.serving.asking import AskedRows
 from fdml.serving.publication import Publication, is_published
@@ -67,6 +69,22 @@ def test_publishing_again_changes_nothing(once):
     assert (again.column.codes == before.column.codes).all()
 
 
+def test_workers_compute_the_column_of_a_folder_to_the_bits_of_one_file(home):
+    before, path = refreshed(*bob(home), "first"), home / "bob" / "party.toml"
+    rows = pacsv.read_csv(home / "bob" / "data.csv")
+    (home / "bob" / "rows").mkdir()
+    for start in range(0, len(rows), 20):
+        pq.write_table(rows.slice(start, 20), home / "bob" / "rows" / f"{start:05d}.parquet")
+    workers = "[workers]\nfiles = true\ncount = 2\n"
+    path.write_text(path.read_text().replace('"data.csv"', '"rows"') + workers)
+    after = refreshed(*bob(home), "first")
+    assert after.facts.data != before.facts.data
+    assert after.facts.generation == before.facts.generation, "no value has changed"
+    for name in ("high", "low", "codes", "exact"):
+        assert (getattr(after.column, name) == getattr(before.column, name)).all()
+    assert not (home / "bob" / "runs" / "first" / COLUMN_PARTS).exists()
+
+
 def test_the_same_files_are_not_computed_again(once):
     assert refreshed(*bob(once), "first").facts.computed == 1
 
@@ -89,10 +107,10 @@ def test_one_process_at_a_time_computes_a_column(home, monkeypatch):
     change(home, "r1", "r1,5.0,5.0")
     compute, made = publishing._computed, []
 
-    def computed(*given):
+    def computed(*given, **named):
         assert is_locked(home / "bob" / "runs" / "first" / ".serving.turn")
         made.append(given)
-        return compute(*given)
+        return compute(*given, **named)
 
     monkeypatch.setattr(publishing, "_computed", computed)
     turns = publishing.shared_turns
@@ -113,9 +131,9 @@ def test_a_model_is_published_by_one_process_at_a_time(home, monkeypatch):
     shutil.rmtree(home / "bob" / "runs" / "first" / "serving")
     compute, held = publishing._computed, []
 
-    def computed(*given):
+    def computed(*given, **named):
         held.append(is_locked(home / "bob" / "runs" / "first" / ".serving.turn"))
-        return compute(*given)
+        return compute(*given, **named)
 
     monkeypatch.setattr(publishing, "_computed", computed)
     publish(PartyFolder(home / "bob" / "party.toml"))
@@ -211,7 +229,7 @@ def test_models_are_found_by_run_or_version_and_forgotten_for_good(home):
         forget_model(home / "bob", "second")
 
 
-@pytest.mark.parametrize("left", [".serving.old", ".serving.partial"])
+@pytest.mark.parametrize("left", [".serving.old", ".serving.partial", ".serving.parts"])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_forgotten_model_does_not_come_back_from_what_a_crash_has_left(home, left, is_whole):
     """A crash in the middle of a refresh leaves the old folder beside, or in the place of, the new one."""
