@@ -5,11 +5,15 @@ import signal
 import subprocess
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from fdml.cluster.parts import PartedSource
 from fdml.cluster.reading import PartReader
@@ -261,3 +265,18 @@ def test_clearing_removes_all_parts(tmp_path):
     reader.clear()
     assert not (tmp_path / "parts").exists()
     assert facts(source) == wanted, "they are made again"
+
+
+@hypothesis_settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(1, 119), min_size=1, max_size=12), st.integers(1, 40), st.booleans())
+def test_rows_have_the_same_bits_wherever_files_and_row_groups_end(tmp_path_factory, cuts, group_rows, sparse):
+    folder, table = tmp_path_factory.mktemp("cut"), sample(120)
+    (folder / "rows").mkdir()
+    for start, stop in pairwise([0, *sorted(set(cuts)), 120]):
+        path = folder / "rows" / f"{start:05d}.parquet"
+        pq.write_table(table.slice(start, stop - start), path, row_group_size=group_rows)
+    named = {"columns": ("city",)} if sparse else {}
+    reader = PartReader(THREADS, folder / "parts")
+    data = in_one_file(table, folder / "all.parquet").model_copy(update={"path": folder / "rows", **named})
+    (many,) = open_sources(data, reader=reader)
+    assert facts(many) == facts(of_one(table, folder, **named))

@@ -1,3 +1,6 @@
+import datetime
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -6,6 +9,7 @@ from hypothesis import strategies as st
 
 from fdml.data.column_features import Hashed, Number, OneHot
 from fdml.data.encoding import fit
+from fdml.data.fitting import fit_for
 from fdml.errors import DataError
 from fdml.settings.data import DataSettings
 
@@ -71,3 +75,50 @@ def test_an_infinite_number_is_named_by_its_row_in_the_file():
 
 def test_a_column_empty_in_some_batches_is_filled_from_the_others():
     assert fitted([None, None], [2.0, 4.0], kind=pa.float64(), missing="mean").fill == 3.0
+
+
+def fit_of(values, kind, **settings):
+    """A fit that has seen some values, and the state that others merge."""
+    fit = fit_for("x", kind, DataSettings(**settings))
+    if values:
+        fit.add(pa.array(values, kind), 10)
+    return fit
+
+
+def test_merged_fits_know_the_first_missing_number_and_how_many_there_are():
+    fit = fit_of([1.0], pa.float64(), missing="error")
+    for values in ([2.0, None], [], [None, None]):
+        fit.merge(json.loads(json.dumps(fit_of(values, pa.float64(), missing="error").state())))
+    with pytest.raises(DataError, match=r"data row 12 \(3 such rows\)"):
+        fit.features()
+
+
+def test_merged_categories_are_counted_once_and_their_rows_all():
+    texts = [f"t{number}" for number in range(60)]
+    fit = fit_of(texts, pa.string())
+    fit.merge(fit_of([f"u{number}" for number in range(60)], pa.string()).state())
+    assert "another text in each of its 120 rows" in fit.remark()
+    fit.merge(fit_of(texts, pa.string()).state())
+    assert fit.remark() == ""
+    assert len(fit.features()[0].names) == 120
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_too_many_categories_on_one_side_are_too_many_in_all(order):
+    many, few = (fit_of(values, pa.string(), max_categories=2) for values in (["a", "b", "c"], ["a"]))
+    one, other = (many, few)[::order]
+    one.merge(other.state())
+    (feature,) = one.features()
+    assert isinstance(feature, Hashed)
+    assert "more than 2 categories" in one.remark()
+
+
+def test_dates_and_known_features_are_merged_too():
+    days = [datetime.date(2026, 1, 1), datetime.date(2026, 1, 5)]
+    fit = fit_of(days[:1], pa.date32())
+    fit.merge(json.loads(json.dumps(fit_of(days[1:], pa.date32()).state())))
+    assert fit.features() == fit_of(days, pa.date32()).features()
+    known = fit_of(["a"], pa.string(), hashed="x")
+    known.merge(known.state())
+    assert known.state() == {}
+    assert known.features() == fit_of([], pa.string(), hashed="x").features()

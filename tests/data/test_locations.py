@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fdml.data.locations import find_parts
+from fdml.data.locations import filesystem_of, find_parts
 from fdml.errors import DataError, SettingsError
 from fdml.settings.data import DataSettings
 from tests.data.origins import csv_files, parquet_files
@@ -163,3 +163,19 @@ def test_a_bucket_is_read_with_the_keys_of_the_environment(tmp_path, monkeypatch
         (tmp_path / "bucket/rows/y=2/b.parquet").write_bytes(b"longer" * 1000)
         assert parts[0].digest() != parts[1].digest()
     assert all("Credential=someone/" in authorization for authorization in asked)
+
+
+def test_a_file_tells_its_size_and_time_and_another_content_has_others(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n")
+    (part,) = find_parts(path, None)[1]
+    assert part.size_and_time() == (4, path.stat().st_mtime_ns)
+    path.write_text("a\n12\n")
+    assert part.size_and_time()[0] == 5
+
+
+def test_the_file_system_of_a_place_opens_its_files(tmp_path):
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    for place in (tmp_path, tmp_path / "*.csv", f"file://{tmp_path}"):
+        with filesystem_of(place).open_input_file(str(tmp_path / "x.csv")) as file:
+            assert file.read() == b"a\n1\n"

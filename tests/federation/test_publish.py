@@ -221,7 +221,10 @@ def test_models_are_found_by_run_or_version_and_forgotten_for_good(home):
     (found,) = models_of(home / "bob")
     assert chosen_model(home / "bob", found.card.version[:5]).run == "first"
     assert (found.rows, found.generation) == (250, 1)
+    parts = home / "bob" / "runs" / "first" / COLUMN_PARTS
+    parts.mkdir()
     assert forget_model(home / "bob", "first") == ["serving", "model"]
+    assert not parts.exists(), "they hold predictions"
     assert models_of(home / "bob") == []
     with pytest.raises(DataError, match=r"there is no model 'first'.*none"):
         chosen_model(home / "bob", "first")
@@ -229,7 +232,7 @@ def test_models_are_found_by_run_or_version_and_forgotten_for_good(home):
         forget_model(home / "bob", "second")
 
 
-@pytest.mark.parametrize("left", [".serving.old", ".serving.partial", ".serving.parts"])
+@pytest.mark.parametrize("left", [".serving.old", ".serving.partial"])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_forgotten_model_does_not_come_back_from_what_a_crash_has_left(home, left, is_whole):
     """A crash in the middle of a refresh leaves the old folder beside, or in the place of, the new one."""
