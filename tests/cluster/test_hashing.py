@@ -69,3 +69,16 @@ def test_a_task_of_one_id_is_one_hash():
     arrays = {"bounds": np.array([0, 2]), "texts": text, "key": np.frombuffer(KEY, np.uint8)}
     found = job.run(Frame({"size": 16}, arrays)).arrays["hashes"]
     assert found.tobytes() == hash_ids(pa.array(["ab"], pa.large_string()), KEY, 16).tobytes()
+
+
+def test_workers_start_with_the_first_many_and_serve_the_next(monkeypatch):
+    monkeypatch.setattr(spread, "TASK_ROWS", 130)
+    found = SpreadHashing(WorkersSettings(count=2), few=500)
+    assert found(IDS.slice(0, 400), KEY, 16).shape == (400, 16)
+    assert found._workers is None
+    found(IDS, KEY, 16)
+    first = found._workers
+    found(IDS, b"other", 16)
+    assert found._workers is first
+    found.close()
+    found.close()

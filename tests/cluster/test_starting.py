@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fdml.cluster.frames import Frame
-from fdml.cluster.jobs import JOBS, job_of
 from fdml.cluster.lines import LinedWorkers
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.starting import workers_of, working
@@ -30,12 +29,6 @@ def test_there_are_no_more_of_them_than_tasks():
     processes = workers_of(WorkersSettings(kind="processes", count=8), HASHING, 3)
     assert len(processes._slots) == 3
     processes.close()
-
-
-def test_every_job_is_known_by_its_name():
-    assert set(JOBS) == {"shards", "learning", "encoding", "hashing"}
-    with pytest.raises(KeyError):
-        job_of(Frame({"job": "another"}))
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -97,7 +97,7 @@ def test_an_error_of_a_task_is_an_answer():
 
 
 def test_a_job_is_chosen_from_those_that_there_are(tmp_path):
-    assert set(JOBS) == {"shards", "columns"}
+    assert set(JOBS) == {"shards", "columns", "learning", "encoding", "hashing"}
     assert type(job_of(setup_frame(tmp_path))).__name__ == "ShardJob"
     with pytest.raises(KeyError):
         job_of(Frame({"job": "os.system"}))
