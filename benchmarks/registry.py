@@ -27,7 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale": Benchmark("benchmarks.scale"),
     "align-large": Benchmark("benchmarks.align_large", ("rows", "only")),
     "blocks": Benchmark("benchmarks.blocks", ("rows",)),
-    "reader": Benchmark("benchmarks.reader", ("gigabytes",)),
+    "reader": Benchmark("benchmarks.reader", ("gigabytes", "workers")),
     "kill": Benchmark("benchmarks.kill", ("first", "seeds")),
     "kill-mesh": Benchmark("benchmarks.kill_mesh", ("first", "seeds")),
     "mesh": Benchmark("benchmarks.mesh", ("rounds",)),
