@@ -23,6 +23,7 @@ EXTRAS = {
     "lightgbm": ("LightGBM", "trees"),
     "mlflow": ("MLflow", "mlflow"),
     "tensorboard": ("TensorBoard", "tensorboard"),
+    "ray": ("Ray", "cluster"),
     "opentelemetry.sdk": ("OpenTelemetry", "otel"),
 }
 """What is imported: its name, and the extra that brings it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,14 @@ def pieces(frame: Frame) -> Iterator[bytes | memoryview]:
 def to_bytes(frame: Frame) -> bytes:
     """A frame in one piece."""
     return b"".join(pieces(frame))
+
+
+def from_bytes(content: bytes) -> Frame:
+    """What `to_bytes` was given."""
+    frame = read_frame(io.BytesIO(content))
+    if frame is None:
+        raise StateCorrupt(f"a worker sent {len(content)} bytes that are no whole frame")
+    return frame
 
 
 def write_frame(file: IO[bytes], frame: Frame) -> None:

@@ -54,10 +54,25 @@ class _Slot:
     line: WorkerLine | None = None
 
 
-class LinedWorkers:
-    """Workers behind lines. `open_line` begins a new one, for the worker of this number."""
+def _nothing() -> None:
+    """Lines that share nothing."""
 
-    def __init__(self, open_line: Callable[[int], WorkerLine], workers: int, seconds: float) -> None:
+
+class LinedWorkers:
+    """Workers behind lines. `open_line` begins a new one, for the worker of this number.
+
+    `remarks` is where it says more than what is said here, and `stop` ends what all lines share.
+    """
+
+    def __init__(
+        self,
+        open_line: Callable[[int], WorkerLine],
+        workers: int,
+        seconds: float,
+        *,
+        remarks: list[str] | None = None,
+        stop: Callable[[], None] = _nothing,
+    ) -> None:
         self._open_line = open_line
         self._seconds = seconds
         self._idle: SimpleQueue[_Slot] = SimpleQueue()
@@ -66,10 +81,10 @@ class LinedWorkers:
             self._idle.put(slot)
         self._pool = ThreadPoolExecutor(workers, "workers")
         self._fences = count(1)
-        self._remarks: list[str] = []
+        self._remarks: list[str] = [] if remarks is None else remarks
         self._called_slow: set[str] = set()
         self._lock = threading.Lock()
-        self._end_lines = weakref.finalize(self, _end_all, self._slots)
+        self._end_lines = weakref.finalize(self, _end_all, self._slots, stop)
 
     def map(self, tasks: Sequence[Frame]) -> list[Frame]:
         """The results of all tasks, in their order."""
@@ -112,7 +127,7 @@ class LinedWorkers:
         if answer.facts.get("fence") != fence:
             raise LineLost(f"answered attempt {answer.facts.get('fence')} instead of {fence}")
         if "error" in answer.facts:
-            raise _error_of(answer)
+            raise error_of(answer)
         return answer
 
     def _name_the_slow(self, taken: Sequence[tuple[str, float]]) -> None:
@@ -129,7 +144,8 @@ class LinedWorkers:
     def remarks(self) -> list[str]:
         """Who was lost and who is slow, since the last call."""
         with self._lock:
-            said, self._remarks = self._remarks, []
+            said = self._remarks[:]
+            del self._remarks[: len(said)]
         return said
 
     def close(self) -> None:
@@ -138,11 +154,12 @@ class LinedWorkers:
         self._end_lines()
 
 
-def _end_all(slots: Sequence[_Slot]) -> None:
+def _end_all(slots: Sequence[_Slot], stop: Callable[[], None]) -> None:
     for slot in slots:
         if slot.line is not None:
             slot.line.end()
         slot.line = None
+    stop()
 
 
 def error_frame(task: Frame, error: FdmlError) -> Frame:
@@ -150,7 +167,8 @@ def error_frame(task: Frame, error: FdmlError) -> Frame:
     return Frame({"fence": task.facts["fence"], "error": type(error).__name__, "text": str(error)})
 
 
-def _error_of(answer: Frame) -> FdmlError:
+def error_of(answer: Frame) -> FdmlError:
+    """What `error_frame` was given; a plain error where its kind is not known."""
     kind = getattr(errors, answer.facts["error"], FdmlError)
     known = isinstance(kind, type) and issubclass(kind, FdmlError)
     found: FdmlError = (kind if known else FdmlError)(answer.facts["text"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fdml.data.rows import DenseRows, PlainRows, PointedRows, Rows, SparseRows, has_unit_values
 
-_UNIT = "unit values"
+_UNIT, _SENT = "unit values", "sent"
+NOTHING: Mapping[str, NDArray[Any]] = {}
 
 
 def describe_rows(rows: Rows, folder: Path) -> dict[str, Any]:
@@ -30,16 +31,47 @@ def describe_rows(rows: Rows, folder: Path) -> dict[str, Any]:
     }
 
 
-def open_rows(facts: Mapping[str, Any]) -> Rows:
-    """The rows that `describe_rows` has described, mapped."""
+def open_rows(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] = NOTHING) -> Rows:
+    """The rows that `describe_rows` has described: mapped, or of `arrays` where they were sent along."""
     plain: PlainRows
+
+    def opened(name: str) -> NDArray[Any]:
+        return _opened(facts[name], arrays)
+
     if "indptr" in facts:
-        plain = SparseRows(
-            _mapped(facts["indptr"]), _mapped(facts["indices"]), _mapped(facts["values"]), int(facts["width"])
-        )
+        plain = SparseRows(opened("indptr"), opened("indices"), opened("values"), int(facts["width"]))
     else:
-        plain = DenseRows(_mapped(facts["values"]))
-    return PointedRows(plain, _mapped(facts["pointers"])) if "pointers" in facts else plain
+        plain = DenseRows(opened("values"))
+    return PointedRows(plain, opened("pointers")) if "pointers" in facts else plain
+
+
+def file_places(facts: Any) -> Iterator[dict[str, Any]]:
+    """All descriptions of an array in a file, in facts of any shape."""
+    if isinstance(facts, Mapping):
+        if {"file", "offset", "type", "shape"} <= facts.keys():
+            yield dict(facts)
+        for value in facts.values():
+            yield from file_places(value)
+
+
+def with_sent(facts: Any, sent: Mapping[str, str]) -> Any:
+    """The same facts where arrays of these files and offsets (`place_key`) are sent along, each under a name."""
+    if not isinstance(facts, Mapping):
+        return facts
+    name = sent.get(place_key(facts)) if "file" in facts else None
+    if name is not None:
+        return {"type": facts["type"], "shape": facts["shape"], _SENT: name}
+    return {key: with_sent(value, sent) for key, value in facts.items()}
+
+
+def place_key(place: Mapping[str, Any]) -> str:
+    """What tells an array's place from others."""
+    return f"{place['file']}:{place.get('offset')}"
+
+
+def size_of(place: Mapping[str, Any]) -> int:
+    """The bytes of an array."""
+    return int(np.prod(place["shape"], dtype=np.int64)) * np.dtype(place["type"]).itemsize
 
 
 def _placed(name: str, array: NDArray[Any], folder: Path) -> dict[str, Any]:
@@ -63,8 +95,13 @@ def _map_of(array: NDArray[Any]) -> np.memmap[Any, Any] | None:
     return found if isinstance(found, np.memmap) and found.filename is not None else None
 
 
-def _mapped(place: Mapping[str, Any]) -> NDArray[Any]:
-    """An array of a file; copied on write, as compiled code may require arrays that can be written."""
+def _opened(place: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """An array of a file; copied on write, as compiled code is made for arrays that can be written.
+
+    For one that was sent, and that machines keep once for all workers, it is made a second time.
+    """
+    if _SENT in place:
+        return arrays[place[_SENT]].view(place["type"]).reshape(place["shape"])
     if _UNIT in place:
         return np.broadcast_to(np.float32(1.0), (int(place[_UNIT]),))
     shape = tuple(place["shape"])

@@ -69,4 +69,4 @@ def shard_job(setup: Frame) -> ShardJob:
     facts = setup.facts
     spec = ModelSpec(**{**facts["spec"], "key": tuple(facts["spec"]["key"])})
     found = ShardSetup(model_settings(**facts["model"]), spec, facts["loss"], int(facts["classes"]))
-    return found.job(open_rows(facts["rows"]))
+    return found.job(open_rows(facts["rows"], setup.arrays))

@@ -106,6 +106,7 @@ class _Check:
             return report
         report.party = party.party
         self._tried(lambda: check_trackers(party.track))
+        self._tried(party.workers.check)
         run = self._tried(lambda: run_of(party, self._run_path, self._path.parent))
         if run is not None:
             report.run = run.name

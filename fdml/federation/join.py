@@ -83,6 +83,7 @@ def join(
         agreed = read_run(run, party.federation, changed)
     folder = PartyFolder(path, agreed, origins=origins, settings=party)
     check_trackers(folder.settings.track)
+    folder.settings.workers.check()
     with folder.lock(), ExitStack() as held:
         if folder.run.is_mesh:
             if server is not None:

@@ -1,0 +1,130 @@
+"""Ray clusters for tests: real nodes on this machine's loopback, with a token, ended by their numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TOKEN = secrets.token_hex(32)
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": TOKEN,
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "PYTHONPATH": str(ROOT),
+}
+_DEADLINE = 60.0
+
+
+class RayNodes:
+    """A cluster that begins with its head; further nodes by name."""
+
+    def __init__(self, folder: str, cpus: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.ray_nodes", folder, str(cpus)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **ENVIRONMENT},
+            cwd=ROOT,
+            text=True,
+        )
+        head = self._told()
+        self.address = str(head["address"])
+        self.raylets = {"head": head["raylet"]}
+        self._started = [self._process.pid, *head["processes"]]
+
+    def add(self, name: str) -> None:
+        """Another node."""
+        self._process.stdin.write(f"add {name}\n")
+        self._process.stdin.flush()
+        node = self._told()
+        self.raylets[name] = node["raylet"]
+        self._started += node["processes"]
+
+    def _told(self) -> dict[str, object]:
+        line = self._process.stdout.readline()
+        assert line, "the cluster has ended"
+        return json.loads(line)
+
+    def workers(self) -> list[int]:
+        """The processes of fdml's actors, on all nodes."""
+        there = [pid for raylet in self.raylets.values() for pid in children(raylet)]
+        return [pid for pid in there if "RayWorker" in title(pid)]
+
+    def kill(self, name: str) -> None:
+        """End a node as a power cut would: its raylet and all that it has started."""
+        there = children(self.raylets[name])
+        for pid in (self.raylets.pop(name), *there):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def kill_raylet(self, name: str) -> None:
+        """End a node's raylet alone: its workers go on for a while, and Ray does not know yet."""
+        os.kill(self.raylets.pop(name), signal.SIGKILL)
+
+    def close(self) -> None:
+        """End all that was started, by its number."""
+        left = [pid for raylet in self.raylets.values() for pid in children(raylet)] + self._started
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(20)
+        self._process.stdout.close()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(10)
+        wait_until(lambda: not any(is_running(pid) for pid in left), "all processes of the cluster have ended")
+
+
+@contextlib.contextmanager
+def ray_nodes(*names: str, cpus: int = 4) -> Iterator[RayNodes]:
+    """A cluster with these nodes besides its head."""
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        cluster = RayNodes(folder, cpus)
+        try:
+            for name in names:
+                cluster.add(name)
+            yield cluster
+        finally:
+            cluster.close()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def title(pid: int) -> str:
+    """What a process calls itself; nothing where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and no zombie of its parent's."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(true, what, seconds=_DEADLINE):
+    """Wait until something is true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
