@@ -62,6 +62,10 @@ class RayNodes:
         there = [pid for raylet in self.raylets.values() for pid in children(raylet)]
         return [pid for pid in there if "RayWorker" in title(pid)]
 
+    def node_of(self, pid: int) -> str:
+        """The node that has started a process."""
+        return next(name for name, raylet in self.raylets.items() if pid in children(raylet))
+
     def kill(self, name: str) -> None:
         """End a node as a power cut would: its raylet and all that it has started."""
         there = children(self.raylets[name])
