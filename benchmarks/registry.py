@@ -52,7 +52,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "trees": Benchmark("benchmarks.trees", ("seeds", "only")),
     "default-times": Benchmark("benchmarks.default_times", ("rows", "rounds", "only")),
     "models": Benchmark("benchmarks.models", ("seeds", "rows", "only")),
-    "shards": Benchmark("benchmarks.shards", ("seeds", "rows")),
+    "shard-times": Benchmark("benchmarks.shard_times", ("rows",)),
+    "shards": Benchmark("benchmarks.shards", ("seeds",)),
     "against": Benchmark("benchmarks.against", ("old", "rounds", "rows", "only")),
 }
 

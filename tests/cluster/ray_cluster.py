@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -14,15 +13,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.ray_cluster import environment
+
 ROOT = Path(__file__).parents[2]
-TOKEN = secrets.token_hex(32)
-ENVIRONMENT = {
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": TOKEN,
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "PYTHONPATH": str(ROOT),
-}
+ENVIRONMENT = environment()
 _DEADLINE = 60.0
 
 
@@ -31,7 +25,7 @@ class RayNodes:
 
     def __init__(self, folder: str, cpus: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.ray_nodes", folder, str(cpus)],
+            [sys.executable, "-m", "benchmarks.ray_nodes", folder, str(cpus)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
