@@ -74,7 +74,7 @@ def _given(size: int, chance: np.random.Generator) -> tuple[BlockUpdate, Scores]
 def _times(rows: int, progress: Progress) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """Seconds of a step of two shards by one and two threads, processes and actors of a Ray node on this machine."""
     with ExitStack() as held:
-        address = held.enter_context(ray_node(2))
+        address = held.enter_context(ray_node(3))
         made = {
             f"{count} {kind}": timed_learner(
                 rows, 2, WorkersSettings(kind=kind, count=count, address=address if kind == "ray" else None)

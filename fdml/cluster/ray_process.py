@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import ray
@@ -52,14 +52,14 @@ class Nodes:
     def name(self, node: str) -> str:
         """The node's name and address."""
         name, address = next(
-            ((each["NodeName"], each["NodeManagerAddress"]) for each in ray.nodes() if each["NodeID"] == node),
+            ((each["NodeName"], each["NodeManagerAddress"]) for each in _nodes() if each["NodeID"] == node),
             ("a node", "an unknown address"),
         )
         return str(address) if name == address else f"{name} at {address}"
 
     def answers(self, node: str) -> bool:
         """Whether something takes calls at the node's own port."""
-        found = [each for each in ray.nodes() if each["NodeID"] == node and each["Alive"]]
+        found = [each for each in _nodes() if each["NodeID"] == node and each["Alive"]]
         return any(_answers(each["NodeManagerAddress"], each["NodeManagerPort"]) for each in found)
 
     def shun(self, node: str) -> None:
@@ -68,10 +68,15 @@ class Nodes:
 
     def unfit(self) -> list[str]:
         """Nodes that Ray takes for alive and that should get no new actor; none where all are such."""
-        alive = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
+        alive = [each["NodeID"] for each in _nodes() if each["Alive"]]
         silent = {node for node, since in self._silent.items() if time.monotonic() - since < _SHUNNED}
         unfit = [node for node in alive if node in silent or not self.answers(node)]
         return [] if len(unfit) == len(alive) else sorted(unfit)
+
+
+def _nodes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return found
 
 
 def _answers(host: str, port: int) -> bool:
@@ -93,7 +98,9 @@ class Gateway:
     def serve(self, connection: socket.socket) -> None:
         """One line, until either side of it is gone."""
         actor = None
-        with connection, connection.makefile("rwb") as file, contextlib.suppress(OSError, _PartyGone):
+        made = connection.makefile("rwb")
+        with connection, made, contextlib.suppress(OSError, _PartyGone):
+            file = cast(IO[bytes], made)
             opening = read_frame(file)
             if opening is None:
                 return

@@ -44,7 +44,7 @@ class RayGateway:
         self._lock = threading.Lock()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._told: set[str] = set()
+        self._remarked: set[str] = set()
         self.remarks: list[str] = []
 
     def line(self, number: int) -> RayLine:
@@ -56,10 +56,10 @@ class RayGateway:
         except (LineLost, FdmlError):
             line.end()
             raise
-        self._tell(opened)
+        self._remark_on(opened)
         return line
 
-    def _tell(self, opened: Frame) -> None:
+    def _remark_on(self, opened: Frame) -> None:
         """What a person should know of a machine, once."""
         other, sent = opened.facts["other processor"], opened.facts["sent"]
         machine = opened.facts["machine"].rpartition(", process ")[0]
@@ -69,8 +69,8 @@ class RayGateway:
         if sent:
             texts.append(f"{machine} does not see the party's block store: {sent / 1e6:.1f} MB of rows were sent to it")
         with self._lock:
-            self.remarks += [text for text in texts if text not in self._told]
-            self._told.update(texts)
+            self.remarks += [text for text in texts if text not in self._remarked]
+            self._remarked.update(texts)
 
     def _connected(self, deadline: float) -> socket.socket:
         while time.monotonic() < deadline:

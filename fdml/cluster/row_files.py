@@ -70,8 +70,8 @@ def place_key(place: Mapping[str, Any]) -> str:
 
 
 def size_of(place: Mapping[str, Any]) -> int:
-    """The bytes of an array."""
-    return int(np.prod(place["shape"], dtype=np.int64)) * np.dtype(place["type"]).itemsize
+    """How many bytes an array has."""
+    return int(np.prod(place["shape"], dtype=np.int64) * np.dtype(place["type"]).itemsize)
 
 
 def _placed(name: str, array: NDArray[Any], folder: Path) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _opened(place: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> NDA
     For one that was sent, and that machines keep once for all workers, it is made a second time.
     """
     if _SENT in place:
-        return arrays[place[_SENT]].view(place["type"]).reshape(place["shape"])
+        return arrays[place[_SENT]].view(np.dtype(place["type"])).reshape(tuple(place["shape"]))
     if _UNIT in place:
         return np.broadcast_to(np.float32(1.0), (int(place[_UNIT]),))
     shape = tuple(place["shape"])

@@ -33,7 +33,7 @@ class RayNodes:
             cwd=ROOT,
             text=True,
         )
-        head = self._told()
+        head = self._answer()
         self.address = str(head["address"])
         self.raylets = {"head": head["raylet"]}
         self._started = [self._process.pid, *head["processes"]]
@@ -42,11 +42,11 @@ class RayNodes:
         """Another node."""
         self._process.stdin.write(f"add {name}\n")
         self._process.stdin.flush()
-        node = self._told()
+        node = self._answer()
         self.raylets[name] = node["raylet"]
         self._started += node["processes"]
 
-    def _told(self) -> dict[str, object]:
+    def _answer(self) -> dict[str, object]:
         line = self._process.stdout.readline()
         assert line, "the cluster has ended"
         return json.loads(line)
@@ -75,13 +75,8 @@ class RayNodes:
         """End all that was started, by its number."""
         left = [pid for raylet in self.raylets.values() for pid in children(raylet)] + self._started
         self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(20)
+        self._process.wait(30)
         self._process.stdout.close()
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._process.wait(10)
         wait_until(lambda: not any(is_running(pid) for pid in left), "all processes of the cluster have ended")
 
 

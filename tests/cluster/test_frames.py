@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from fdml.cluster.frames import Frame, read_frame, to_bytes, write_frame
+from fdml.cluster.frames import Frame, from_bytes, read_frame, to_bytes, write_frame
 from fdml.errors import StateCorrupt
 
 ARRAYS = {
@@ -53,3 +53,17 @@ def test_an_array_of_python_objects_is_refused():
 def test_an_array_that_came_over_a_pipe_can_be_changed():
     found = read_frame(io.BytesIO(to_bytes(Frame({}, ARRAYS))))
     found.arrays["state/theta"][0, 0] = 9.0
+
+
+def test_a_frame_comes_out_of_its_bytes_as_it_went_in():
+    found = from_bytes(to_bytes(Frame({"a": 1}, ARRAYS)))
+    assert found.facts == {"a": 1}
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+
+
+def test_bytes_that_are_no_whole_frame_are_refused():
+    whole = to_bytes(Frame({"a": 1}, ARRAYS))
+    for size in (0, len(whole) - 1):
+        with pytest.raises(StateCorrupt, match=f"{size} bytes that are no whole frame"):
+            from_bytes(whole[:size])

@@ -6,8 +6,11 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from fdml import extras
+from fdml.errors import MissingExtra
 from fdml.federation.check import as_json, check
 from fdml.federation.estimate import estimate_for
+from fdml.federation.join import join
 from fdml.models.registry import model_settings
 from fdml.privacy.disclosures import DISCLOSURES
 from fdml.settings import RunSettings
@@ -199,3 +202,14 @@ def test_an_estimate_grows_with_rows_and_falls_with_bits():
         assert small[name] < large[name]
     assert of(10_000, value_bits=16)["sent_bytes"] < of(10_000, value_bits=64)["sent_bytes"]
     assert large["disk_bytes"] == 1_000_000 * 20 * 4
+
+
+def test_workers_over_ray_that_is_not_installed_are_a_fault_and_nobody_waits_for_them(tmp_path, monkeypatch):
+    write_run(tmp_path)
+    path = tmp_path / "ann" / "party.toml"
+    path.write_text(path.read_text() + '\n[workers]\nkind = "ray"\naddress = "10.0.0.1:6379"\n')
+    assert not [each for each in check(path, plain=True).faults if "workers" in each]
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "ray" else name)
+    assert [each for each in check(path, plain=True).faults if 'workers.kind = "ray" needs Ray' in each]
+    with pytest.raises(MissingExtra, match=r"fdml\[cluster\]"):
+        join(path, plain=True)
