@@ -18,7 +18,11 @@ from typing import Any
 
 from ray.cluster_utils import Cluster
 
-_PLACE = {"node_ip_address": "127.0.0.1", "object_store_memory": 512 * 2**20, "include_dashboard": False}
+_PLACE: dict[str, Any] = {
+    "node_ip_address": "127.0.0.1",
+    "object_store_memory": 512 * 2**20,
+    "include_dashboard": False,
+}
 _LOOK, _ENDING = 0.2, 20.0
 
 

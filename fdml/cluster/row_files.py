@@ -101,7 +101,8 @@ def _opened(place: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> NDA
     For one that was sent, and that machines keep once for all workers, it is made a second time.
     """
     if _SENT in place:
-        return arrays[place[_SENT]].view(np.dtype(place["type"])).reshape(tuple(place["shape"]))
+        content = arrays[place[_SENT]]
+        return np.frombuffer(content, place["type"]).reshape(tuple(place["shape"]))
     if _UNIT in place:
         return np.broadcast_to(np.float32(1.0), (int(place[_UNIT]),))
     shape = tuple(place["shape"])
