@@ -23,9 +23,9 @@ _DEADLINE = 60.0
 class RayNodes:
     """A cluster that begins with its head; further nodes by name."""
 
-    def __init__(self, folder: str, cpus: int) -> None:
+    def __init__(self, folder: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.ray_nodes", folder, str(cpus)],
+            [sys.executable, "-m", "benchmarks.ray_nodes", folder, "4"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -81,10 +81,10 @@ class RayNodes:
 
 
 @contextlib.contextmanager
-def ray_nodes(*names: str, cpus: int = 4) -> Iterator[RayNodes]:
+def ray_nodes(*names: str) -> Iterator[RayNodes]:
     """A cluster with these nodes besides its head."""
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
-        cluster = RayNodes(folder, cpus)
+        cluster = RayNodes(folder)
         try:
             for name in names:
                 cluster.add(name)

@@ -13,7 +13,7 @@ from fdml.cluster.frames import Frame
 from fdml.cluster.lines import LineLost
 from fdml.cluster.ray_workers import RayGateway, ray_workers
 from fdml.cluster.settings import WorkersSettings
-from fdml.errors import SettingsError, TrainingDiverged, WorkerLost
+from fdml.errors import SettingsError, TrainingDiverged
 from tests.cluster.learners import ONE_THREAD, PROCESSES, ROWS, digest, learner, setup_of, update
 from tests.cluster.ray_cluster import ENVIRONMENT, children, is_running, ray_nodes, title, wait_until
 from tests.cluster.test_worker_process import same, setup_frame, tasks
@@ -193,11 +193,14 @@ def test_another_version_of_what_results_depend_on_is_refused(cluster, tmp_path,
     workers.close()
 
 
-def test_a_set_up_that_cannot_work_ends_in_an_error_that_says_why(cluster):
-    workers = ray_workers(Frame({"job": "none"}), 1, 60.0, cluster.address)
-    with pytest.raises(WorkerLost, match=r"at last as worker 0 failed with KeyError: 'none'"):
-        workers.map(tasks(shards=1)[0])
-    workers.close()
+def test_a_set_up_that_cannot_work_and_an_actor_that_does_not_start_are_lost_with_what_is_known(cluster):
+    gateway = RayGateway(cluster.address, Frame({"job": "none"}), 60.0)
+    with pytest.raises(LineLost, match=r"^failed with KeyError: 'none'$"):
+        gateway.line(0)
+    gateway._seconds = 0.1
+    with pytest.raises(LineLost, match=r"was not started by Ray \(is there a node with a free CPU\?\) within 0 s"):
+        gateway.line(0)
+    gateway.stop()
 
 
 def test_without_a_cluster_or_its_token_the_error_says_so(cluster, monkeypatch):
@@ -213,11 +216,3 @@ def test_without_a_cluster_or_its_token_the_error_says_so(cluster, monkeypatch):
         stranger.line(0)
     stranger.stop()
     assert gateways() == []
-
-
-def test_a_cluster_without_a_free_cpu_is_told(tmp_path):
-    with ray_nodes(cpus=0) as full:
-        gateway = RayGateway(full.address, setup_frame(tmp_path), 4.0)
-        with pytest.raises(LineLost, match=r"was not started by Ray \(is there a node with a free CPU\?\) within \d s"):
-            gateway.line(0)
-        gateway.stop()
