@@ -114,6 +114,8 @@ class Gateway:
                     write_frame(file, _with_content({}, answer))
             except _Lost as lost:
                 write_frame(file, Frame({"lost": str(lost)}))
+            except RayError as error:  # of placing an actor, or of storing rows
+                write_frame(file, Frame({"lost": f"is lost: {type(error).__name__}: {' '.join(str(error).split())}"}))
             finally:
                 if actor is not None:
                     ray.kill(actor)

@@ -71,6 +71,24 @@ def test_closing_ends_all_lines():
     assert all(line.ended for line in opened)
 
 
+def test_what_lines_share_says_its_remarks_here_and_is_ended_after_them():
+    opened, ended, remarks = [], [], ["a machine is far away"]
+    workers = LinedWorkers(
+        lambda number: FaultyLine(number, [], opened),
+        1,
+        1.0,
+        remarks=remarks,
+        stop=lambda: ended.append([line.ended for line in opened]),
+    )
+    workers.map(tasks())
+    assert workers.remarks() == ["a machine is far away"]
+    assert workers.remarks() == remarks == []
+    remarks.append("another one")
+    assert workers.remarks() == ["another one"]
+    workers.close()
+    assert ended == [[True]]
+
+
 def test_workers_that_nobody_holds_any_more_are_ended():
     workers, opened = lined()
     workers.map(tasks())
