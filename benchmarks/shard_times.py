@@ -108,11 +108,11 @@ def _work_of(step: Callable[[], None]) -> Work:
 
 
 def _overhead(size: int, times: Mapping[str, Timing]) -> dict[str, Any]:
-    """What one task costs by an actor beyond what it takes a thread; and the step of S actors on S machines, by model.
+    """What a task costs by an actor beyond a process; and by model how many times as fast a step is on S machines.
 
-    A machine of its own is modelled: a shard takes a thread's time, and this is added once, as all travel together.
+    There a shard takes a process its part of the time on one core, and a task's cost is added once: all travel together.
     """
-    more = [(ray - own) / 2 for ray, own in zip(times["1 ray"].rounds, times["1 threads"].rounds, strict=True)]
-    line = row(f"{size} rows, a task by Ray beyond a thread's", [1e3 * each for each in more], "ms per task")
-    alone, task = times["1 threads"].seconds.median, float(np.median(more))
+    more = [(ray - own) / 2 for ray, own in zip(times["1 ray"].rounds, times["1 processes"].rounds, strict=True)]
+    line = row(f"{size} rows, a task by Ray beyond a process", [1e3 * each for each in more], "ms per task")
+    alone, task = times["1 processes"].seconds.median, float(np.median(more))
     return {**line, "modelled_gain": {str(each): alone / (alone / each + task) for each in _MACHINES}}

@@ -23,7 +23,7 @@ def test_a_step_changes_the_model_and_is_the_same_whoever_works():
 
 
 def test_the_modelled_gain_counts_the_shards_time_and_what_a_task_costs_beyond_it():
-    times = {"1 threads": Timing("a", (0.08, 0.08)), "1 ray": Timing("b", (0.10, 0.10))}
+    times = {"1 processes": Timing("a", (0.08, 0.08)), "1 ray": Timing("b", (0.10, 0.10))}
     line = shard_times._overhead(1024, times)
     assert line["median"] == pytest.approx(10.0)
     assert line["modelled_gain"]["4"] == pytest.approx(0.08 / (0.02 + 0.01))
