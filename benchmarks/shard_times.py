@@ -110,7 +110,7 @@ def _work_of(step: Callable[[], None]) -> Work:
 def _overhead(size: int, times: Mapping[str, Timing]) -> dict[str, Any]:
     """What a task costs by an actor beyond a process; and by model how many times as fast a step is on S machines.
 
-    There a shard takes a process its part of the time on one core, and a task's cost is added once: all travel together.
+    There a shard takes a process its part of the time on one core, and a task's cost is added once: all travel at once.
     """
     more = [(ray - own) / 2 for ray, own in zip(times["1 ray"].rounds, times["1 processes"].rounds, strict=True)]
     line = row(f"{size} rows, a task by Ray beyond a process", [1e3 * each for each in more], "ms per task")
