@@ -11,7 +11,7 @@ from pathlib import Path
 from fdml.cluster.column_files import cut_columns
 from fdml.cluster.column_job import HELD_OUT, TRAIN, ColumnSetup
 from fdml.cluster.column_learner import GroupedLearner
-from fdml.cluster.processes import process_workers
+from fdml.cluster.elsewhere import workers_elsewhere
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.workers import ThreadWorkers, Workers
 from fdml.data.rows import Rows
@@ -72,6 +72,6 @@ def start_workers(
         return ThreadWorkers([setup.job(rows) for _ in range(count)])
     folder = Path(tempfile.mkdtemp(prefix="fdml-columns-"))
     cut = {part: cut_columns(each, groups, folder / part) for part, each in parts.items()}
-    found = process_workers(setup.frame(cut, folder), count, settings.seconds)
+    found = workers_elsewhere(setup.frame(cut, folder), count, settings)
     weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found

@@ -88,7 +88,7 @@ def column_job(setup: Frame) -> ColumnJob:
     facts: Mapping[str, Any] = setup.facts
     spec = ModelSpec(**{**facts["spec"], "key": tuple(facts["spec"]["key"])})
     found = ColumnSetup(model_settings(**facts["model"]), spec, facts["loss"], int(facts["classes"]))
-    return ColumnJob(found, lambda part, group: open_rows(facts["rows"][part][group]))
+    return ColumnJob(found, lambda part, group: open_rows(facts["rows"][part][group], setup.arrays))
 
 
 def predicting(group: int, state: State, part: str, start: int, stop: int) -> Frame:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -223,9 +224,10 @@ def _connect(address: str) -> None:
         sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def _end_with_the_party() -> None:
+def _end_with_the_party(folder: Path) -> None:
     while os.read(0, 1):  # not of sys.stdin: its lock would be missed when the interpreter ends
         continue
+    shutil.rmtree(folder, ignore_errors=True)  # a party that was killed cannot
     os._exit(0)
 
 
@@ -234,7 +236,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the party ends this process itself
     address, path = sys.argv[1:]
     os.chdir(Path(path).parent)  # Ray has its workers import from where this process is
-    threading.Thread(target=_end_with_the_party, daemon=True).start()
+    threading.Thread(target=_end_with_the_party, args=(Path(path).parent,), daemon=True).start()
     _connect(address)
     gateway = Gateway()
     listener = socket.socket(socket.AF_UNIX)

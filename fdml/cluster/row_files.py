@@ -52,10 +52,15 @@ def file_places(facts: Any) -> Iterator[dict[str, Any]]:
             yield dict(facts)
         for value in facts.values():
             yield from file_places(value)
+    elif isinstance(facts, list):
+        for value in facts:
+            yield from file_places(value)
 
 
 def with_sent(facts: Any, sent: Mapping[str, str]) -> Any:
     """The same facts where arrays of these files and offsets (`place_key`) are sent along, each under a name."""
+    if isinstance(facts, list):
+        return [with_sent(value, sent) for value in facts]
     if not isinstance(facts, Mapping):
         return facts
     name = sent.get(place_key(facts)) if "file" in facts else None

@@ -7,9 +7,8 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from fdml.cluster.elsewhere import workers_elsewhere
 from fdml.cluster.learner import ShardedLearner
-from fdml.cluster.processes import process_workers
-from fdml.cluster.ray_workers import ray_workers
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.shard_job import ShardSetup
 from fdml.cluster.workers import ThreadWorkers, Workers
@@ -79,10 +78,6 @@ def start_workers(setup: ShardSetup, rows: Rows, settings: WorkersSettings) -> W
     if settings.kind == "threads":
         return ThreadWorkers([setup.job(rows) for _ in range(count)])
     folder = Path(tempfile.mkdtemp(prefix="fdml-shards-"))
-    frame = setup.frame(rows, folder)
-    if settings.address is not None:
-        found = ray_workers(frame, count, settings.seconds, settings.address)
-    else:
-        found = process_workers(frame, count, settings.seconds)
+    found = workers_elsewhere(setup.frame(rows, folder), count, settings)
     weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found

@@ -74,9 +74,9 @@ def test_a_part_of_a_block_store_is_sent_without_the_rest(tmp_path):
 
 def test_files_are_found_wherever_they_are_described_and_only_those_named_are_replaced(tmp_path):
     rows = describe_rows(stored(X, "sparse"), tmp_path / "rows")
-    facts = {"rows": rows, "deeper": {"again": {"indptr": rows["indptr"]}}, "loss": "logistic"}
+    facts = {"rows": rows, "deeper": [{"indptr": rows["indptr"]}], "loss": "logistic"}
     assert len(list(file_places(facts))) == 4
     found = with_sent(facts, {place_key(rows["indptr"]): "sent/0"})
     assert found["loss"] == "logistic"
-    assert found["rows"]["indptr"]["sent"] == found["deeper"]["again"]["indptr"]["sent"] == "sent/0"
+    assert found["rows"]["indptr"]["sent"] == found["deeper"][0]["indptr"]["sent"] == "sent/0"
     assert found["rows"]["values"] == rows["values"]
