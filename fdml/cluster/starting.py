@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from fdml.cluster.elsewhere import workers_elsewhere
 from fdml.cluster.frames import Frame
 from fdml.cluster.jobs import job_of
-from fdml.cluster.processes import process_workers
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.workers import ThreadWorkers, Workers
 
@@ -20,7 +20,7 @@ def workers_of(settings: WorkersSettings, setup: Frame, tasks: int) -> Workers:
     count = settings.workers(tasks)
     if settings.kind == "threads":
         return ThreadWorkers([job_of(setup) for _ in range(count)])
-    return process_workers(setup, count, settings.seconds)
+    return workers_elsewhere(setup, count, settings)
 
 
 @contextmanager

@@ -20,8 +20,8 @@ def test_nobody_else_has_an_address(kind):
         WorkersSettings(kind=kind, address="10.0.0.1:6379")
 
 
-def test_over_ray_there_is_one_worker_for_each_shard_unless_said_otherwise():
-    assert WorkersSettings(kind="ray", address="auto").workers(1000) == 1000
+def test_over_ray_there_are_as_many_workers_as_elsewhere():
+    assert WorkersSettings(kind="ray", address="auto").workers(1000) == os.cpu_count()
     assert WorkersSettings(kind="ray", address="auto", count=3).workers(1000) == 3
     assert WorkersSettings(kind="ray", address="auto", count=3).workers(2) == 2
     assert WorkersSettings(kind="processes").workers(1000) == os.cpu_count()
