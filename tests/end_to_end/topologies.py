@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow.csv as pacsv
+
 from benchmarks.ports import reserved_port
 from fdml.align.party_secrets import Secrets
 from fdml.federation.alignment_folders import alignment_folder
@@ -66,6 +68,29 @@ class Topology(Cluster):
     def launch(self, side: str, *words: str) -> Started:
         """Start one of them, for the first time or again."""
         return self.serve(*words) if side == "server" else self.join(side, *words)
+
+    def stand_by(self) -> None:
+        """Let every process stand by, for runs and for questions."""
+        if self.kind == "server":
+            self._start("server", Started, "serve", self.home / "federation.toml")
+        for party in self.parties:
+            self.up(party)
+
+    def up(self, party: str) -> Started:
+        """Let a party stand by, for the first time or again."""
+        return self._start(party, Started, "up", self.home / party / "party.toml")
+
+    def ask(self, command: str, *words: object, party: str = "", code: int = 0) -> str:
+        """What a command of a party's operator says; of the first party, by default."""
+        started = self._start(command, Started, command, self.home / (party or self.parties[0]) / "party.toml", *words)
+        return started.expect(code)
+
+    def predict(self, out: Path, *words: object, party: str = "") -> dict[str, list[object]]:
+        """The answers for all ids of the first party; empty where they cannot be asked for yet."""
+        command = ("--ids", self.home / self.parties[0] / "data.csv", "--out", out, "--retry", 20, *words)
+        self.ask("predict", *command, party=party)
+        found: dict[str, list[object]] = pacsv.read_csv(out).to_pydict()
+        return found
 
     def run(self, seconds: float = 60.0) -> dict[str, str]:
         """All of them to the end; gives the hash of every model."""
