@@ -1,11 +1,12 @@
 """Standing parties without a process for the server: predictions, pages and reports are those of a run over one."""
 
 import json
-import re
 import signal
 
 import pytest
 
+from fdml.federation.run_record import read_record
+from fdml.federation.run_report import run_report
 from fdml.federation.watch import Watch
 from tests.end_to_end.cluster import until
 from tests.end_to_end.topologies import PARTIES, topology
@@ -13,6 +14,7 @@ from tests.end_to_end.topologies import PARTIES, topology
 pytestmark = pytest.mark.slow
 KINDS = ("host", "mesh", "tunnel")
 THREE = PARTIES[:3]
+FIGURES = ("What joint training brought", "Calibration and lift")
 POLICY = '[policy]\naccept = "policy"\n'
 
 
@@ -20,7 +22,7 @@ def evaluated(run, out):
     """What `fdml evaluate` finds of the held-out rows."""
     run.ask("evaluate", "--json", out)
     found = json.loads(out.read_text())
-    return {key: found[key] for key in ("rows", "scored", "loss", "figures", "compared")}
+    return {key: found[key] for key in ("rows", "scored", "loss", "figures")}
 
 
 def test_predictions_are_those_over_a_server_to_the_bit(tmp_path):
@@ -61,17 +63,21 @@ def test_a_standing_party_that_is_killed_in_a_run_goes_on_to_the_same_models(tmp
 def history(run, party):
     """The figures of every epoch in a party's own files, without times."""
     path = run.home / party / "runs/first/history.json"
-    if not path.exists():
-        return None
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in json.loads(path.read_text())]
+    return without_seconds(json.loads(path.read_text())) if path.exists() else None
+
+
+def without_seconds(found):
+    if isinstance(found, list):
+        return [without_seconds(each) for each in found]
+    if isinstance(found, dict):
+        return {key: without_seconds(value) for key, value in found.items() if key != "seconds"}
+    return found
 
 
 def report(run, party):
-    """What the report of a run says, without what is of its time, its place and its lines."""
-    text = re.sub(r"<[^>]+>", "\n", (run.home / party / "runs/first/report.html").read_text())
-    wanted = ("AUC", "loss", "joint", "Brier", "rows", "lift", "epsilon")
-    timed = re.compile(r"seconds|UTC| s\b|bytes|kB|MB|server|listen|address|hash|fdml ")
-    return [line for line in text.splitlines() if any(word in line for word in wanted) and not timed.search(line)]
+    """What the report of a run says of its figures."""
+    made = run_report(read_record(run.home / party, party, "first"))
+    return made.answer, [repr(each) for each in made.sections if each.title in FIGURES]
 
 
 def page(run, party):
@@ -94,7 +100,8 @@ def test_reports_and_pages_have_the_figures_of_a_run_over_a_server(tmp_path):
             found[kind] = {party: (history(run, party), report(run, party), page(run, party)) for party in THREE}
     figures, said, shown = found["server"]["ann"]
     assert len(figures) == 3
-    assert any("AUC" in line for line in said)
+    assert "joint training brought +0.291 AUC over ann alone" in said[0]
+    assert len(said[1]) == len(FIGURES)
     assert len(shown["curves"]["test_metric"]) == 3
     for kind in ("host", "mesh"):
         assert found[kind] == found["server"], kind
