@@ -155,7 +155,7 @@ class Supervisor:
 
     def _note_answer(self) -> None:
         if self._reported.pop("server", ""):
-            self._remark(f"the server at {self._home.endpoint.target} answers now")
+            self._remark(f"{self._home.endpoint.place} answers now")
 
     def _read_again(self) -> None:
         """There may be a new certificate, or another address of the server."""
