@@ -39,7 +39,8 @@ def up(
 ) -> None:
     """Stand by as a party: take part in the runs that [policy] of party.toml allows, and keep others waiting.
 
-    It opens connections outward only. Every run is a process of its own (`fdml join`), started again if it dies.
+    It opens connections outward only, unless it hosts the server or there is none. Every run is a process of its own
+    (`fdml join`), started again if it dies.
     Nobody is asked whether other parties may learn which rows are shared: align.max_rows of party.toml says it.
     `fdml runs approve | refuse` decide on runs that wait; every decision is in decisions/log.jsonl, chained and signed.
     After Ctrl-C, a crash or `kill -9` the same command goes on with all runs.

@@ -16,9 +16,8 @@ def server_address(federation_server: str, party_server: str | None = None, chos
     """Where the server is reached: as chosen by option, else as party.toml says, else as federation.toml does."""
     if chosen is None and party_server is None and federation_server == NO_SERVER:
         raise SettingsError(
-            'the federation has server = "none", and this needs one: of such a federation there are `fdml join`, `fdml '
-            "status` and `fdml watch`; for standing parties and predictions have a party host the server (host = its "
-            "name in federation.toml)"
+            'the federation has server = "none", and this needs one; have a party host the server (host = its name in '
+            "federation.toml)"
         )
     address = checked_address(chosen or party_server or federation_server)
     if takes_any_port(address):
@@ -27,6 +26,14 @@ def server_address(federation_server: str, party_server: str | None = None, chos
             f"give the one that `fdml serve` prints with --server HOST:PORT"
         )
     return address
+
+
+def check_no_server(chosen: str | None) -> None:
+    """Raise where an address of a server was given, and there is none."""
+    if chosen is not None:
+        raise SettingsError(
+            f'federation.toml has server = "none", and the server is said to be at {chosen!r}; leave it out'
+        )
 
 
 def own_address(federation: FederationSettings, party: str, listen: str | None = None) -> str:

@@ -1,4 +1,7 @@
-"""A standing party's answers: one thread holds its line to the server, one computes columns anew when files change."""
+"""A standing party's answers: a thread holds its line to the server, one computes columns anew when files change.
+
+Where there is no server, a thread holds a line to each other party, over which that one asks.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,10 @@ class Answering:
         self._fingerprints: dict[str, object] = {}
         self._releases: tuple[object, LedgerReleases] | None = None
         self._answered = AnsweredRows()
+        self._turn = threading.Lock()
+        """Questions are answered one after the other, over whatever line they come."""
         self._threads = [
-            threading.Thread(target=self._answer, name="answers", daemon=True),
+            *(threading.Thread(target=self._answer, args=(name,), name="answers", daemon=True) for name in home.relays),
             threading.Thread(target=self._refresh, name="columns", daemon=True),
         ]
 
@@ -86,12 +91,12 @@ class Answering:
 
     # Answers
 
-    def _answer(self) -> None:
+    def _answer(self, relay: str) -> None:
         while not self._over.is_set():
             try:
                 self._home = self._read()
                 answer_questions(
-                    self._home.endpoint,
+                    self._home.relays[relay],
                     self._reply,
                     self._over.is_set,
                     on_event=self._on_event,
@@ -108,6 +113,10 @@ class Answering:
 
     def _reply(self, question: Question) -> Reply:
         """By party.toml as it is now: who may ask and what may be spent can be changed while it stands by."""
+        with self._turn:
+            return self._reply_in_turn(question)
+
+    def _reply_in_turn(self, question: Question) -> Reply:
         try:
             settings = read_party(self._home.file)
             kept = (settings.ledger, settings.guard, settings.policy)

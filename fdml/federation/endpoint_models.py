@@ -167,8 +167,6 @@ class EndpointModels:
         with self._home.client() as client:
             facts = client.run(run)
         if facts is not None and facts.state != "finished":
-            self._report(
-                f"run {run}", f"run {run!r} is {facts.state} at the server; it is served once all have finished"
-            )
+            self._report(f"run {run}", f"run {run!r} is {facts.state}; it is served once all have finished")
             return False
         return True

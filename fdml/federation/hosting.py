@@ -76,17 +76,33 @@ def hosted_run(
 
 
 @contextmanager
-def hosted_federation(federation: Path, *, plain: bool, listen: str | None, on_event: Listener) -> Iterator[str]:
-    """Serve all runs of a federation while the block goes on; gives where the server is reached."""
+def hosted_federation(
+    path: Path, *, plain: bool, listen: str | None, on_event: Listener, mesh: Mesh | None = None
+) -> Iterator[str]:
+    """Serve all runs of a federation while the block goes on; gives where the server is reached.
+
+    `path` is as `hosted_run` takes it.
+    """
 
     def serve(*, on_event: Listener, on_start: Callable[[Stop], None], on_listen: Callable[[str], None]) -> object:
         serve_federation(
-            federation, plain=plain, listen=listen, on_event=on_event, on_start=on_start, on_listen=on_listen
+            path,
+            plain=plain,
+            listen=listen,
+            on_event=on_event,
+            on_start=on_start,
+            on_listen=on_listen,
+            party="" if mesh is None else mesh.party,
+            tunnels=None if mesh is None else mesh.tunnels,
         )
         return None
 
-    with ServerThread(serve, on_event) as server:
-        yield reached_here(server.address)
+    with ServerThread(serve, on_event) as server, ExitStack() as tunnels:
+        address = reached_here(server.address)
+        if mesh is not None:
+            mesh.store_ports()
+            tunnels.enter_context(mesh.way_back(address))
+        yield address
 
 
 class ServerThread:

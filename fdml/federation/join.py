@@ -14,15 +14,17 @@ from fdml.data.origins import Origin
 from fdml.errors import AlignmentError, FdmlError, SettingsError
 from fdml.events import Listener
 from fdml.federation.accepting import await_acceptance, joining_proposal
-from fdml.federation.addresses import own_address
+from fdml.federation.addresses import check_no_server, own_address
 from fdml.federation.decision_log import Decision, latest
 from fdml.federation.hosting import hosted_run, hosts
 from fdml.federation.mesh import Mesh
+from fdml.federation.page_process import reached_here
 from fdml.federation.party_folder import HISTORY, PartyFolder
 from fdml.federation.party_home import decision_log
 from fdml.federation.publish import publish
 from fdml.federation.run_folder import MODEL, SETTINGS, settings_in
 from fdml.federation.run_report import write_report
+from fdml.federation.standing import STANDING
 from fdml.federation.tracking import check_trackers, tracked
 from fdml.federation.versions import with_versions
 from fdml.monitor.history import HistoryFile
@@ -36,9 +38,11 @@ from fdml.party.effects import PartyResult
 from fdml.party.session import PartySession
 from fdml.party.settings import PartySettings, read_party
 from fdml.protocol.agreed_training import agreed_training
+from fdml.protocol.certificates import SERVER
 from fdml.settings import RunSettings, evaluation_schedule, run_hash
 from fdml.settings.federation import FederationSettings, read_run
 from fdml.storage.failures import explained_failures
+from fdml.storage.lock import is_locked
 from fdml.transport.grpc_channel import GrpcChannel
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.mesh_channel import MeshChannel
@@ -86,22 +90,22 @@ def join(
     folder.settings.workers.check()
     with folder.lock(), ExitStack() as held:
         if folder.run.is_mesh:
-            if server is not None:
-                raise SettingsError(f'federation.toml has server = "none", and --server is {server!r}; leave it out')
-            mesh = Mesh(folder.run, party.party, folder.path, folder.credentials(plain=plain, on_event=on_event))
-            own = held.enter_context(_own_session(folder, mesh, port_file, on_event, plain=plain))
-            endpoint = mesh.endpoint(folder.run.comparer, own)
-            lines: Lines = partial(mesh.channel, own)
+            check_no_server(server)
+            keys = folder.credentials(plain=plain, on_event=on_event)
+            mesh = Mesh(FederationSettings.of_run(folder.run), party.party, folder.path, keys)
+            own, takers = held.enter_context(_own_session(folder, mesh, port_file, on_event, plain=plain))
+            endpoints = [mesh.endpoint(name, own) for name in takers]
+            lines: Lines = partial(mesh.channel, folder.run, own)
         else:
             server = held.enter_context(_server(folder, server, port_file, on_event, plain=plain))
-            endpoint = folder.endpoint(plain=plain, server=server, on_event=on_event)
-            lines = partial(_channel, folder.run, endpoint)
-        return _join(folder, endpoint, lines, wait=wait, yes=yes, ask=ask, on_event=on_event)
+            endpoints = [folder.endpoint(plain=plain, server=server, on_event=on_event)]
+            lines = partial(_channel, folder.run, endpoints[0])
+        return _join(folder, endpoints, lines, wait=wait, yes=yes, ask=ask, on_event=on_event)
 
 
 def _join(
     folder: PartyFolder,
-    endpoint: Endpoint,
+    endpoints: Sequence[Endpoint],
     lines: Lines,
     *,
     wait: float | None,
@@ -109,7 +113,9 @@ def _join(
     ask: Ask | None,
     on_event: Listener,
 ) -> PartyResult:
-    """Take part, with the folder locked. The endpoint takes proposals: of the server, or of who compares ids."""
+    """Take part, with the folder locked. The endpoints take proposals: of the server, or where there is none, of all
+    who stand by, or of who compares ids."""
+    endpoint = endpoints[0]
     with ExitStack() as trackers:
         folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
@@ -126,7 +132,7 @@ def _join(
         listener = all_of(*heard)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
         if is_new:
-            _accept(folder, endpoint, on_event, wait)
+            _accept(folder, endpoints, on_event, wait)
         with lines(listener, wait) as channel, _measured(measures, channel):
             result = run_session(session, channel, folder, listener)
         try:
@@ -166,7 +172,7 @@ def align(
         folder.run_folder.begin()
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), SavedState(), time.monotonic)
         if folder.shared_rows() is None:  # else nobody has to be asked for anything
-            _accept(folder, endpoint, on_event, wait)
+            _accept(folder, [endpoint], on_event, wait)
         with _channel(folder.run, endpoint, on_event, wait) as channel:
             run_alignment(session, channel, folder, on_event)
         shared = folder.shared_rows()
@@ -191,14 +197,23 @@ def _server(
         yield address
 
 
+@contextmanager
 def _own_session(
     folder: PartyFolder, mesh: Mesh, port_file: Path | None, on_event: Listener, *, plain: bool
-) -> AbstractContextManager[str]:
-    """The session that sums for this party, where there is no server; gives where it is reached."""
-    own = own_address(FederationSettings.of_run(folder.run), mesh.party, folder.settings.listen)
-    return hosted_run(
-        folder.file, folder.run, plain=plain, listen=own, port_file=port_file, on_event=on_event, mesh=mesh
-    )
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The session that sums for this party, where there is no server: where it is reached, and whose take proposals.
+
+    It is up meanwhile, unless this party stands by: then it is that of `fdml up`, and so it is with all others.
+    """
+    run = folder.run
+    own = own_address(FederationSettings.of_run(run), mesh.party, folder.settings.listen)
+    if is_locked(folder.path / SERVER / STANDING):
+        yield reached_here(own), (mesh.party, *mesh.others)
+        return
+    with hosted_run(
+        folder.file, run, plain=plain, listen=own, port_file=port_file, on_event=on_event, mesh=mesh
+    ) as address:
+        yield address, (run.comparer,)
 
 
 def _begun(run: Path | None) -> Path | RunSettings | None:
@@ -217,8 +232,9 @@ def _decision(folder: PartyFolder, endpoint: Endpoint) -> Decision | None:
     return latest(log.read()).get((folder.run.name, run_hash(folder.run).hex()))
 
 
-def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: float | None) -> None:
-    """Write down that this party takes part, tell the server, and wait until all parties do."""
+def _accept(folder: PartyFolder, endpoints: Sequence[Endpoint], on_event: Listener, wait: float | None) -> None:
+    """Write down that this party takes part, tell whoever takes proposals, and wait until all parties do."""
+    endpoint = endpoints[0]
     run, party, known = folder.run, folder.settings.party, _decision(folder, endpoint)
     if known is None or known.choice == "waits":
         known = Decision(run.name, run_hash(run).hex(), party, "accepted", "person", reason="fdml join")
@@ -230,7 +246,8 @@ def _accept(folder: PartyFolder, endpoint: Endpoint, on_event: Listener, wait: f
         )
     proposal = joining_proposal(run, party, known.starter, endpoint.credentials)
     longest = math.inf if wait is None else wait
-    await_acceptance(endpoint, proposal, run.parties, on_event, longest=longest)
+    for each in endpoints:
+        await_acceptance(each, proposal, run.parties, on_event, longest=longest)
 
 
 def _lacking(folder: PartyFolder, history: HistoryFile) -> str:

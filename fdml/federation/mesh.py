@@ -1,7 +1,8 @@
-"""A party of a run without a server: where all others are, and its lines to them."""
+"""A party of a federation without a server: where all others are, and its lines to them."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,53 +12,81 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from fdml.errors import SettingsError
+from fdml.errors import ServerUnreachable, SettingsError
 from fdml.events import Listener
 from fdml.federation.addresses import checked_address
+from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials
 from fdml.settings import RunSettings
+from fdml.settings.federation import FederationSettings
+from fdml.storage.atomic import write_file
 from fdml.transport.grpc_channel import GrpcChannel, Wakeup
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.mesh_channel import MeshChannel
 from fdml.transport.tunnels import Tunnels, WayBack
 from fdml.transport.wait_report import WaitReport
 
+WAYS = "ways.json"
+"""Beside the files of a party's own session: ports that lead to parties that accept no connections."""
+
 
 class Mesh:
     """Whom a party calls directly, and to whom it has a way only through calls that the other one makes."""
 
-    def __init__(self, run: RunSettings, party: str, folder: Path, credentials: Credentials | None) -> None:
+    def __init__(
+        self,
+        federation: FederationSettings,
+        party: str,
+        folder: Path,
+        credentials: Credentials | None,
+        tunnels: Tunnels | None = None,
+    ) -> None:
+        """`folder` is the party's own; `tunnels` are those of the session that it has already, if it has one."""
         _check_may_listen(folder, credentials)
-        for address in run.addresses.values():
+        for address in federation.addresses.values():
             checked_address(address)
-        self.run = run
+        self._federation = federation
         self.party = party
+        self._folder = folder
         self._credentials = credentials
-        self.tunnels = Tunnels([name for name in run.parties if name != party and name not in run.addresses])
+        hidden = [name for name in federation.parties if name != party and name not in federation.addresses]
+        self.tunnels = Tunnels(hidden) if tunnels is None else tunnels
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """All parties but this one."""
+        return tuple(name for name in self._federation.parties if name != self.party)
 
     def endpoint(self, answers: str, own: str = "") -> Endpoint:
         """Where another party is reached, or the own session, which listens at `own`."""
-        run = self.run
-        target = own if answers == self.party else run.addresses.get(answers) or self._way_to(answers)
-        key = run.members.get(answers, "")
-        return Endpoint(target, run.federation, self.party, self._credentials, key, run.name, answers)
+        who = self._federation
+        target = own if answers == self.party else who.addresses.get(answers) or self._way_to(answers)
+        key = who.members.get(answers, "")
+        return Endpoint(target, who.name, self.party, self._credentials, key, answers_as=answers)
 
     def _way_to(self, party: str) -> str:
-        return f"127.0.0.1:{self.tunnels.ports[party]}"
+        """By the tunnels of this process, or of the one that stands by for this party."""
+        ports = self.tunnels.ports or _ports_in(self._folder)
+        if party not in ports:
+            raise ServerUnreachable(f"no way to party {party!r}, which accepts no connections; start `fdml up` here")
+        return f"127.0.0.1:{ports[party]}"
+
+    def store_ports(self) -> None:
+        """Let other processes of this party know by which ways parties are reached that accept no connections."""
+        write_file(self._folder / SERVER / WAYS, json.dumps(self.tunnels.ports).encode())
 
     def way_back(self, own: str) -> AbstractContextManager[object]:
         """What lets others reach this party's session at `own`, where no address does."""
-        if self.party in self.run.addresses:
+        if self.party in self._federation.addresses:
             return nullcontext()
-        others = [replace(self.endpoint(name), run="") for name in self.run.parties if name != self.party]
-        return WayBack(others, own)
+        return WayBack([self.endpoint(name) for name in self.others], own)
 
     @contextmanager
-    def channel(self, own: str, on_event: Listener, wait: float | None) -> Iterator[MeshChannel]:
-        """The party's lines to all; its own session listens at `own`."""
-        run, wakeup, lines = self.run, Wakeup(), {}
+    def channel(self, run: RunSettings, own: str, on_event: Listener, wait: float | None) -> Iterator[MeshChannel]:
+        """The party's lines to all in a run; its own session listens at `own`."""
+        wakeup, lines = Wakeup(), {}
         for name in run.parties:
-            endpoint = self.endpoint(name, own)
+            endpoint = replace(self.endpoint(name, own), run=run.name)
             tells = on_event if name in (self.party, run.comparer) else _nobody
             waits = WaitReport(endpoint, tells, longest=math.inf if wait is None else wait)
             lines[name] = GrpcChannel(endpoint, run, run.training.peer_timeout_seconds, tells, waits, wakeup)
@@ -66,6 +95,15 @@ class Mesh:
             yield channel
         finally:
             channel.close()
+
+
+def _ports_in(folder: Path) -> dict[str, int]:
+    """By party: the port that leads to it, as the process that stands by has written it down."""
+    try:
+        found: dict[str, int] = json.loads((folder / SERVER / WAYS).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def _check_may_listen(folder: Path, credentials: Credentials | None) -> None:

@@ -81,7 +81,7 @@ def asking(
         facts = client.run(name)
     if facts is not None and facts.state != "finished":
         raise DataError(
-            f"run {name!r} is {facts.state} at the server: a version counts once all parties have finished; see "
+            f"run {name!r} is {facts.state}: a version counts once all parties have finished; see "
             f"`fdml runs show {name}`"
         )
     with GrpcQuestions(home.endpoint, on_event) as line:

@@ -106,7 +106,7 @@ def show(home: PartyHome, name: str) -> RunFacts:
     with home.client() as client:
         found = client.run(name)
     if found is None:
-        raise SettingsError(f"there is no run {name!r} at the server; `fdml runs list` has all")
+        raise SettingsError(f"there is no run {name!r} at the {home.endpoint.called}; `fdml runs list` has all")
     return found
 
 

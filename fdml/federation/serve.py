@@ -17,6 +17,7 @@ from fdml.federation.key_files import own_credentials
 from fdml.federation.server_sessions import HostedRuns, ServerRuns
 from fdml.federation.standing import STANDING
 from fdml.monitor.listeners import remarks_of
+from fdml.party.settings import read_party
 from fdml.protocol.certificates import SERVER
 from fdml.protocol.identity import Credentials, Identity
 from fdml.protocol.run_messages import RunQuery
@@ -106,6 +107,7 @@ def serve_run(
                 plain=plain,
                 on_event=on_event,
                 only=settings.name,
+                party=party,
                 tunnels=tunnels,
             )
             ready = _ready(f"serving run {settings.name!r}", place.address, port_file, remark, on_listen)
@@ -124,17 +126,20 @@ def serve_federation(
     on_event: Listener = lambda _: None,
     on_start: Callable[[Stop], None] = lambda _: None,
     on_listen: Callable[[str], None] = lambda _: None,
+    party: str = "",
+    tunnels: Tunnels | None = None,
 ) -> None:
     """Serve all runs that the parties start, until it is stopped; runs of an earlier server go on.
 
-    The arguments are those of `serve`.
+    The arguments are those of `serve_run`.
     """
-    remark = remarks_of(SERVER, on_event)
-    place = _place(path, read_federation(path), listen, on_event, plain=plain)
+    remark = remarks_of(party or SERVER, on_event)
+    federation = read_federation(read_party(path).federation if party else path)
+    place = _place(path, federation, listen, on_event, plain=plain, party=party)
     with (
         _explained(place.home),
         exclusive_lock(place.home / STANDING, "server of this federation"),
-        ServerRuns(place.home, remark) as runs,
+        ServerRuns(place.home, remark, party) as runs,
     ):
         authority = None if place.credentials is None else place.credentials.authority
         host = RunHost(place.federation, HostedRuns(place.home), time.time, authority=authority)
@@ -148,6 +153,8 @@ def serve_federation(
             place.federation,
             plain=plain,
             on_event=on_event,
+            party=party,
+            tunnels=tunnels,
         )
         ready = _ready(f"serving federation {place.federation.name!r}", place.address, port_file, remark, on_listen)
         _listen(server.run(place.address, place.credentials, ready), place.address, on_start)

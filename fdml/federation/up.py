@@ -19,6 +19,7 @@ from pathlib import Path
 
 from fdml.errors import FdmlError, MessageRefused, SettingsError
 from fdml.events import Listener
+from fdml.federation.addresses import own_address
 from fdml.federation.answering import Answering
 from fdml.federation.deciding import Decider, told
 from fdml.federation.decision_log import Decision
@@ -27,6 +28,7 @@ from fdml.federation.party_home import PartyHome
 from fdml.federation.processes import ChildProcess
 from fdml.federation.run_children import RunChildren
 from fdml.federation.run_folder import MODEL, RUNS, SETTINGS, STATE, RunFolder, begun_run, run_names
+from fdml.federation.spreading import Spreading
 from fdml.federation.standing import STANDING
 from fdml.models.bundle import Bundle
 from fdml.monitor.figures import figures_line
@@ -63,9 +65,11 @@ def up(
 ) -> None:
     """Stand by as the party of this party.toml until it is interrupted, or `is_over()` holds.
 
-    The host of a federation runs its standing server meanwhile.
+    The host of a federation runs its standing server meanwhile. Where there is no server, a party holds the session to
+    which all others come with their runs, and over which it asks.
     """
     home = PartyHome.read(path, plain=plain, server=server, on_event=on_event)
+    tunnels = None if home.mesh is None else home.mesh.tunnels
     _check_consent(home)
     with exclusive_lock(home.folder / STANDING, f"`fdml up` of party {home.name!r}"), ExitStack() as hosting:
         home.log.read()  # a log that does not hold is told now
@@ -73,7 +77,12 @@ def up(
         if server is None and hosts(own.party, home.federation.host, own.federation):
             served = hosted_federation(own.federation, plain=plain, listen=own.listen, on_event=on_event)
             server = hosting.enter_context(served)
-        read = partial(PartyHome.read, path, plain=plain, server=server, on_event=on_event)
+        if home.mesh is not None:
+            address = own_address(home.federation, own.party, own.listen)
+            hosting.enter_context(
+                hosted_federation(path, plain=plain, listen=address, on_event=on_event, mesh=home.mesh)
+            )
+        read = partial(PartyHome.read, path, plain=plain, server=server, on_event=on_event, tunnels=tunnels)
         options = [*(["--plain"] if plain else []), *(["--server", server] if server else [])]
         Supervisor(read, options, on_event).run(is_over)
 
@@ -97,6 +106,7 @@ class Supervisor:
         """Runs that are over at the server, and of which this party has its model."""
         self._unfinished_by_some: frozenset[str] | None = None
         """Runs that not all parties have finished, so that their versions do not count; None before the first list."""
+        self._spreading = Spreading(read, self._over.is_set, report=self._report)
         self._answering = Answering(read, self._counts, on_event=on_event, report=self._report)
         self._last_at_once = home.settings.policy.at_once
         self._reported: dict[str, str] = {}
@@ -108,6 +118,7 @@ class Supervisor:
         self._remark(f"party {self._home.name!r} stands by for runs at {self._home.endpoint.target}")
         watch = threading.Thread(target=self._watch, name="watch", daemon=True)
         watch.start()
+        self._spreading.start()
         self._answering.start()
         try:
             while not is_over():
@@ -144,7 +155,7 @@ class Supervisor:
 
     def _note_answer(self) -> None:
         if self._reported.pop("server", ""):
-            self._remark(f"the server at {self._home.endpoint.target} answers now")
+            self._remark(f"{self._home.endpoint.place} answers now")
 
     def _read_again(self) -> None:
         """There may be a new certificate, or another address of the server."""
@@ -165,6 +176,7 @@ class Supervisor:
     # Deciding
 
     def _consider(self, found: RunList) -> None:
+        self._spreading.tell(found)
         turns, unfinished = [], []
         try:
             Decider(self._home).note_ends(found.runs)

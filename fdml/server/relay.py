@@ -51,8 +51,10 @@ class _Open(NamedTuple):
 class Relay:
     """The streams of askers and of parties that stand by; of several that answer for a party the newest is asked."""
 
-    def __init__(self, parties: Iterable[str]) -> None:
+    def __init__(self, parties: Iterable[str], asker: str = "") -> None:
+        """`asker` is the only party that asks here, where there is no server and this is its own relay."""
         self._parties = tuple(parties)
+        self._asker = asker
         self._standing: dict[str, RelayLine] = {}
         self._open: dict[tuple[str, bytes, str], _Open] = {}
 
@@ -88,6 +90,12 @@ class Relay:
         if line.answers:
             raise MessageRefused(
                 f"party {line.party!r} asks on the stream on which it answers; open another to ask",
+                Refusal.NOT_PERMITTED,
+            )
+        if self._asker and line.party != self._asker:
+            raise MessageRefused(
+                f"party {line.party!r} asks at {self._asker!r}, which passes on its own questions alone; each party "
+                f"asks at its own session",
                 Refusal.NOT_PERMITTED,
             )
         if len(question.sealed) > _MOST_QUESTION:

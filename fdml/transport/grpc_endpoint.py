@@ -182,7 +182,7 @@ class Trouble:
         """What to raise after trying again for this many seconds."""
         if self.refusal:
             return MessageRefused(self.refusal, Refusal.NOT_STORED)
-        start = "`fdml serve`" if self.called == "server" else "its `fdml join`"
+        start = "`fdml serve`" if self.called == "server" else "its `fdml join` or `fdml up`"
         return ServerUnreachable(
             f"no {self.called} at {self.target} for {seconds:g} s ({self.text}); "
             f"start {start}, check the address, then run the same command again"

@@ -41,7 +41,7 @@ class _Stream:
         )
         role = ((ROLE_HEADER, ANSWERS.encode().hex()),) if answers else ()
         self._outgoing: queue.SimpleQueue[Relayed | None] = queue.SimpleQueue()
-        self._sender = f"the server at {endpoint.target}"
+        self._sender = endpoint.place
         self._call: Any = call(self._encoded(), metadata=(*call_metadata(endpoint), *role))
 
     def send(self, message: Relayed) -> None:
@@ -201,9 +201,7 @@ class GrpcQuestions:
         return self._stream
 
     def _take(self, stream: _Stream) -> None:
-        trouble: FdmlError = ServerUnreachable(
-            f"the server at {self._endpoint.target} has ended the line; run the same command again"
-        )
+        trouble: FdmlError = ServerUnreachable(f"{self._endpoint.place} has ended the line; run the same command again")
         try:
             self._take_in(stream.messages())
         except grpc.RpcError as error:

@@ -68,9 +68,10 @@ class GrpcServer:
         plain: bool,
         on_event: Listener,
         only: str | None = None,
+        party: str = "",
         tunnels: Tunnels | None = None,
     ) -> None:
-        """`tunnels` lead to parties that accept no connections, where there is no server but at every party."""
+        """`party` is whom it belongs to, where there is no server; `tunnels` lead to those that accept no calls."""
         self._tunnels = tunnels or Tunnels(())
         self._host = host
         self._open_session = open_session
@@ -84,7 +85,8 @@ class GrpcServer:
         self._pace = RefusalPace(time.monotonic)
         self._callers = CallerCertificates(None, federation.members, on_event)
         self._runs = self._closed_runs()
-        self._questions = RelayLines(Relay(federation.parties), self._callers)
+        self._party = party
+        self._questions = self._no_questions()
 
     async def run(self, address: str, credentials: Credentials | None, ready: Callable[[int], None]) -> None:
         """Serve; `ready` is called with the port once it listens. A server of one run raises what has ended that."""
@@ -92,7 +94,7 @@ class GrpcServer:
         server = grpc.aio.server(options=server_options())
         self._callers = CallerCertificates(credentials, self._federation.members, self._on_event)
         self._runs = self._closed_runs()
-        self._questions = RelayLines(Relay(self._federation.parties), self._callers)
+        self._questions = self._no_questions()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fdml.Exchange", self._handlers()),))
         port = listen(server, address, credentials)
         await server.start()
@@ -113,6 +115,9 @@ class GrpcServer:
     def _closed_runs(self) -> OpenRuns:
         standing = self._only is None
         return OpenRuns(self._host, self._open_session, self._callers, self._on_event, standing=standing)
+
+    def _no_questions(self) -> RelayLines:
+        return RelayLines(Relay(self._federation.parties, self._party), self._callers)
 
     def _handlers(self) -> dict[str, Any]:
         return {

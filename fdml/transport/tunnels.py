@@ -34,6 +34,8 @@ class Tunnels:
     def __init__(self, parties: Sequence[str]) -> None:
         self._idle: dict[str, asyncio.Queue[asyncio.Future[_Ends]]] = {party: asyncio.Queue() for party in parties}
         self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.StreamWriter] = set()
+        """Those that came and have not ended."""
         self.ports: dict[str, int] = {}
         """Where each of them is reached from here, once the server listens."""
 
@@ -45,9 +47,12 @@ class Tunnels:
             self.ports[party] = server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Take no more connections, and end those that there are."""
         for server in self._servers:
             server.close()
+        for writer in self._connections:
+            writer.close()
+        self._connections.clear()
 
     def leads_to(self, party: str) -> bool:
         """Whether a party is one of those."""
@@ -72,17 +77,22 @@ class Tunnels:
             with contextlib.suppress(ConnectionError):
                 await until_one_ends([asyncio.create_task(there()), asyncio.create_task(back())])
         finally:
-            writer.close()
+            self._end(writer)
+
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        self._connections.discard(writer)
+        writer.close()
 
     async def _carry(self, party: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Hand a new connection to a call that waits for one."""
+        self._connections.add(writer)
         try:
             async with asyncio.timeout(_TUNNEL_SECONDS):
                 while (taken := await self._idle[party].get()).done():
                     pass  # that call has ended while it waited
             taken.set_result((reader, writer))
         except TimeoutError:
-            writer.close()
+            self._end(writer)
 
 
 class WayBack:

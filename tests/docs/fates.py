@@ -64,6 +64,11 @@ RAN = {
         "$ fdml predict party.toml --ids ids.csv --out scores.csv --deadline 2": _STANDING,
         "import fdml": f"{_TYPED}::test_scores_in_python_and_what_is_forgotten",
     },
+    "docs/without-a-server.md": {
+        "$ fdml up party.toml                                        # every party, on its own machine": (
+            "tests/end_to_end/test_asking_without_a_server.py::test_predictions_are_those_over_a_server_to_the_bit"
+        ),
+    },
     "docs/two-companies.md": {
         "store$ scp federation.toml browser:": _KEYS,
         "store$ fdml keys request party.toml": _KEYS,

@@ -7,8 +7,11 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow.csv as pacsv
+
 from benchmarks.ports import reserved_port
 from fdml.align.party_secrets import Secrets
+from fdml.errors import ExchangeError
 from fdml.federation.alignment_folders import alignment_folder
 from fdml.federation.key_files import read_credentials
 from fdml.monitor.status import RunStatus
@@ -17,7 +20,7 @@ from fdml.storage.disk import FolderDisk
 from fdml.storage.two_slots import TwoSlots
 from fdml.transport.grpc_endpoint import Endpoint
 from fdml.transport.grpc_status import ask_status
-from tests.end_to_end.cluster import Cluster, Started
+from tests.end_to_end.cluster import RUN, Cluster, Started
 
 PARTIES = ("ann", "bob", "cat", "dan", "eve")
 BLIND = '\n[privacy]\nserver = "blind"\n'
@@ -66,6 +69,48 @@ class Topology(Cluster):
     def launch(self, side: str, *words: str) -> Started:
         """Start one of them, for the first time or again."""
         return self.serve(*words) if side == "server" else self.join(side, *words)
+
+    def stand_by(self) -> None:
+        """Let every process stand by, for runs and for questions."""
+        if self.kind == "server":
+            self._start("server", Started, "serve", self.home / "federation.toml")
+        for party in self.parties:
+            self.up(party)
+
+    def up(self, party: str) -> Started:
+        """Let a party stand by, for the first time or again."""
+        return self._start(party, Started, "up", self.home / party / "party.toml")
+
+    def start_command(self, *words: object) -> Started:
+        """Start a command that names its party itself."""
+        return self._start(str(words[0]), Started, *words)
+
+    def has_served(self, run: str, step: int) -> bool:
+        """Whether the first party was served a step of a run that parties who stand by have."""
+        party = self.parties[0]
+        keys, answers = read_credentials(self.home / party / "keys"), "" if self.kind in ("server", "host") else party
+        try:
+            endpoint = Endpoint(f"127.0.0.1:{self.port}", "e2e", party, keys, run=run, answers_as=answers)
+            found = {each.name: each.served for each in ask_status(endpoint).parties}
+        except ExchangeError:
+            return False
+        return found[party] >= step
+
+    def parameters(self) -> dict[str, bytes]:
+        """Every party's parameters."""
+        return {party: (self.home / party / RUN / "model" / "parameters.npz").read_bytes() for party in self.parties}
+
+    def ask(self, command: str, *words: object, party: str = "", code: int = 0) -> str:
+        """What a command of a party's operator says; of the first party, by default."""
+        started = self._start(command, Started, command, self.home / (party or self.parties[0]) / "party.toml", *words)
+        return started.expect(code)
+
+    def predict(self, out: Path, *words: object, party: str = "") -> dict[str, list[object]]:
+        """The answers for all ids of the first party, once all parties answer."""
+        command = ("--ids", self.home / self.parties[0] / "data.csv", "--out", out, "--retry", 20, *words)
+        self.ask("predict", *command, party=party)
+        found: dict[str, list[object]] = pacsv.read_csv(out).to_pydict()
+        return found
 
     def run(self, seconds: float = 60.0) -> dict[str, str]:
         """All of them to the end; gives the hash of every model."""

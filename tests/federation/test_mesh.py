@@ -2,7 +2,7 @@
 
 import pytest
 
-from fdml.errors import SettingsError
+from fdml.errors import ServerUnreachable, SettingsError
 from fdml.federation.addresses import own_address, server_address
 from fdml.federation.certificates import Authority
 from fdml.federation.join import align, join
@@ -18,7 +18,7 @@ HIDDEN = SETTINGS.model_copy(update={"addresses": {name: SETTINGS.addresses[name
 
 
 def of(party, run=SETTINGS, folder=None, credentials=None):
-    return Mesh(run, party, folder, credentials)
+    return Mesh(FederationSettings.of_run(run), party, folder, credentials)
 
 
 def test_a_party_calls_others_where_federation_toml_says_and_itself_where_it_listens():
@@ -56,6 +56,25 @@ def test_a_certificate_of_an_older_fdml_is_told_to_be_renewed(tmp_path, monkeypa
         of("ann", folder=tmp_path, credentials=good)
 
 
+def test_other_processes_of_a_party_find_the_ways_that_the_standing_one_has_written_down(tmp_path):
+    (tmp_path / "server").mkdir()
+    with pytest.raises(
+        ServerUnreachable, match=r"no way to party 'cat', which accepts no connections; start `fdml up`"
+    ):
+        of("ann", HIDDEN, tmp_path).endpoint("cat")
+    standing = of("ann", HIDDEN, tmp_path)
+    standing.tunnels.ports["cat"] = 4711
+    standing.store_ports()
+    assert of("ann", HIDDEN, tmp_path).endpoint("cat").target == "127.0.0.1:4711"
+    (tmp_path / "server" / "ways.json").write_text("{half")
+    with pytest.raises(ServerUnreachable, match="no way to party 'cat'"):
+        of("ann", HIDDEN, tmp_path).endpoint("cat")
+
+
+def test_all_others_are_told_of_runs_and_may_ask():
+    assert of("bob").others == ("ann", "cat")
+
+
 def test_what_needs_a_server_says_that_there_is_none():
     with pytest.raises(SettingsError, match=r'server = "none", and this needs one.*have a party host the server'):
         server_address("none")
@@ -76,8 +95,12 @@ def home(tmp_path):
 
 
 def test_a_server_that_there_is_not_is_refused(home):
-    with pytest.raises(SettingsError, match=r'has server = "none", and --server is .127\.0\.0\.1:7443.; leave it out'):
-        join(home / "ann" / "party.toml", plain=True, server="127.0.0.1:7443")
+    """Also to commands that are for standing parties."""
+    for call in (join, PartyHome.read):
+        with pytest.raises(
+            SettingsError, match=r'has server = "none", and the server is said to be at .127\.0\.0\.1:7'
+        ):
+            call(home / "ann" / "party.toml", plain=True, server="127.0.0.1:7443")
 
 
 @pytest.mark.parametrize("address", ["bob.example.org", "10.0.0.2:99999"])
@@ -87,9 +110,18 @@ def test_an_address_that_is_none_is_named_before_anything_begins(address):
         of("ann", run)
 
 
-def test_standing_parties_and_predictions_need_a_server(home):
-    with pytest.raises(SettingsError, match="for standing parties and predictions have a party host the server"):
-        PartyHome.read(home / "ann" / "party.toml", plain=True)
+def test_a_party_at_home_calls_its_own_session_and_hears_questions_from_all_others(home):
+    found = PartyHome.read(home / "bob" / "party.toml", plain=True)
+    assert (found.endpoint.target, found.endpoint.answers_as) == (SETTINGS.addresses["bob"], "bob")
+    assert {name: each.target for name, each in found.relays.items()} == {
+        name: SETTINGS.addresses[name] for name in ("ann", "cat")
+    }
+
+
+def test_a_party_that_accepts_no_connections_calls_its_own_session_where_it_listens(home):
+    path = home / "cat" / "party.toml"
+    path.write_text('listen = "0.0.0.0:7555"\n' + path.read_text())
+    assert PartyHome.read(path, plain=True).endpoint.target == "127.0.0.1:7555"
 
 
 def test_rows_are_aligned_with_the_run_alone(home):

@@ -149,3 +149,16 @@ def test_a_question_that_does_not_reach_its_party_is_said_once(relay, ann):
     assert "more questions than it takes" in told.message.absent
     assert relay.undelivered(bob, delivery.message) == []
     assert relay.receive(bob, reply()) == [], "a reply that comes all the same has nobody who waits"
+
+
+def test_a_relay_of_a_party_s_own_passes_on_its_own_questions_alone():
+    """Where there is no server: nobody learns at another party's session whom it asks, or asks in its place."""
+    relay = Relay(PARTIES, "ann")
+    bob, ann, cid = stands(relay, "bob"), RelayLine("ann", answers=False), RelayLine("cid", answers=False)
+    relay.open(ann)
+    relay.open(cid)
+    assert relay.receive(ann, question()) == [Delivery(bob, question(party="ann"))]
+    with pytest.raises(MessageRefused, match="party 'cid' asks at 'ann', which passes on its own questions alone") as e:
+        relay.receive(cid, question(number=b"2" * 16))
+    assert e.value.refusal is Refusal.NOT_PERMITTED
+    assert relay.receive(bob, reply()) == [Delivery(ann, reply(party="bob"))]

@@ -154,3 +154,35 @@ async def _nothing():
 
 async def _write(_):
     """Takes anything."""
+
+
+def test_connections_end_with_the_session_that_they_came_to():
+    """Whether a call carries them by then or not; else they would hang, and outlive the session's loop."""
+
+    async def run():
+        tunnels, carried_on = Tunnels(("cat",)), asyncio.Event()
+        await tunnels.open()
+
+        async def write(_):
+            carried_on.set()
+
+        async def endless():
+            await asyncio.Event().wait()
+            yield b""
+
+        call = asyncio.create_task(tunnels.hold("cat", endless(), write))
+        carried, first = await asyncio.open_connection("127.0.0.1", tunnels.ports["cat"])
+        first.write(b"hello")
+        async with asyncio.timeout(SECONDS):
+            await carried_on.wait()
+        waiting, second = await asyncio.open_connection("127.0.0.1", tunnels.ports["cat"])
+        await asyncio.sleep(0.1)
+        tunnels.close()
+        async with asyncio.timeout(2.0):  # a connection without a call would wait for 5 s
+            assert (await carried.read(), await waiting.read()) == (b"", b"")
+        for writer in (first, second):
+            writer.close()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+    asyncio.run(run())
