@@ -138,5 +138,37 @@ def test_all_threads_of_a_server_s_process_share_one_heap(tune, is_one):
     assert (ran.stderr.count("Arena ") == 1) == is_one
 
 
+FREED = """
+import ctypes, os, pathlib, time
+from fdml.federation.machine_limits import give_back_memory, share_heap
+share_heap()
+give = {give}
+
+def resident():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+before = resident()
+blocks = [ctypes.create_string_buffer(b"x" * 50_000) for _ in range(1200)]
+kept = blocks[::100]
+full = resident() - before
+del blocks
+if give:
+    assert give_back_memory(0.01)
+deadline = time.monotonic() + (20.0 if give else 0.3)
+while resident() - before > full / 4 and time.monotonic() < deadline:
+    time.sleep(0.02)
+print(full > 50e6, resident() - before < full / 4)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another allocator than glibc's")
+@pytest.mark.parametrize("gives", [True, False])
+def test_a_server_s_process_gives_back_what_lies_free_between_what_it_keeps(gives):
+    ran = subprocess.run(
+        [sys.executable, "-c", FREED.format(give=gives)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.split() == ["True", str(gives)]
+
+
 def test_the_machine_s_memory_is_known():
     assert memory_size() == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") > 2**28
