@@ -188,7 +188,9 @@ def test_every_renamed_setting_is_refused_with_the_error_that_is_listed():
 def test_every_promise_about_privacy_names_a_test_that_exists():
     page = text_of("docs/privacy.md")
     promises, _, listed = page.partition("## The tests behind these sentences")
-    rows = dict(re.findall(r"^\| (T\d+) \|(.+)$", listed, re.MULTILINE))
+    found = re.findall(r"^\| (T\d+) \|(.+)$", listed, re.MULTILINE)
+    rows = dict(found)
+    assert len(rows) == len(found), "each promise has a number of its own"
     assert set(re.findall(r"\bT\d+(?=[,)])", promises)) == set(rows)
     for mark, row in rows.items():
         tests = _TEST.findall(row)
