@@ -11,6 +11,7 @@ from pathlib import Path
 from fdml.cluster.column_files import cut_columns
 from fdml.cluster.column_job import HELD_OUT, TRAIN, ColumnSetup
 from fdml.cluster.column_learner import GroupedLearner
+from fdml.cluster.divisible import check_divisible
 from fdml.cluster.elsewhere import workers_elsewhere
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.workers import ThreadWorkers, Workers
@@ -18,9 +19,8 @@ from fdml.data.rows import Rows
 from fdml.errors import SettingsError
 from fdml.models.column_groups import Features, group_rows, grouped_model
 from fdml.models.model import Model
-from fdml.models.registry import kind_named, kinds
 from fdml.settings import ModelSettings
-from fdml.settings.choices import PAIRWISE, LossName
+from fdml.settings.choices import LossName
 
 _WAY_OUT = "leave model.column_groups out"
 
@@ -35,20 +35,9 @@ def check_column_groups(settings: ModelSettings, joint: str, loss: LossName, *, 
     twice = next((column for column in named if named.count(column) > 1), None)
     if twice is not None:
         raise SettingsError(f"model.column_groups has column {twice!r} twice; a column is in one group")
-    if not kind_named(settings.kind).added_shards:
-        able = [kind.name for kind in kinds() if kind.added_shards]
-        raise SettingsError(
-            f"{what}, and a model of kind {settings.kind!r} is trained in one piece; "
-            f"take {', '.join(able[:-1])} or {able[-1]}, or {_WAY_OUT}"
-        )
     if settings.shards != 1:
         raise SettingsError(f"{what}, and model.shards is {settings.shards}; leave one of them out")
-    if joint != "sum":
-        raise SettingsError(f'{what}, and they go with joint = "sum" alone; the run has {joint!r}: {_WAY_OUT}')
-    if loss == PAIRWISE:
-        raise SettingsError(f"{what}, and they do not go with the loss {loss!r}; {_WAY_OUT}")
-    if noisy:
-        raise SettingsError(f"{what}, and [guard.training] adds its noise to whole models; {_WAY_OUT}")
+    check_divisible(what, _WAY_OUT, settings.kind, joint, loss, noisy=noisy)
 
 
 def grouped_learner(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fdml.cluster.block_frames import block_arrays, block_facts, block_of
 from fdml.cluster.frames import Frame
 from fdml.cluster.row_files import describe_rows, open_rows
 from fdml.data.rows import Rows
@@ -14,7 +15,7 @@ from fdml.models.column_groups import grouped_model, learn_group, predict_group
 from fdml.models.kind import ModelSpec
 from fdml.models.losses import Floats
 from fdml.models.model import State
-from fdml.models.objective import Objective, objective_for
+from fdml.models.objective import objective_for
 from fdml.models.registry import build_model, model_settings
 from fdml.models.signals import BlockUpdate, Scores
 from fdml.settings import ModelSettings
@@ -40,7 +41,7 @@ class ColumnJob:
         facts, group = task.facts, int(task.facts["group"])
         model, rows = self._models[group], self._rows_of(str(facts["part"]), group)
         if facts["learn"]:
-            block, scores = _block_of(task, self._objective)
+            block, scores = block_of(task, self._objective)
             return Frame({}, dict(learn_group(model, rows, task.under("state"), block, scores)))
         found = predict_group(model, rows, task.under("state"), int(facts["start"]), int(facts["stop"]))
         return Frame({}, {"predictions": found})
@@ -99,24 +100,8 @@ def predicting(group: int, state: State, part: str, start: int, stop: int) -> Fr
 
 def learning(group: int, state: State, block: BlockUpdate, scores: Scores) -> Frame:
     """A task: a pass of one group over a block of training rows."""
-    facts = {"group": group, "learn": True, "part": TRAIN, "start": block.start, "echo": scores.echo}
-    arrays = {
-        **{f"state/{name}": array for name, array in state.items()},
-        "order": block.order,
-        "bounds": block.batch_bounds,
-        "rates": block.rates,
-        "total": scores.total,
-        "own": scores.own_at_push,
-        "labels": scores.labels,
-        "weights": scores.weights,
-    }
-    return Frame(facts, arrays)
-
-
-def _block_of(task: Frame, objective: Objective) -> tuple[BlockUpdate, Scores]:
-    facts, given = task.facts, task.arrays
-    block = BlockUpdate(int(facts["start"]), given["order"], given["bounds"], given["rates"])
-    return block, Scores(given["total"], given["own"], given["labels"], given["weights"], facts["echo"], objective)
+    facts = {"group": group, "learn": True, "part": TRAIN, **block_facts(block, scores)}
+    return Frame(facts, block_arrays(state, block, scores))
 
 
 def predictions_of(result: Frame) -> Floats:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
+from fdml.cluster.block_frames import block_arrays, block_facts, block_of
 from fdml.cluster.frames import Frame
 from fdml.models.model import State
 from fdml.models.objective import Objective
 from fdml.models.shards import ShardChange, ShardUpdate
-from fdml.models.signals import BlockUpdate, Scores
 
 
 def task_of(state: State, update: ShardUpdate) -> Frame:
     """A shard to learn from, beginning with this state of the model."""
     block, scores = update.block, update.scores
-    arrays = {
-        **{f"state/{name}": array for name, array in state.items()},
-        "order": block.order,
-        "bounds": block.batch_bounds,
-        "rates": block.rates,
-        "total": scores.total,
-        "own": scores.own_at_push,
-        "labels": scores.labels,
-        "weights": scores.weights,
-    }
-    return Frame({"start": block.start, "echo": scores.echo, "shard echo": update.echo}, arrays)
+    facts = {**block_facts(block, scores), "shard echo": update.echo}
+    return Frame(facts, block_arrays(state, block, scores))
 
 
 def update_of(task: Frame, objective: Objective) -> tuple[State, ShardUpdate]:
     """What `task_of` was given."""
-    facts, given = task.facts, task.arrays
-    block = BlockUpdate(int(facts["start"]), given["order"], given["bounds"], given["rates"])
-    scores = Scores(given["total"], given["own"], given["labels"], given["weights"], facts["echo"], objective)
-    return task.under("state"), ShardUpdate(block, scores, facts["shard echo"])
+    block, scores = block_of(task, objective)
+    return task.under("state"), ShardUpdate(block, scores, task.facts["shard echo"])
 
 
 def result_of(change: ShardChange) -> Frame:

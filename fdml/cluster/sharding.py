@@ -7,20 +7,18 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from fdml.cluster.divisible import check_divisible
 from fdml.cluster.elsewhere import workers_elsewhere
 from fdml.cluster.learner import ShardedLearner
 from fdml.cluster.settings import WorkersSettings
 from fdml.cluster.shard_job import ShardSetup
 from fdml.cluster.workers import ThreadWorkers, Workers
 from fdml.data.rows import Rows
-from fdml.errors import SettingsError
 from fdml.models.model import Model
-from fdml.models.registry import kind_named, kinds
+from fdml.models.registry import kind_named
 from fdml.models.shards import Sharding
 from fdml.settings import ModelSettings
-from fdml.settings.choices import PAIRWISE, LossName
-
-_ONE = "or set model.shards = 1"
+from fdml.settings.choices import LossName
 
 
 def check_shards(settings: ModelSettings, joint: str, loss: LossName, *, noisy: bool) -> None:
@@ -28,18 +26,7 @@ def check_shards(settings: ModelSettings, joint: str, loss: LossName, *, noisy: 
     if settings.shards == 1:
         return
     what = f"model.shards is {settings.shards}"
-    if not kind_named(settings.kind).added_shards:
-        able = [kind.name for kind in kinds() if kind.added_shards]
-        raise SettingsError(
-            f"{what}, and a model of kind {settings.kind!r} is trained in one piece; "
-            f"take {', '.join(able[:-1])} or {able[-1]}, {_ONE}"
-        )
-    if joint != "sum":
-        raise SettingsError(f'{what}, and shards go with joint = "sum" alone; the run has {joint!r}: {_ONE[3:]}')
-    if loss == PAIRWISE:
-        raise SettingsError(f"{what}, and the loss {loss!r} compares rows that may be in different shards; {_ONE[3:]}")
-    if noisy:
-        raise SettingsError(f"{what}, and [guard.training] adds its noise to whole batches; leave it out, {_ONE}")
+    check_divisible(what, "set model.shards = 1", settings.kind, joint, loss, noisy=noisy)
 
 
 def sharding_of(settings: ModelSettings) -> Sharding:

@@ -112,8 +112,8 @@ def test_a_kind_that_is_trained_in_one_piece_is_refused(kind):
     ("changed", "given", "text"),
     [
         ({}, ("fm", "logistic", False), "joint = \"sum\" alone; the run has 'fm'"),
-        ({}, ("sum", "pairwise", False), "do not go with the loss 'pairwise'"),
-        ({}, ("sum", "logistic", True), "adds its noise to whole models"),
+        ({}, ("sum", "pairwise", False), "'pairwise' compares rows of all parts"),
+        ({}, ("sum", "logistic", True), "adds its noise to whole batches"),
         ({"shards": 2}, ("sum", "logistic", False), r"model\.shards is 2; leave one of them out"),
         ({"column_groups": {"a": ("x",), "b": ("y", "x")}}, ("sum", "logistic", False), "has column 'x' twice"),
     ],

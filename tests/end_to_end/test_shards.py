@@ -28,20 +28,25 @@ def workers_of(pid: int) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
+def finish_with_kills(cluster):
+    """Kill a worker of ann, then ann itself, and start it again: its workers have ended with it."""
+    cluster.await_step(10)
+    first = workers_of(cluster["ann"].pid)
+    assert len(first) == 2
+    os.kill(first[0], signal.SIGKILL)
+    cluster.await_step(16)
+    left = workers_of(cluster["ann"].pid)
+    cluster["ann"].kill()
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "its workers have ended")
+    until(lambda: not cluster.statuses()["ann"].connected, "ann is away")
+    cluster.join("ann")
+    cluster.finish()
+
+
 def test_the_models_are_the_same_with_threads_with_processes_and_after_kills(tmp_path):
     with started(tmp_path / "threads", "threads") as cluster:
         cluster.finish()
         expected = cluster.model_hashes()
     with started(tmp_path / "processes", "processes") as cluster:
-        cluster.await_step(10)
-        first = workers_of(cluster["ann"].pid)
-        assert len(first) == 2
-        os.kill(first[0], signal.SIGKILL)
-        cluster.await_step(16)
-        left = workers_of(cluster["ann"].pid)
-        cluster["ann"].kill()
-        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "its workers have ended")
-        until(lambda: not cluster.statuses()["ann"].connected, "ann is away")
-        cluster.join("ann")
-        cluster.finish()
+        finish_with_kills(cluster)
         assert cluster.model_hashes() == expected

@@ -1,8 +1,6 @@
 """A party in column groups in real runs of two parties: the same models whoever works, and one bundle that predicts."""
 
 import csv
-import os
-import signal
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +9,8 @@ import pytest
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_model import bundle_model
 from fdml.models.column_groups import GroupedModel
-from tests.end_to_end.cluster import RUN, running, until
-from tests.end_to_end.test_shards import workers_of
+from tests.end_to_end.cluster import RUN, running
+from tests.end_to_end.test_shards import finish_with_kills
 
 pytestmark = pytest.mark.slow
 GROUPS = (
@@ -33,17 +31,7 @@ def test_a_wide_party_ends_with_the_same_model_whoever_works_and_is_killed_and_i
         expected = cluster.model_hashes()
     with running(tmp_path / "processes", epochs=12, batches_per_block=4) as cluster:
         begin(cluster, GROUPS.format("processes"))
-        cluster.await_step(10)
-        first = workers_of(cluster["ann"].pid)
-        assert len(first) == 2
-        os.kill(first[0], signal.SIGKILL)
-        cluster.await_step(16)
-        left = workers_of(cluster["ann"].pid)
-        cluster["ann"].kill()
-        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "its workers have ended")
-        until(lambda: not cluster.statuses()["ann"].connected, "ann is away")
-        cluster.join("ann")
-        cluster.finish()
+        finish_with_kills(cluster)
         assert cluster.model_hashes() == expected
         assert_the_bundle_predicts(cluster)
 
