@@ -38,7 +38,7 @@ def test_workers_are_told_of_and_end_with_their_block_also_if_it_fails(monkeypat
     def on_faulty_lines(_setup, count, seconds):
         return LinedWorkers(lambda number: FaultyLine(number, faults, opened), count, seconds)
 
-    monkeypatch.setattr("fdml.cluster.starting.process_workers", on_faulty_lines)
+    monkeypatch.setattr("fdml.cluster.elsewhere.process_workers", on_faulty_lines)
     tasks = [Frame({"number": 3}, {"x": np.arange(2)})]
     try:
         with working(WorkersSettings(kind="processes", count=1), HASHING, 1, said.append) as workers:
