@@ -19,7 +19,8 @@ from typing import Protocol
 
 from fdml import errors
 from fdml.cluster.frames import Frame
-from fdml.errors import FdmlError, WorkerLost
+from fdml.cluster.workers import NotHere
+from fdml.errors import DataError, FdmlError, WorkerLost
 
 ATTEMPTS = 4
 """Of one task."""
@@ -127,7 +128,7 @@ class LinedWorkers:
         if answer.facts.get("fence") != fence:
             raise LineLost(f"answered attempt {answer.facts.get('fence')} instead of {fence}")
         if "error" in answer.facts:
-            raise error_of(answer)
+            raise error_of(answer, line.machine)
         return answer
 
     def _name_the_slow(self, taken: Sequence[tuple[str, float]]) -> None:
@@ -164,12 +165,15 @@ def _end_all(slots: Sequence[_Slot], stop: Callable[[], None]) -> None:
 
 def error_frame(task: Frame, error: FdmlError) -> Frame:
     """How a worker says that a task failed: a task of the same content would fail again."""
-    return Frame({"fence": task.facts["fence"], "error": type(error).__name__, "text": str(error)})
+    is_here = isinstance(error, NotHere)
+    kind = DataError if is_here else type(error)
+    return Frame({"fence": task.facts["fence"], "error": kind.__name__, "text": str(error), "here": is_here})
 
 
-def error_of(answer: Frame) -> FdmlError:
-    """What `error_frame` was given; a plain error where its kind is not known."""
+def error_of(answer: Frame, machine: str) -> FdmlError:
+    """What `error_frame` was given, with the machine where it matters; a plain error where its kind is not known."""
     kind = getattr(errors, answer.facts["error"], FdmlError)
     known = isinstance(kind, type) and issubclass(kind, FdmlError)
-    found: FdmlError = (kind if known else FdmlError)(answer.facts["text"])
+    text = f"{machine}: {answer.facts['text']}" if answer.facts.get("here") else answer.facts["text"]
+    found: FdmlError = (kind if known else FdmlError)(text)
     return found

@@ -12,11 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fdml.cluster.frames import Frame
+from fdml.cluster.workers import NotHere
 from fdml.data.locations import FilePart, filesystem_of
 from fdml.data.origins import FilesOrigin, Origin
 from fdml.data.parquet_files import ParquetFiles, ParquetPiece
 from fdml.data.table_source import TableSource
-from fdml.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,10 @@ class PieceTable:
         return cls(setup.facts["location"], _types(setup.arrays["types"]), _types(setup.arrays["given"]))
 
     def piece(self, facts: Mapping[str, Any]) -> ParquetPiece:
-        """The piece that `piece_facts` has described."""
+        """The piece that `piece_facts` has described; raises where its file cannot be read from here."""
         where = self.location if "://" in self.location else Path(self.location)
         part = FilePart(filesystem_of(where), facts["path"], facts["name"], facts["values"])
+        _check_seen(part)
         groups = None if facts["groups"] is None else (facts["groups"][0], facts["groups"][1])
         return ParquetPiece(part, facts["first"], facts["count"], self.types, self.given, groups)
 
@@ -70,10 +71,18 @@ def piece_facts(piece: ParquetPiece) -> dict[str, Any]:
     }
 
 
+def _check_seen(part: FilePart) -> None:
+    try:
+        part.open().close()
+    except (pa.ArrowException, OSError) as error:
+        what = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
+        raise NotHere(f"{part.path!r} {what}; every worker must see the party's files under the same paths") from None
+
+
 def check_unchanged(piece: ParquetPiece, facts: Mapping[str, Any]) -> None:
     """Raise where a file is no longer what its pieces were cut from."""
     if list(piece.part.size_and_time()) != facts["size and time"]:
-        raise DataError(f"{piece.part.name} was changed while it was read; run the same command again")
+        raise NotHere(f"{piece.part.name} was changed while it was read; run the same command again")
 
 
 def bytes_array(content: bytes) -> NDArray[np.uint8]:

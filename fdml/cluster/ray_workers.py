@@ -166,7 +166,7 @@ class RayLine:
         self.machine = f"{self.machine} ({opened.facts['machine']})"
         answer = from_bytes(opened.arrays["content"].tobytes())
         if "error" in answer.facts:
-            raise error_of(answer)
+            raise error_of(answer, self.machine)
         return opened
 
     def ask(self, task: Frame, seconds: float) -> Frame:

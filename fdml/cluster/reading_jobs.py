@@ -9,13 +9,13 @@ from pathlib import Path
 from fdml.cluster.frames import Frame
 from fdml.cluster.part_files import PartArrays, append_ids, append_rows, write_part
 from fdml.cluster.part_tables import PieceTable, bytes_array, check_unchanged
+from fdml.cluster.workers import NotHere
 from fdml.data.column_roles import ColumnRoles
 from fdml.data.encoding import Encoder, Statistics, repeated_rows
 from fdml.data.error_context import errors_about
 from fdml.data.frame_source import FrameSource
 from fdml.data.parquet_files import ParquetPiece
 from fdml.data.rows import row_count
-from fdml.errors import DataError
 from fdml.models.bundle import Bundle
 from fdml.models.bundle_model import bundle_model
 from fdml.models.row_pointers import predict_rows
@@ -111,7 +111,7 @@ class EncodingJob:
         try:
             write_part(folder, fill)
         except OSError as error:
-            raise DataError(
+            raise NotHere(
                 f"part {folder.name!r} cannot be written to {str(folder.parent)!r} ({error.strerror}); every worker "
                 f"must see this folder and have room there: see workers.folder"
             ) from None

@@ -20,7 +20,7 @@ class WorkersSettings(Settings):
     address: str | None = None
     """Of the Ray cluster: that of its head, as host:port, or "auto" for the one that this machine belongs to."""
     count: PositiveInt | Literal["auto"] = "auto"
-    """How many there are; "auto" takes as many as the machine has cores. There are never more than tasks."""
+    """How many there are; "auto" takes as many as the party's machine has cores. There are never more than tasks."""
     seconds: PositiveFloat = 300.0
     """How long a task may take; whoever takes longer is taken for lost, and somebody else does it again."""
 

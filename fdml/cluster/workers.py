@@ -12,6 +12,11 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from fdml.cluster.frames import Frame
+from fdml.errors import DataError
+
+
+class NotHere(DataError):
+    """Something is wrong with what this worker's machine sees; who hears of it adds the worker's place."""
 
 
 class Job(Protocol):

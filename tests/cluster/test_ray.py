@@ -1,10 +1,12 @@
 """Actors of a real Ray cluster do what threads and processes do, whoever is killed."""
 
 import os
+import re
 import signal
 import socket
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,11 @@ from fdml.cluster.lines import LineLost
 from fdml.cluster.ray_workers import RayGateway, ray_workers
 from fdml.cluster.settings import WorkersSettings
 from fdml.errors import SettingsError, TrainingDiverged
+from tests.cluster import grouped
 from tests.cluster.learners import ONE_THREAD, PROCESSES, ROWS, digest, learner, setup_of, update
 from tests.cluster.ray_cluster import ENVIRONMENT, children, is_running, ray_nodes, title, wait_until
+from tests.cluster.tables import sample
+from tests.cluster.test_reading import facts, of_many, of_one, part_folders
 from tests.cluster.test_worker_process import same, setup_frame, tasks
 
 pytestmark = pytest.mark.slow
@@ -106,30 +111,52 @@ def test_the_result_is_that_of_threads_and_processes_and_no_worker_that_is_kille
         each.close()
 
 
-def test_a_node_that_is_lost_is_named_soon_and_its_work_done_elsewhere(cluster):
-    cluster.add("fourth")
-    each = learner(settings(cluster, count=4))
-    update(each, 0)
-    (lost,) = [number for number, (node, _) in places(each._workers).items() if node == "fourth"]
-    cluster.kill("fourth")
-    began = time.monotonic()
-    update(each, 1)
-    assert time.monotonic() - began < 12.0, "Ray itself takes 15 s"
-    assert digest(each) == expected_digest(range(2))
-    (text,) = said(each)
-    assert text.startswith(f"worker {lost} (fourth at 127.0.0.1, process ")
-    assert " is gone: " in text
-    assert place_of(each._workers, lost)[0] in ("head", "second", "third")
-    each.close()
+def test_200_files_have_the_bits_of_one_file_also_where_a_node_is_lost_while_parts_are_made(cluster, tmp_path):
+    table, said = sample(), []
+    many = of_many(table, tmp_path, 200, settings(cluster), said.append)
+    wait_until(lambda: cluster.workers() == [], "those that have learned have ended")
+    assert said == []
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(_lose, cluster, "third", tmp_path)
+        many.make()
+        made, at = killed.result()
+    assert time.monotonic() - at < 12.0, "Ray itself takes 15 s"
+    assert 20 <= made < 199
+    assert facts(many) == facts(of_one(table, tmp_path))
+    (text,) = [text for text in said if "its task is done again" in text]
+    assert re.match(r"worker \d( \(third at 127\.0\.0\.1, process \d+\))? is gone: ", text), text
+    assert "(attempt 1 of 4)" in text
+
+
+def _lose(cluster, name, folder):
+    """End a node that has a worker while parts are made: how many there were then, and when that was."""
+    wait_until(lambda: name in map(cluster.node_of, cluster.workers()), f"{name} has a worker")
+    wait_until(lambda: len(part_folders(folder)) >= 20, "some parts are there")
+    made = len(part_folders(folder))
+    cluster.kill(name)
+    return made, time.monotonic()
+
+
+def test_column_groups_have_the_bits_of_threads(cluster):
+    by_threads, by_ray = (grouped.learner(each, held_out=ROWS) for each in (ONE_THREAD, settings(cluster, count=2)))
+    for each in (by_threads, by_ray):
+        update(each, 0)
+    assert digest(by_ray) == digest(by_threads)
+    assert by_ray.predict(0, 600).tobytes() == by_threads.predict(0, 600).tobytes()
+    assert by_ray.predict_held_out().tobytes() == by_threads.predict_held_out().tobytes()
+    assert by_ray.events() == []
+    assert len(places(by_ray._workers)) == 2
+    for each in (by_threads, by_ray):
+        each.close()
 
 
 def test_a_node_that_ray_takes_for_alive_and_that_is_dead_gets_no_new_worker(cluster):
-    cluster.add("fifth")
+    cluster.add("fourth")
     each = learner(settings(cluster, count=4))
     found = places(each._workers)
-    cluster.kill_raylet("fifth")
+    cluster.kill_raylet("fourth")
     for node, process in found.values():
-        if node != "fifth":
+        if node != "fourth":
             kill(process)
     began = time.monotonic()
     update(each, 0)
@@ -137,7 +164,7 @@ def test_a_node_that_ray_takes_for_alive_and_that_is_dead_gets_no_new_worker(clu
     assert digest(each) == expected_digest([0])
     new = {place for number, place in places(each._workers).items() if place != found[number]}
     assert len(new) >= 3
-    assert "fifth" not in {node for node, _ in new}
+    assert "fourth" not in {node for node, _ in new}
     each.close()
 
 

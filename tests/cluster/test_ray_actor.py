@@ -46,7 +46,7 @@ def test_settings_that_cannot_work_are_an_answer(tmp_path):
     setup = setup_frame(tmp_path)
     wrong = Frame({**setup.facts, "model": {**setup.facts["model"], "shards": 0}})
     answer = from_bytes(RayWorker().begin(to_bytes(wrong), []))
-    error = error_of(answer)
+    error = error_of(answer, "a machine")
     assert isinstance(error, SettingsError)
     assert "shards" in str(error)
 

@@ -1,12 +1,15 @@
 """Jobs that read: set up over a pipe as in this process, and what they answer where a disk or a row is bad."""
 
 import io
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from fdml.cluster.frames import Frame, read_frame, to_bytes
 from fdml.cluster.jobs import job_of
+from fdml.cluster.lines import LinedWorkers
 from fdml.cluster.part_tables import PieceTable, piece_facts
 from fdml.cluster.reading_jobs import EncodingJob, EncodingSetup, LearningJob, LearningSetup
 from fdml.data.column_roles import roles_of
@@ -15,6 +18,7 @@ from fdml.data.origins import origins_of
 from fdml.data.sources import open_sources
 from fdml.errors import DataError
 from fdml.settings.data import DataSettings
+from tests.cluster.learners import FramedLine
 from tests.cluster.tables import in_files, sample
 from tests.serving.bundles import bundle_of
 
@@ -84,6 +88,31 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_way_out(table, tmp_pa
     task = Frame({"piece": piece_facts(pieces[0]), "folder": str(tmp_path / "file" / "part")})
     with pytest.raises(DataError, match=r"part 'part' cannot be written to .*Not a directory.*workers\.folder"):
         EncodingJob(encoding(settings, known)).run(task)
+
+
+@pytest.mark.parametrize("job", ["learning", "encoding"])
+def test_a_file_that_a_worker_does_not_see_is_named_with_its_machine(table, tmp_path, job):
+    settings, known, pieces = table
+    setup = LearningSetup(known, ("wide",), settings) if job == "learning" else encoding(settings, known)
+    workers = LinedWorkers(lambda _: FramedLine(setup.frame()), 1, 60.0)
+    tasks = [
+        Frame({"piece": piece_facts(each), "first": each.first, "folder": str(tmp_path / f"{at}")})
+        for at, each in enumerate(pieces)
+    ]
+    workers.map(tasks)
+    path = Path(pieces[1].part.path)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=rf"^here: '{path}' is not there; every worker must see the party's files"):
+        workers.map(tasks[1:])
+    path.mkdir()
+    with pytest.raises(DataError, match=rf"^here: '{path}' cannot be read \(.*\); every worker"):
+        workers.map(tasks[1:])
+    path.rmdir()
+    pq.write_table(sample(7), path)
+    if job == "learning":
+        with pytest.raises(DataError, match=rf"^here: {path.name} was changed while it was read"):
+            workers.map(tasks[1:])
+    workers.close()
 
 
 def test_one_file_of_one_piece_or_another_place_is_not_for_workers(tmp_path):

@@ -21,15 +21,20 @@ WORKERS = '[workers]\nkind = "processes"\ncount = 2\n'
 def started(home, *, files):
     """Two parties, ann with her rows in so many Parquet files."""
     with running(home, rows=1000) as cluster:
-        table, folder = pacsv.read_csv(home / "ann" / "data.csv"), home / "ann" / "rows"
-        folder.mkdir()
-        for number in range(files):
-            step = len(table) // files
-            pq.write_table(table.slice(number * step, step), folder / f"{number:05d}.parquet")
-        cluster.change('path = "data.csv"', 'path = "rows"', "ann/party.toml")
+        into_parquet(cluster, files)
         cluster.change("[align]", f"{WORKERS}[align]", "ann/party.toml")
         cluster.start()
         yield cluster
+
+
+def into_parquet(cluster, files):
+    """Have ann's rows in so many Parquet files."""
+    table, folder = pacsv.read_csv(cluster.home / "ann" / "data.csv"), cluster.home / "ann" / "rows"
+    folder.mkdir()
+    for number in range(files):
+        step = len(table) // files
+        pq.write_table(table.slice(number * step, step), folder / f"{number:05d}.parquet")
+    cluster.change('path = "data.csv"', 'path = "rows"', "ann/party.toml")
 
 
 def kept(home):

@@ -1,4 +1,4 @@
-"""A party in shards over Ray nodes, in real runs of two parties: the same models, whatever is killed."""
+"""A party whose files and shards are worked on by Ray nodes, in real runs: the same models, whatever is killed."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.ray_cluster import ENVIRONMENT, is_running, ray_nodes, wait_until
 from tests.end_to_end.cluster import Terminal, running, until
+from tests.end_to_end.test_many_files import into_parquet, kept
 
 pytestmark = pytest.mark.slow
 SHARDS = '[model]\nkind = "mlp"\nhidden = [4]\nshards = 3\n[workers]\nkind = "{}"\n{}\n'
@@ -21,10 +22,12 @@ def nodes():
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The models with processes, which are those with threads (test_shards.py)."""
-    with started(tmp_path_factory.mktemp("processes") / "run", "processes", "count = 2") as cluster:
+    """The models with processes, which are those with threads (test_shards.py), and what one file leaves behind."""
+    home = tmp_path_factory.mktemp("processes") / "run"
+    with started(home, "processes", "count = 2") as cluster:
         cluster.finish()
-        return cluster.model_hashes()
+        models = cluster.model_hashes()
+    return models, kept(home)
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +36,9 @@ def token(monkeypatch):
 
 
 @contextmanager
-def started(home, kind, more):
+def started(home, kind, more, files=1):
     with running(home, epochs=12, batches_per_block=4) as cluster:
+        into_parquet(cluster, files)
         cluster.change("[align]", SHARDS.format(kind, more) + "[align]", "ann/party.toml")
         cluster.serve()
         join(cluster)
@@ -47,8 +51,8 @@ def join(cluster):
     cluster.join("ann", kind=Terminal)
 
 
-def over_ray(home, nodes, count):
-    return started(home, "ray", f'address = "{nodes.address}"\nseconds = 60.0\ncount = {count}')
+def over_ray(home, nodes, count, files=1):
+    return started(home, "ray", f'address = "{nodes.address}"\nseconds = 60.0\ncount = {count}', files)
 
 
 def node_of(text, pid):
@@ -66,15 +70,16 @@ def test_one_node_and_two_give_the_models_of_processes(tmp_path, nodes, expected
             working = nodes.workers()
             assert len(working) == len({nodes.node_of(pid) for pid in working}) == count
             cluster.finish()
-            assert cluster.model_hashes() == expected
+            assert cluster.model_hashes() == expected[0]
         wait_until(lambda: nodes.workers() == [], "the workers have ended with their party")
 
 
-def test_three_nodes_give_them_too_after_kills_of_a_worker_a_node_and_the_party(tmp_path, nodes, expected):
+def test_three_nodes_give_them_of_200_files_too_after_kills_of_a_worker_a_node_and_the_party(tmp_path, nodes, expected):
     for name in {"second", "lost"} - nodes.raylets.keys():
         nodes.add(name)
-    with over_ray(tmp_path / "run", nodes, 3) as cluster:
+    with over_ray(tmp_path / "run", nodes, 3, files=200) as cluster:
         cluster.await_step(5)
+        wait_until(lambda: len(nodes.workers()) == 3, "those that have read the files have ended")
         working = {nodes.node_of(pid): pid for pid in nodes.workers()}
         assert working.keys() == {"head", "second", "lost"}
         os.kill(working["second"], signal.SIGKILL)
@@ -91,4 +96,4 @@ def test_three_nodes_give_them_too_after_kills_of_a_worker_a_node_and_the_party(
         assert cluster.statuses()["ann"].served < 60
         join(cluster)
         cluster.finish()
-        assert cluster.model_hashes() == expected
+        assert (cluster.model_hashes(), kept(cluster.home)) == expected
