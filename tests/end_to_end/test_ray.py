@@ -55,10 +55,20 @@ def over_ray(home, nodes, count, files=1):
     return started(home, "ray", f'address = "{nodes.address}"\nseconds = 60.0\ncount = {count}', files)
 
 
-def node_of(text, pid):
-    """The node of a worker, as the party has said when it was lost."""
-    said = " ".join(text.split())
-    return said.partition(f" at 127.0.0.1, process {pid})")[0].rpartition("(")[2]
+def await_told(party, node, pid):
+    """Wait until the party has said that it lost this worker of this node."""
+    lost = f"({node} at 127.0.0.1, process {pid}) is gone"
+    wait_until(lambda: lost in " ".join(party.text.split()), f"the worker on {node} is told")
+
+
+@contextmanager
+def held(pid):
+    """A process that does nothing meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_one_node_and_two_give_the_models_of_processes(tmp_path, nodes, expected):
@@ -79,18 +89,18 @@ def test_three_nodes_give_them_of_200_files_too_after_kills_of_a_worker_a_node_a
         nodes.add(name)
     with over_ray(tmp_path / "run", nodes, 3, files=200) as cluster:
         cluster.await_step(5)
-        wait_until(lambda: len(nodes.workers()) == 3, "those that have read the files have ended")
-        working = {nodes.node_of(pid): pid for pid in nodes.workers()}
-        assert working.keys() == {"head", "second", "lost"}
-        os.kill(working["second"], signal.SIGKILL)
-        cluster.await_step(12)
-        assert node_of(cluster["ann"].text, working["second"]) == "second"
+        with held(cluster["bob"].pid):
+            wait_until(lambda: len(nodes.workers()) == 3, "those that have read the files have ended")
+            working = {nodes.node_of(pid): pid for pid in nodes.workers()}
+            assert working.keys() == {"head", "second", "lost"}
+            os.kill(working["second"], signal.SIGKILL)
+        await_told(cluster["ann"], "second", working["second"])
         nodes.kill("lost")
-        cluster.await_step(22)
-        assert node_of(cluster["ann"].text, working["lost"]) == "lost"
-        left = nodes.workers()
-        assert len(left) == 3
-        cluster["ann"].kill()
+        await_told(cluster["ann"], "lost", working["lost"])
+        with held(cluster["bob"].pid):
+            wait_until(lambda: len(nodes.workers()) == 3, "lost workers are replaced")
+            left = nodes.workers()
+            cluster["ann"].kill()
         wait_until(lambda: not any(is_running(pid) for pid in left), "its workers have ended")
         until(lambda: not cluster.statuses()["ann"].connected, "ann is away")
         assert cluster.statuses()["ann"].served < 60
