@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -76,8 +77,8 @@ class Ranking:
     @property
     def aucs(self) -> Floats:
         """The AUC under each weighting; NaN where it leaves no positive or no negative row."""
-        lower = np.cumsum(self.negative, axis=-1) - 0.5 * self.negative
-        pairs = self.positive.sum(axis=-1) * self.negative.sum(axis=-1)
+        lower = self._negative_up_to - 0.5 * self.negative
+        pairs = self._positive_up_to[..., -1] * self._negative_up_to[..., -1]
         with np.errstate(invalid="ignore"):
             return np.where(pairs > 0.0, np.vecdot(self.positive, lower) / pairs, np.nan)
 
@@ -86,17 +87,18 @@ class Ranking:
         """The area under precision over recall (PR-AUC), as a sum over the groups from the highest score on."""
         if not self._has_both:
             return None
-        found, rows = np.cumsum(self.positive[::-1]), np.cumsum((self.positive + self.negative)[::-1])
+        found = self._positive_up_to[-1] - self._positive_up_to + self.positive
+        rows = found + self._negative_up_to[-1] - self._negative_up_to + self.negative
         precision = np.divide(found, rows, out=np.zeros_like(rows), where=rows > 0.0)
-        return float(precision @ self.positive[::-1] / self.positive.sum())
+        return float(precision @ self.positive / self._positive_up_to[-1])
 
     @property
     def ks(self) -> float | None:
         """The largest distance between the scores' distributions in the two classes (Kolmogorov-Smirnov)."""
         if not self._has_both:
             return None
-        above = np.cumsum(self.positive) / self.positive.sum()
-        return float(np.abs(above - np.cumsum(self.negative) / self.negative.sum()).max())
+        positive, negative = self._positive_up_to, self._negative_up_to
+        return float(np.abs(positive / positive[-1] - negative / negative[-1]).max())
 
     def lift(self, share: float) -> float | None:
         """How many times more frequent positives are in this share of rows with the highest scores than among all.
@@ -105,13 +107,24 @@ class Ranking:
         """
         if not self._has_both:
             return None
-        found = np.concatenate([[0.0], np.cumsum(self.positive[::-1])])
-        rows = np.concatenate([[0.0], np.cumsum((self.positive + self.negative)[::-1])])
-        return float(np.interp(share * rows[-1], rows, found) / (share * found[-1]))
+        found = np.concatenate([[0.0], self._positive_up_to])
+        rows = np.concatenate([[0.0], self._positive_up_to + self._negative_up_to])
+        below = np.interp((1.0 - share) * rows[-1], rows, found)
+        return float((found[-1] - below) / (share * found[-1]))
+
+    @cached_property
+    def _positive_up_to(self) -> Floats:
+        """The weight of positives up to each score."""
+        return np.cumsum(self.positive, axis=-1)
+
+    @cached_property
+    def _negative_up_to(self) -> Floats:
+        """The weight of negatives up to each score."""
+        return np.cumsum(self.negative, axis=-1)
 
     @property
     def _has_both(self) -> bool:
-        return bool(self.positive.sum() > 0.0 and self.negative.sum() > 0.0)
+        return bool(self._positive_up_to[-1] > 0.0 and self._negative_up_to[-1] > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
