@@ -57,7 +57,7 @@ def column_of(name):
 
 def fitted(name, *batches, **settings):
     chosen = data_settings(**settings)
-    found = fit_for(name, batches[0], chosen)
+    found = fit_for(name, batches[0].type, chosen)
     first = 0
     for batch in batches:
         found.add(batch, first)
@@ -83,7 +83,7 @@ def test_every_kind_is_held_to_this_contract():
 @given(data=st.data())
 def test_a_column_gets_the_fit_and_the_feature_of_its_kind(name, data):
     column = data.draw(column_of(name))
-    assert type(fit_for(name, column, data_settings())) is FITS[name]
+    assert type(fit_for(name, column.type, data_settings())) is FITS[name]
     features = fitted(name, column)
     assert tuple(map(type, features)) == KINDS[name]
     assert {feature.column for feature in features} == {name}
