@@ -9,10 +9,8 @@ made again.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
@@ -28,7 +26,7 @@ from numpy.typing import NDArray
 from fdml.data.many_texts import text_bytes
 from fdml.data.rows import DenseRows, PlainRows, Rows, SparseRows, plain_rows
 from fdml.errors import StateCorrupt
-from fdml.storage.atomic import new_file
+from fdml.storage.atomic import name_folder, new_file
 
 MANIFEST = "manifest.json"
 _LAYOUT = "fdml part 1"
@@ -85,10 +83,7 @@ def write_part(folder: Path, fill: Callable[[PartArrays], None]) -> None:
             fill(arrays)
         with new_file(beside / MANIFEST) as file:
             file.write(arrays.manifest())
-        os.rename(beside, folder)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
+        name_folder(beside, folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)  # is no longer there if all went well
 

@@ -85,6 +85,18 @@ def whole_folder(folder: Path) -> Path:
     return old if old.is_dir() and not folder.exists() else folder
 
 
+def name_folder(made: Path, folder: Path) -> None:
+    """Give a folder its name, unless there is one by now; the first one stays.
+
+    Nothing is synced: this is for what can be made again, and is checked before it is used.
+    """
+    try:
+        os.rename(made, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
 def remove_folder(folder: Path) -> bool:
     """Remove a folder written by `new_folder`, and what a crash has left of it beside; whether there was any.
 

@@ -12,6 +12,7 @@ from fdml.storage.atomic import (
     PUBLIC,
     folder_identity,
     make_private_folder,
+    name_folder,
     new_file,
     new_folder,
     remove_folder,
@@ -219,6 +220,16 @@ def test_content_is_synced_also_where_the_system_has_no_fdatasync(tmp_path, monk
         monkeypatch.delattr(os, "fdatasync")
     sync_data(0)
     assert synced == ["fdatasync" if there else "fsync"]
+
+
+def test_the_first_folder_of_a_name_stays(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"made{number}").mkdir()
+        (tmp_path / f"made{number}" / "content").write_text(str(number))
+        name_folder(tmp_path / f"made{number}", tmp_path / "named")
+    assert (tmp_path / "named" / "content").read_text() == "1"
+    with pytest.raises(FileNotFoundError):
+        name_folder(tmp_path / "gone", tmp_path / "other")
 
 
 def test_nothing_else_of_the_package_syncs_or_renames():
