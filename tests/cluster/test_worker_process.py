@@ -93,7 +93,7 @@ def test_an_error_of_a_task_is_an_answer():
             raise SettingsError("wrong")
 
     found = answer(Failing(), Frame({"fence": 3}))
-    assert found.facts == {"fence": 3, "error": "SettingsError", "text": "wrong"}
+    assert found.facts == {"fence": 3, "error": "SettingsError", "text": "wrong", "here": False}
 
 
 def test_a_job_is_chosen_from_those_that_there_are(tmp_path):

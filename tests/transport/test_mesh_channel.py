@@ -125,14 +125,14 @@ def test_every_party_has_the_total_from_its_own_session():
 def test_held_out_predictions_go_to_the_label_party_alone():
     with Net() as net:
         begin(net, *PARTIES)
+        sent = HeldOutPredictions(1, Release(encode(np.full(HELD_OUT, 1.0)), PAIRWISE_ID))
         for party in PARTIES:
-            release = Release(encode(np.full(HELD_OUT, 1.0)), PAIRWISE_ID)
-            net.channels[party].send(HeldOutPredictions(1, release))
+            net.channels[party].send(sent)
         total = received(net.channels["ann"], HeldOutTotal)
         np.testing.assert_array_equal(decode(total.values), np.full(HELD_OUT, 3.0))
         for name in ("bob", "cat"):
             held_out = net.members[name].state._held_out
-            assert not any(held_out.has_part(party, 1) for party in PARTIES)
+            assert not any(held_out.has_part(party, sent) for party in PARTIES)
 
 
 def test_metrics_and_ends_reach_everybody():
