@@ -17,6 +17,7 @@ from fdml.protocol.identity import Credentials
 from fdml.protocol.key_sets import position_digest
 from fdml.protocol.limits import CEILING, HELLO, PIECE, largest_message
 from fdml.protocol.messages import Checkpointed, Finished, Labels, SealedMetrics, Welcome
+from fdml.protocol.row_pieces import LABEL_ROWS
 from fdml.settings import TrainingSettings
 from fdml.transport import grpc_server
 from fdml.transport.grpc_channel import GrpcChannel
@@ -223,7 +224,8 @@ def test_the_limit_follows_from_the_run():
     assert limit(1000) - HELLO == 2 * 8 * 1250, "labels and weights of all rows"
     assert limit(1000, 10, batches_per_block=4) - HELLO == 8 * 10 * 400, "a block of 400 rows of 10 floats"
     assert limit(1000, 10, batches_per_block="all") - HELLO == 8 * 10 * 1000
-    assert limit(10**12) == CEILING
+    assert limit(10**12) - HELLO == 2 * 8 * LABEL_ROWS, "a piece of the labels"
+    assert limit(10**12, batches_per_block="all") == CEILING, "a block is one message"
 
 
 def test_labels_right_after_hello_are_not_too_large(tmp_path):
