@@ -50,7 +50,7 @@ def give_back_memory(every: float = _GIVE_BACK_SECONDS) -> bool:
     """Give free memory back to the system from now on, in a thread; False where the system's allocator cannot be told.
 
     Else only what is free at the end of the heap goes back, and some connection that lives on always lies behind what
-    others have left: the attack of `python -m benchmarks load` took twice as much memory.
+    others have left.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
