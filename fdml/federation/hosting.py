@@ -122,12 +122,11 @@ class ServerThread:
 
     def __enter__(self) -> ServerThread:
         self._thread.start()
-        try:
+        with ExitStack() as interrupted:
+            interrupted.callback(self._end)
             with self._changed:
                 self._changed.wait_for(lambda: bool(self.address) or self._has_ended)
-        except BaseException:
-            self._end()
-            raise
+            interrupted.pop_all()
         self._check()
         return self
 
