@@ -116,7 +116,7 @@ def _join(
     """Take part, with the folder locked. The endpoints take proposals: of the server, or where there is none, of all
     who stand by, or of who compares ids."""
     endpoint = endpoints[0]
-    with ExitStack() as trackers:
+    with ExitStack() as held:
         folder.run_folder.begin()
         saved, remark = folder.load(), remarks_of(folder.settings.party, on_event)
         is_new = saved.checkpoint is None and saved.result is None  # a run under way was accepted by all
@@ -125,10 +125,11 @@ def _join(
         folder.files.remark = remark
         known = () if saved.checkpoint is None else saved.checkpoint.progress.history
         history = HistoryFile(folder.run_folder.path / HISTORY, known=known, remark=remark)
+        held.callback(history.sync)
         measures = MeasuresFile(folder.run_folder.path / MEASURES) if saved.result is None else None
         heard: list[Listener] = [each for each in (history, measures, on_event) if each is not None]
         if saved.result is None:
-            heard += tracked(trackers, folder.settings, folder.run, folder.run_folder.path, remark)
+            heard += tracked(held, folder.settings, folder.run, folder.run_folder.path, remark)
         listener = all_of(*heard)
         session = PartySession(folder.member(endpoint, yes=yes, ask=ask), saved, time.monotonic)
         if is_new:

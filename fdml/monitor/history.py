@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +22,8 @@ from fdml.storage.atomic import write_file
 Scheme = Literal["alone", "late fusion", "pooled", "joint"]
 SCHEMES: tuple[Scheme, ...] = ("alone", "late fusion", "pooled", "joint")
 
+_SYNC_SECONDS = 1.0
+"""How often at most an epoch's figures are synced: it takes milliseconds, in which all parties wait."""
 _METRIC_OF: dict[Task, str] = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
 
 
@@ -85,25 +90,36 @@ def mean_records(runs: Sequence[Sequence[EpochRecord]]) -> tuple[EpochRecord, ..
 class HistoryFile:
     """The label party's figures in a JSON file, one row per epoch: a listener of `Evaluated`.
 
-    An epoch that is evaluated again replaces its row. The file survives any crash, and a later start goes on from it.
-    It is only for people: one that is damaged or gone stops no run, and is said.
+    An epoch that is evaluated again replaces its row. The file outlives the process, and a later start goes on from it.
+    A power cut may take the epochs of the last second, which the party's checkpoint may still know. The file is only
+    for people: one that is damaged or gone stops no run, and is said.
     """
 
     kinds = frozenset((Evaluated, Compared, ComparedVersion, Reliability, EpochChosen, Stopped))
     """Of events that change what is known of the epochs."""
 
     def __init__(
-        self, path: Path, *, known: Sequence[Evaluated] = (), remark: Callable[[str], None] = lambda _: None
+        self,
+        path: Path,
+        *,
+        known: Sequence[Evaluated] = (),
+        remark: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`known` is what a checkpoint knows of earlier epochs; `remark` takes a sentence for a person."""
         self._path = path
+        self._clock = clock
         self._lock = threading.Lock()
         self._rows = read_history(path, remark)
+        self._texts: dict[int, tuple[Evaluated, str]] = {}
+        """Rows as they stand in the file: an epoch seldom changes once it is there."""
+        self._synced_at = -math.inf
+        self._is_synced = True
         self._ended_early = False
         lost = [each for each in known if each.epoch not in self._rows]
         if lost:
             self._rows |= {each.epoch: each for each in lost}
-            self._write()
+            self._write(synced=True)
             remark(f"{path.name} lacked {_epochs(each.epoch for each in lost)}; the checkpoint knew them")
 
     def lacking(self, last: int, *, each_epoch: bool) -> str:
@@ -121,7 +137,7 @@ class HistoryFile:
             return self._rows[max(self._rows)] if self._rows else None
 
     def __call__(self, event: Event) -> None:
-        """Store an evaluation; it is durable on return."""
+        """Store an evaluation; it outlives the process on return."""
         if type(event) not in self.kinds:
             return
         self._ended_early |= isinstance(event, Stopped)
@@ -139,13 +155,29 @@ class HistoryFile:
                     self._rows = {epoch: replace(row, chosen=epoch == event.epoch) for epoch, row in self._rows.items()}
                 case _:
                     return
-            self._write()
+            is_due = self._clock() - self._synced_at >= _SYNC_SECONDS
+            self._write(synced=is_due or not isinstance(event, Evaluated))
 
-    def _write(self) -> None:
-        rows = [asdict(self._rows[epoch]) for epoch in sorted(self._rows)]
-        for row in rows:
-            del row["run"]  # the file is in the run's folder
-        write_file(self._path, (json.dumps(rows, indent=1) + "\n").encode())
+    def sync(self) -> None:
+        """Make durable what is not yet."""
+        with self._lock:
+            if not self._is_synced:
+                self._write(synced=True)
+
+    def _write(self, *, synced: bool) -> None:
+        rows = ",\n".join(self._text(self._rows[epoch]) for epoch in sorted(self._rows))
+        write_file(self._path, f"[\n{rows}\n]\n".encode(), synced=synced)
+        self._is_synced = synced
+        if synced:
+            self._synced_at = self._clock()
+
+    def _text(self, row: Evaluated) -> str:
+        known = self._texts.get(row.epoch)
+        if known is None or known[0] is not row:
+            shown = asdict(row)
+            del shown["run"]  # the file is in the run's folder
+            known = self._texts[row.epoch] = row, indent(json.dumps(shown, indent=1), " ")
+        return known[1]
 
 
 def read_history(path: Path, remark: Callable[[str], None] = lambda _: None) -> dict[int, Evaluated]:

@@ -20,9 +20,10 @@ PUBLIC = 0o666
 """The mode of any other file, less what the user's umask takes off."""
 
 
-def write_file(path: Path, content: bytes | memoryview, *, mode: int = OWNER_ONLY) -> None:
+def write_file(path: Path, content: bytes | memoryview, *, mode: int = OWNER_ONLY, synced: bool = True) -> None:
     """Write a whole file; durable on return. It has its mode before its first byte.
 
+    What is not `synced` is with the operating system: it outlives the process, but not a power cut.
     A symbolic link stays, and the file it leads to is replaced. A device or a pipe is written to, not replaced.
     """
     path = path.resolve()
@@ -36,13 +37,15 @@ def write_file(path: Path, content: bytes | memoryview, *, mode: int = OWNER_ONL
             handle = _create(beside, mode)
             try:
                 write_all(handle, content)
-                os.fsync(handle)
+                if synced:
+                    os.fsync(handle)
             finally:
                 os.close(handle)
             os.replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)  # is no longer there if all went well
-        sync(path.parent)
+        if synced:
+            sync(path.parent)
 
 
 def make_private_folder(folder: Path) -> None:

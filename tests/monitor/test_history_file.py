@@ -113,13 +113,44 @@ def test_what_was_there_stays_if_the_new_file_cannot_be_written(tmp_path, monkey
     history = HistoryFile(path)
     history(evaluated(1))
 
-    def fail(_):
+    def fail(*_):
         raise OSError("no room")
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(os, "write", fail)
     with pytest.raises(OSError, match="no room"):
         history(evaluated(2))
     assert [row["epoch"] for row in rows(path)] == [1]
+
+
+def test_epochs_are_synced_once_a_second_and_what_is_left_when_it_is_asked_for(tmp_path, monkeypatch):
+    """Two syncs take milliseconds, and all parties wait for the label party: a short epoch took half as long again."""
+    synced, now, fsync = [], [10.0], os.fsync
+
+    def note(handle):
+        synced.append(rows(tmp_path / ".history.json.partial") if not os.path.isdir(f"/proc/self/fd/{handle}") else [])
+        fsync(handle)
+
+    history = HistoryFile(tmp_path / "history.json", clock=lambda: now[0])
+    monkeypatch.setattr(os, "fsync", note)
+    for epoch, at in ((1, 10.0), (2, 10.1), (3, 10.9), (4, 11.0), (5, 11.5)):
+        now[0] = at
+        history(evaluated(epoch))
+        assert [row["epoch"] for row in rows(tmp_path / "history.json")] == list(range(1, epoch + 1))
+    assert [len(each) for each in synced if each] == [1, 4]
+    for _ in range(2):
+        history.sync()
+    assert [len(each) for each in synced if each] == [1, 4, 5]
+
+
+@pytest.mark.parametrize("last", [each for each in SAMPLES if isinstance(each, Compared | EpochChosen | Reliability)])
+def test_what_comes_after_training_is_synced_at_once(tmp_path, monkeypatch, last):
+    synced, fsync = [], os.fsync
+    history = HistoryFile(tmp_path / "history.json", clock=lambda: 10.0)
+    history(evaluated(last.epoch - 1))
+    history(evaluated(last.epoch))
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(fsync(handle)))
+    history(last)
+    assert synced
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,13 @@ def test_a_file_is_synced_before_it_gets_its_name_and_its_folder_after(tmp_path,
     assert calls.of("write", "fsync", "replace") == ["write", "fsync", "replace", "fsync"]
 
 
+def test_what_is_not_synced_still_takes_the_place_of_the_old_in_one_step(tmp_path, calls):
+    write_file(tmp_path / "state", b"new", synced=False)
+    assert calls.of("write", "fsync", "replace") == ["write", "replace"]
+    assert (tmp_path / "state").read_bytes() == b"new"
+    assert names(tmp_path) == ["state"]
+
+
 def test_a_folder_that_was_replaced_has_another_identity_each_time(tmp_path):
     """A file system gives the number of a removed folder to the next: two replacements may bring the first back."""
     identities = [folder_identity(tmp_path / "model")]
