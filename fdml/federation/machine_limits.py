@@ -12,14 +12,17 @@ import resource
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
 from threadpoolctl import threadpool_limits
 
 _MOST_FILES = 65_536
 _SWITCH_SECONDS = 0.0005
 _GIVE_BACK_SECONDS = 1.0
-_ARENA_MAX = -8
-"""The number by which glibc's `mallopt` knows how many heaps there may be."""
+_ARENA_MAX, _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -8, -1, -2, -3
+"""By these numbers glibc's `mallopt` knows: how many heaps there may be, from how many free bytes on they go back to
+the system, how many more are taken than needed, and from which size on a piece of memory is mapped by itself."""
+_KEPT_FREE, _TAKEN_AHEAD, _MAPPED = 64 * 2**20, 4 * 2**20, 8 * 2**20
 
 
 def raise_open_files() -> None:
@@ -44,8 +47,21 @@ def share_heap() -> bool:
     Else each of gRPC's threads gets a heap of its own, and none of them gives back what closed connections leave
     free: 650 handshakes at a time, made anew again and again, took a third more memory.
     """
+    return _set_heap({_ARENA_MAX: 1})
+
+
+def keep_free_memory() -> bool:
+    """Keep up to 64 MiB of free memory for what comes next; False where the system's allocator cannot be told.
+
+    Arrays of a block are made and dropped in every step. Else each comes from the system anew, which clears it page by
+    page: scoring 16,000 held-out rows took half as long again.
+    """
+    return _set_heap({_TRIM_THRESHOLD: _KEPT_FREE, _TOP_PAD: _TAKEN_AHEAD, _MMAP_THRESHOLD: _MAPPED})
+
+
+def _set_heap(values: Mapping[int, int]) -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(_ARENA_MAX, 1) == 1
+    return mallopt is not None and all(mallopt(number, value) == 1 for number, value in values.items())
 
 
 def give_back_memory(every: float = _GIVE_BACK_SECONDS) -> bool:
@@ -74,6 +90,7 @@ def tune_party_process() -> None:
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     threadpool_limits(1, "blas")
+    keep_free_memory()
     keep_imports()
 
 

@@ -134,14 +134,16 @@ class SortedRows:
     order: NDArray[np.int64]
     positive: NDArray[np.bool_]
     """Which are, in that order."""
-    ends: NDArray[np.int64]
-    """The last place of each group of equal scores."""
+    ends: NDArray[np.int64] | None
+    """The last place of each group of equal scores; None where no two are equal."""
 
     @classmethod
     def of(cls, labels: Floats, score: Floats) -> Self:
         """Rows whose label is 1 or 0."""
         order = np.argsort(score)
-        ends = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
+        ordered = score[order]
+        differs = ordered[1:] != ordered[:-1]
+        ends = None if differs.all() else np.flatnonzero(np.append(differs, True))
         return cls(order, labels[order] > 0, ends)
 
     def ranking(self, weights: Floats) -> Ranking:
@@ -195,6 +197,8 @@ def r2_of_each(targets: Floats, score: Floats, weights: Floats) -> Floats:
     return found
 
 
-def _sums(values: Floats, ends: NDArray[np.int64]) -> Floats:
-    """The sum of each run of values, `(..., rows)`, that ends at one of these places."""
+def _sums(values: Floats, ends: NDArray[np.int64] | None) -> Floats:
+    """The sum of each run of values, `(..., rows)`, that ends at one of these places; None is at each of them."""
+    if ends is None:
+        return values
     return np.add.reduceat(values, np.concatenate([[0], ends[:-1] + 1]), axis=-1)

@@ -55,7 +55,7 @@ def _binary(loss: LossName, score: Floats, sample: RowSet, threshold: float) -> 
     link = loss_named(loss)
     if not isinstance(link, Logistic):
         return {**figures, "accuracy": _mean((score[:, 0] > 0) == (labels > 0), weights)}
-    chance = link.probability(score)[:, 1]
+    chance = np.ascontiguousarray(link.probability(score)[:, 1])
     return {
         **figures,
         "brier": _mean(np.square(chance - labels), weights),
@@ -117,4 +117,4 @@ def macro_auc(labels: NDArray[np.int64], chances: Floats, weights: Floats) -> fl
 
 
 def _mean(values: NDArray[np.generic], weights: Floats) -> float:
-    return float(np.average(values.astype(np.float64), weights=weights))
+    return float(values.astype(np.float64, copy=False) @ weights / weights.sum())

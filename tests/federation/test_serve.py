@@ -190,3 +190,29 @@ def test_the_garbage_collector_passes_over_what_was_imported(tune):
         [sys.executable, "-c", FROZEN.format(tune=tune)], capture_output=True, text=True, check=True, timeout=60
     )
     assert ran.stdout.split() == ["True", "True"]
+
+
+FAULTS = """
+import resource
+import numpy as np
+from fdml.federation.machine_limits import keep_free_memory
+{tune}
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        arrays = [np.ones(100_000) for _ in range(10)]
+        del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+pages()
+print(pages() < 2_000)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another allocator than glibc's")
+@pytest.mark.parametrize(("tune", "is_kept"), [("assert keep_free_memory()", True), ("", False)])
+def test_a_party_s_process_uses_memory_again_that_it_has_freed(tune, is_kept):
+    code = FAULTS.format(tune=tune)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == [str(is_kept)]
