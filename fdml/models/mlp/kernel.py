@@ -324,8 +324,9 @@ def train(
                         cells[u] += amount * inputs[u]
                 weight_at += below * above
                 unit_at += below
-            for u in range(len(theta) - decayed):
-                target[decayed + u] += kind(bias_factor) * errors[slot, u]
+            biases = target[decayed:]
+            for u in range(len(biases)):
+                biases[u] += kind(bias_factor) * errors[slot, u]
         end_update(rule, state, rate)
         if dropout is not None and rule.optimizer == SGD:
             state.counters[1] += 1.0
