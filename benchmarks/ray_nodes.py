@@ -31,7 +31,8 @@ class Nodes:
 
     def __init__(self, folder: str, cpus: int) -> None:
         self._cpus = cpus
-        head = {**_PLACE, "num_cpus": cpus, "temp_dir": folder, "no_monitor": True, "node_name": "head"}
+        os.environ["RAY_TMPDIR"] = folder  # Ray notes there, too, which cluster was started last
+        head = {**_PLACE, "num_cpus": cpus, "no_monitor": True, "node_name": "head"}
         self._cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=False)
         self._started: list[Any] = []
         write_line({"address": self._cluster.address, **self._noted(self._cluster.head_node)})

@@ -28,8 +28,14 @@ CASES = {
     "more shards than batches": (setup_of("linear", shards=64), ROWS),
 }
 
+ALONE = ("fm, adagrad", "mlp with dropout")
+"""Those whose kernels no other test of `make quick` needs."""
 
-@pytest.mark.parametrize(("setup", "rows"), CASES.values(), ids=CASES)
+
+@pytest.mark.parametrize(
+    ("setup", "rows"),
+    [pytest.param(*case, id=name, marks=[pytest.mark.slow] if name in ALONE else []) for name, case in CASES.items()],
+)
 def test_workers_that_know_frames_and_files_alone_give_the_bits_of_threads(setup, rows, tmp_path):
     found = []
     for each in (learner(ONE_THREAD, setup, rows), framed(setup, tmp_path, rows)):

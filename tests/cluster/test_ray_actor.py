@@ -28,6 +28,7 @@ def test_a_worker_answers_tasks_under_their_numbers(tmp_path):
         same(result, change)
 
 
+@pytest.mark.slow
 def test_a_worker_whose_rows_were_sent_gives_the_same(tmp_path):
     setup = setup_frame(tmp_path)
     places = list(file_places(setup.facts))

@@ -102,6 +102,7 @@ def test_kernels_follow_the_formulas(kind, loss, precision):
     np.testing.assert_allclose(fast, slow, rtol=TOLERANCE[precision], atol=TOLERANCE[precision])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS_OF_DOUBLES)
 def test_the_updates_of_a_linear_party_are_those_of_its_outputs(form):
     """One batch against the slope of a sum of outputs, parameter by parameter."""

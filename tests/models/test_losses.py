@@ -70,7 +70,7 @@ def amounts(rows=600):
 
 @pytest.mark.usefixtures("gamma")
 @pytest.mark.parametrize("kinds", [("linear", "linear"), ("linear", "mlp")])
-@pytest.mark.parametrize("joint", ["sum", "fm"])
+@pytest.mark.parametrize("joint", ["sum", pytest.param("fm", marks=pytest.mark.slow)])
 def test_a_loss_from_outside_trains_parties_in_process(kinds, joint):
     X, amount = amounts()
     sample = RowSet({"a": as_rows(X[:, :2]), "b": as_rows(X[:, 2:])}, amount / amount.mean(), np.ones(len(X)))

@@ -264,6 +264,7 @@ def test_a_state_of_other_trees_changes_nothing():
         np.testing.assert_array_equal(array, before[name])
 
 
+@pytest.mark.slow
 def test_vectors_of_an_fm_are_the_networks_alone():
     made = model(OBJECTIVES["fm"])
     assert isinstance(made.joint, Interactions)

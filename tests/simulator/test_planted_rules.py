@@ -53,13 +53,13 @@ def test_a_log_that_goes_on_behind_a_failed_write_is_found(monkeypatch):
     """Chaos 1: what is acknowledged behind a torn group cannot be read again."""
     monkeypatch.setattr(Journal, "_cut_back", lambda self: None)
     monkeypatch.setattr(run_state, "check_log", lambda *, is_open: is_open)
-    assert "full" in found(range(300))
+    assert "full" in found([55, *range(300)])
 
 
 def test_answers_that_a_failed_write_has_taken_along_are_found(monkeypatch):
     """A server that goes on behind it leaves a gap: a party waits for a total that nobody sends again."""
     monkeypatch.setattr(run_state, "check_log", lambda *, is_open: is_open)
-    assert "nothing moves any more" in found([85, *range(600)])
+    assert "nothing moves any more" in found([94, *range(600)])
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_releases_drawn_again_after_a_restart_are_found(monkeypatch):
         self.pushed = self.step - 1
 
     monkeypatch.setattr(Worker, "restore", forgetful)
-    assert "let go of two different values" in found(range(200))
+    assert "let go of two different values" in found([27, *range(200)])
 
 
 def test_one_total_too_many_dropped_by_the_server_is_found(monkeypatch):
@@ -122,7 +122,7 @@ def test_a_total_on_a_new_line_before_its_welcome_is_found(monkeypatch):
     addressed = ServerSession._addressed
     monkeypatch.setattr(ServerSession, "_addressed", late)
     monkeypatch.setattr(ServerSession, "_answers", addressed_at_the_end)
-    text = found([68, *range(3000)])  # few seeds come to it
+    text = found([76, *range(3000)])  # few seeds come to it
     assert "nothing moves any more" in text or "this party has asked for none" in text
 
 
@@ -170,7 +170,7 @@ def test_shared_rows_in_another_order_at_one_party_are_found(monkeypatch):
 def test_held_out_totals_given_up_before_their_figures_are_saved_are_found(monkeypatch):
     """A label party that starts again would decide by fewer figures than before, or wait for ever."""
     monkeypatch.setattr(HeldOutSums, "discard", lambda self, _, epoch: self._drop(epoch))
-    assert "nothing moves any more" in found([67, *seeds_of(200, ends_early)])
+    assert "nothing moves any more" in found([371, *seeds_of(200, ends_early)])
 
 
 def test_models_of_epochs_left_out_of_the_checkpoint_are_found(monkeypatch):
