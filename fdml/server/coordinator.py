@@ -19,7 +19,14 @@ from fdml.server.checks import check_masked, check_range, check_same, digest_of_
 from fdml.server.clocks import Clocks
 from fdml.server.differences import check_bits, check_difference, whole_of
 from fdml.server.matrix import Contribution, PredictionMatrix
-from fdml.server.snapshot_arrays import answer_arrays, answer_of, digest_array, digest_of, release_arrays, release_of
+from fdml.server.snapshot_arrays import (
+    answer_arrays,
+    answers_of,
+    digest_arrays,
+    digests_of,
+    release_arrays,
+    releases_of,
+)
 
 
 class Coordinator:
@@ -212,18 +219,11 @@ class Coordinator:
             "no_gain": np.array(sorted(self._no_gain), np.int64),
             **self._matrix.state(),
         }
-        for party in range(len(self._parties)):
-            for step, release in self._newer_than_matrix[party].items():
-                arrays |= release_arrays(f"recent/{party}/{step}", release)
-            for step, answer in self._answers[party].items():
-                arrays |= answer_arrays(f"{party}/{step}", answer)
-            for step, (mask_id, digest) in self._digests[party].items():
-                arrays[f"digest/{party}/{step}"] = digest_array(mask_id, digest)
-        for step, gradient in self._gradients.items():
-            arrays |= release_arrays(f"gradient/{step}", gradient.release)
-        if self._gradient_digests:  # one for every step from the first on
-            arrays["gradient_digests"] = np.stack([digest_array(*known) for known in self._gradient_digests.values()])
-        return arrays
+        for party, (recent, digests) in enumerate(zip(self._newer_than_matrix, self._digests, strict=True)):
+            arrays |= release_arrays(f"recent/{party}", recent) | digest_arrays(f"digests/{party}", digests)
+        gradients = {step: gradient.release for step, gradient in self._gradients.items()}
+        arrays |= answer_arrays(self._answers) | release_arrays("gradients", gradients)
+        return arrays | digest_arrays("gradient_digests", self._gradient_digests)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Become the coordinator that gave this state."""
@@ -232,18 +232,12 @@ class Coordinator:
         self._stops = {party: step for party, step in enumerate(arrays["stops"].tolist()) if step >= 0}
         self._no_gain = set(arrays["no_gain"].tolist())
         self._matrix.restore(arrays)
-        for key, array in arrays.items():
-            match key.split("/"):
-                case "recent", party, step:
-                    self._newer_than_matrix[int(party)][int(step)] = release_of(arrays, key)
-                case "digest", party, step:
-                    self._digests[int(party)][int(step)] = digest_of(array)
-                case "total" | "gradient_answer", party, step:
-                    self._answers[int(party)][int(step)] = answer_of(arrays, key)
-                case "gradient", step:
-                    self._gradients[int(step)] = Gradient(int(step), release_of(arrays, key))
-                case ("gradient_digests",):
-                    self._gradient_digests = {step: digest_of(row) for step, row in enumerate(array)}
+        for party in range(len(self._parties)):
+            self._newer_than_matrix[party] = releases_of(arrays, f"recent/{party}")
+            self._digests[party] = digests_of(arrays, f"digests/{party}")
+        self._answers = answers_of(arrays, len(self._parties))
+        self._gradients = {step: Gradient(step, each) for step, each in releases_of(arrays, "gradients").items()}
+        self._gradient_digests = digests_of(arrays, "gradient_digests")
 
     def _number(self, party: str) -> int:
         if party in self._numbers:

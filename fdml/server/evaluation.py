@@ -14,7 +14,7 @@ from fdml.protocol.fixed_point import INT64, FixedPoint
 from fdml.protocol.messages import BestEpoch, HeldOutPredictions, HeldOutTotal, Release
 from fdml.protocol.row_pieces import all_pieces, number_of
 from fdml.server.checks import check_masked, check_range, check_same, digest_of_values
-from fdml.server.snapshot_arrays import digest_array, digest_of, release_arrays, release_of
+from fdml.server.snapshot_arrays import digest_arrays, digests_of, release_arrays, releases_of
 
 Place = tuple[int, int]
 """An epoch, and which piece of the held-out rows: many rows come in pieces, and each is summed by itself."""
@@ -166,10 +166,10 @@ class HeldOutSums:
         """Everything needed to go on from here, as arrays."""
         arrays: dict[str, NDArray[Any]] = {}
         for place, parts in self._parts.items():
-            for party, part in parts.items():
-                arrays |= release_arrays(f"held-out/{_name(place)}/{party}", part)
-        for (place, party), (mask_id, digest) in self._digests.items():
-            arrays[f"held-out-digest/{_name(place)}/{party}"] = digest_array(mask_id, digest)
+            arrays |= release_arrays(f"held-out/{_name(place)}", parts)
+        if self._digests:
+            arrays |= digest_arrays("held-out-digests", dict(enumerate(self._digests.values())))
+            arrays["held-out-digests/places"] = np.array([(*place, party) for place, party in self._digests])
         for place, total in self._totals.items():
             arrays[f"held-out-total/{_name(place)}"] = total.values
             arrays[f"held-out-total/{_name(place)}/mask_ids"] = np.array(total.mask_ids, np.uint64)
@@ -184,10 +184,12 @@ class HeldOutSums:
         """Become the held-out sums that gave this state."""
         for key, array in arrays.items():
             match key.split("/"):
-                case "held-out", name, party:
-                    self._parts.setdefault(_place(name), {})[int(party)] = release_of(arrays, key)
-                case "held-out-digest", name, party:
-                    self._digests[_place(name), int(party)] = digest_of(array)
+                case "held-out", name, "numbers":
+                    self._parts[_place(name)] = releases_of(arrays, f"held-out/{name}")
+                case "held-out-digests", "places":
+                    known = digests_of(arrays, "held-out-digests").values()
+                    places = [((epoch, number), party) for epoch, number, party in array.tolist()]
+                    self._digests = dict(zip(places, known, strict=True))
                 case "held-out-total", name:
                     mask_ids, variance = arrays[f"{key}/mask_ids"].tolist(), float(arrays[f"{key}/variance"])
                     epoch, number = _place(name)

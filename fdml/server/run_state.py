@@ -45,6 +45,8 @@ from fdml.storage.journal import Journal
 from fdml.storage.two_slots import TwoSlots
 
 _ROTATE_BYTES = 256 * 2**20
+_SNAPSHOT = 2
+"""Number of what a snapshot has in it; another one is not read."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class RunState:
             self._journal.append(self._unlogged)
             self._unlogged = []
         if self._journal.size > self._rotate_bytes:
-            self._snapshots.save(self._stored())
+            self._snapshots.save(pack_arrays(self._arrays()))
             self._journal.restart([pb.Record(number=self._number).SerializeToString()])
         self._can_log = True
 
@@ -312,11 +314,9 @@ class RunState:
                 Refusal.NOT_PERMITTED,
             )
 
-    def _stored(self) -> bytes:
-        return pack_arrays(self._arrays())
-
     def _arrays(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
+            "format": _SNAPSHOT,
             "number": self._number,
             "membership": self._membership.facts(),
             "history": {epoch: each.sealed.hex() for epoch, each in self.history.items()},
@@ -331,7 +331,7 @@ class RunState:
     def _restore(self, stored: bytes) -> None:
         arrays: Mapping[str, Any] = unpack_arrays(stored)
         facts = json.loads(str(arrays["facts"]))
-        if not isinstance(facts["history"], dict):
+        if facts.get("format") != _SNAPSHOT:
             raise StateCorrupt(
                 "the stored run is of an older fdml; finish it with that one, or give the run a new name at every side"
             )

@@ -13,6 +13,7 @@ from fdml.protocol.prediction_messages import MOST_MESSAGE, Question
 from fdml.protocol.prediction_wire import decode_relayed, encode_relayed
 from fdml.server.relay import Delivery, Relay, RelayLine
 from fdml.transport.caller_certificates import CallerCertificates
+from fdml.transport.incoming import Incoming
 from fdml.transport.outgoing import Outgoing
 from fdml.transport.pieces import Assembly, check_length, pieces
 
@@ -27,9 +28,13 @@ _TICK_SECONDS = 1.0
 @dataclass(eq=False)
 class _Stream:
     line: RelayLine
+    incoming: Incoming
     outgoing: Outgoing = field(default_factory=Outgoing)
     waiting: int = 0
     """Bytes of the messages in it."""
+    reader: asyncio.Task[None] | None = None
+    watch: asyncio.Task[None] | None = None
+    """Looks at the certificate."""
 
 
 class RelayLines:
@@ -51,39 +56,38 @@ class RelayLines:
     ) -> None:
         """Hold one stream until either side ends it."""
         self._make_room(line.party)
-        stream = self._streams[line] = _Stream(line)
+        stream = self._streams[line] = _Stream(line, Incoming(requests))
         self._deliver(self.relay.open(line))
-        tasks = [
-            asyncio.create_task(self._read(stream, requests)),
-            asyncio.create_task(self._look(stream, certificate)),
-        ]
+        stream.reader = asyncio.create_task(self._read(stream))
+        stream.watch = asyncio.create_task(self._look(stream, certificate))
         try:
             while (item := await stream.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
-                    self._end(line, tasks)  # nothing more is read while the answer is held back
+                    self._end(stream)  # nothing more is read while the answer is held back
                     await refuse(item)
                     return
                 for piece in pieces(item):
                     await write(piece)
                 stream.waiting -= len(item)
         finally:
-            self._end(line, tasks)
+            self._end(stream)
 
-    def _end(self, line: RelayLine, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        if self._streams.pop(line, None) is not None:
-            self._deliver(self.relay.close(line))
+    def _end(self, stream: _Stream) -> None:
+        stream.incoming.end()
+        if stream.watch is not None:
+            stream.watch.cancel()
+        if self._streams.pop(stream.line, None) is not None:
+            self._deliver(self.relay.close(stream.line))
 
     def _make_room(self, party: str) -> None:
         own = [stream for line, stream in self._streams.items() if line.party == party]
         if len(own) >= _MOST_LINES:
             own[0].outgoing.put(None)
 
-    async def _read(self, stream: _Stream, requests: AsyncIterator[bytes]) -> None:
+    async def _read(self, stream: _Stream) -> None:
         message = Assembly()
         try:
-            async for piece in requests:
+            async for piece in stream.incoming:
                 check_length(message.size + len(piece), MOST_MESSAGE, f"party {stream.line.party!r}")
                 raw = message.add(piece)
                 if raw is not None:

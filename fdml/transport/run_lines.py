@@ -18,6 +18,7 @@ from fdml.settings import RunSettings
 from fdml.transport.bulletin_calls import BulletinCalls
 from fdml.transport.caller_certificates import CallerCertificates
 from fdml.transport.first_ended import until_one_ends
+from fdml.transport.incoming import Incoming
 from fdml.transport.outgoing import Outgoing
 from fdml.transport.pieces import Assembly, pieces
 
@@ -45,12 +46,14 @@ class _Line:
     stream: Stream
     certificate: x509.Certificate | None
     """What the party has shown; None on plain lines."""
+    incoming: Incoming
     outgoing: Outgoing = field(default_factory=Outgoing)
     unread: int = 0
     """Messages that the session has not acted on yet."""
     unread_bytes: int = 0
+    reader: asyncio.Task[None] | None = None
     acted_on: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever the session has acted on all of them."""
+    """Set whenever the session has acted on all of them, and once the stream is over."""
 
     @property
     def is_full(self) -> bool:
@@ -125,24 +128,25 @@ class RunLines:
         refuse: Callable[[MessageRefused], Awaitable[None]],
     ) -> None:
         """Hold one stream of a party until either side ends it."""
-        line = _Line(Stream(party), certificate)
+        line = _Line(Stream(party), certificate, Incoming(requests))
         self._make_room(party)
         self._lines[line.stream] = line
-        reader = asyncio.create_task(self._read(line, requests))
+        line.reader = asyncio.create_task(self._read(line))
         try:
             while (item := await line.outgoing.get()) is not None:
                 if isinstance(item, MessageRefused):
-                    self._end(line, reader)  # nothing more is read while the answer is held back
+                    self._end(line)  # nothing more is read while the answer is held back
                     await refuse(item)
                     return
                 self.session.status.bytes_out[party] += len(item)
                 for piece in pieces(item):
                     await write(piece)
         finally:
-            self._end(line, reader)
+            self._end(line)
 
-    def _end(self, line: _Line, reader: asyncio.Task[None]) -> None:
-        reader.cancel()
+    def _end(self, line: _Line) -> None:
+        line.incoming.end()
+        line.acted_on.set()
         self.session.close(line.stream)
         self._lines.pop(line.stream, None)
 
@@ -151,33 +155,45 @@ class RunLines:
         if len(lines := [line for line in self._lines.values() if line.stream.party == party]) >= _MOST_LINES:
             lines[0].outgoing.put(None)
 
-    async def _read(self, line: _Line, requests: AsyncIterator[bytes]) -> None:
-        message = Assembly()
-        async for piece in requests:
+    async def _read(self, line: _Line) -> None:
+        message, incoming = Assembly(), line.incoming
+        async for piece in incoming:
             size = message.size + len(piece)
-            if size > line.stream.limit:
-                await self._until_acted_on(line)  # the limit follows from what has come before
-                try:
-                    self.session.check_size(line.stream, size)
-                except MessageRefused as refused:
-                    self.carry_out(self.session.refuse(line.stream, refused))
-                    return
+            if size > line.stream.limit and not await self._may_come(line, size):
+                return
             raw = message.add(piece)
             if raw is None:
                 continue
             if line.is_full:
                 await self._until_acted_on(line)
+            if incoming.ended:
+                return
             line.unread += 1
             line.unread_bytes += len(raw)
             self.session.receive(line.stream, raw)
             self._wake.set()
-        await asyncio.sleep(_BREAK_SECONDS)  # cancelled here, if the stream broke
+        if not incoming.ended:
+            await asyncio.sleep(_BREAK_SECONDS)
+        if incoming.ended:  # also one that broke
+            return
         self.session.close(line.stream, by_party=True)
         line.outgoing.put(None)
         self._wake.set()
 
+    async def _may_come(self, line: _Line, size: int) -> bool:
+        """Whether a message may be so long, by what has come before; one that is too long is refused."""
+        await self._until_acted_on(line)
+        if line.incoming.ended:
+            return False
+        try:
+            self.session.check_size(line.stream, size)
+        except MessageRefused as refused:
+            self.carry_out(self.session.refuse(line.stream, refused))
+            return False
+        return True
+
     async def _until_acted_on(self, line: _Line) -> None:
-        while line.unread:
+        while line.unread and not line.incoming.ended:
             line.acted_on.clear()
             await line.acted_on.wait()
 

@@ -18,6 +18,7 @@ from fdml.errors import FdmlError
 from fdml.transport.first_ended import until_one_ends
 from fdml.transport.grpc_endpoint import TUNNEL, Endpoint, call_metadata
 from fdml.transport.grpc_known_server import KnownServer
+from fdml.transport.incoming import Incoming
 
 _CHUNK = 64 * 2**10
 _PAUSE = 0.3
@@ -63,20 +64,23 @@ class Tunnels:
         taken: asyncio.Future[_Ends] = asyncio.get_running_loop().create_future()
         self._idle[party].put_nowait(taken)
         reader, writer = await taken
+        incoming = Incoming(requests)
 
         async def there() -> None:
             while data := await reader.read(_CHUNK):
                 await write(data)
 
         async def back() -> None:
-            async for data in requests:
+            async for data in incoming:
                 writer.write(data)
                 await writer.drain()
 
+        reading = asyncio.create_task(back())
         try:
             with contextlib.suppress(ConnectionError):
-                await until_one_ends([asyncio.create_task(there()), asyncio.create_task(back())])
+                await until_one_ends([asyncio.create_task(there()), asyncio.shield(reading)])
         finally:
+            incoming.end()
             self._end(writer)
 
     def _end(self, writer: asyncio.StreamWriter) -> None:

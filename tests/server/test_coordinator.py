@@ -724,7 +724,7 @@ def test_gradients_that_all_have_been_served_are_not_stored():
         coordinator.handle(GRADIENT_PARTY, gradient(step, schedule))
         for party in PARTIES:
             coordinator.handle(party, Checkpointed(step))
-        stored = ("gradient/", "gradient_answer/", "total/", "digest/")
+        stored = ("gradients/", "gradient_answers/", "totals/", "served/", "digests/")
         assert not [key for key in coordinator.state() if key.startswith(stored)]
 
 
