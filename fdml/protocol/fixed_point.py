@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numba
+import numba.experimental.function_type  # the first call would import it, and change what other threads read
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -203,3 +206,20 @@ def test_the_largest_size_is_that_of_the_code_farthest_from_zero(kind):
 @given(on_the_grid)
 def test_a_size_is_the_prediction_of_its_code(codes):
     assert size_of(largest_size(codes), codes.dtype) == np.abs(decode(codes)).max(initial=0.0)
+
+
+FIRST_CALL = """
+import numpy as np
+from numba.core.typing.typeof import typeof_impl
+from fdml.protocol.fixed_point import largest_size
+before = list(typeof_impl.registry)
+assert largest_size(np.zeros(0)) == 0.0
+print(set(typeof_impl.registry) - set(before))
+"""
+
+
+@pytest.mark.slow
+def test_the_first_call_teaches_numba_no_type_that_another_thread_could_meet():
+    """A party whose stream brought a total while its model was compiled ended by `dictionary changed size`."""
+    found = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
