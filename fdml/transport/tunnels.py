@@ -76,9 +76,14 @@ class Tunnels:
                 await writer.drain()
 
         reading = asyncio.create_task(back())
+
+        async def read_all() -> None:
+            await asyncio.wait([reading])  # who waits here may be cancelled, and the reading goes on
+            reading.result()
+
         try:
             with contextlib.suppress(ConnectionError):
-                await until_one_ends([asyncio.create_task(there()), asyncio.shield(reading)])
+                await until_one_ends([asyncio.create_task(there()), asyncio.create_task(read_all())])
         finally:
             incoming.end()
             self._end(writer)
