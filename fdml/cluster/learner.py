@@ -45,11 +45,11 @@ class ShardedLearner(LocalLearner):
         self._remarks = [] if 1 in (sharding.groups, sharding.most_added) else [_AVERAGED.format(sharding)]
 
     def update(self, block: BlockUpdate, signal: Signal) -> None:
-        """Learn from one pass over one block: all shards at the same time, from the parameters as they are."""
-        state = self._trained.state()
-        tasks = [task_of(state, part) for part in cut(block, signal.scores, self._sharding)]
-        changes = [change_of(result) for result in self._workers.map(tasks)]
-        self._trained.restore(merged(self._trained, changes, self._sharding))
+        """Learn from one pass over one block: all shards of a round at the same time, from the parameters as they are."""
+        for parts in cut(block, signal.scores, self._sharding, len(self._trained.parameters)):
+            state = self._trained.state()
+            changes = [change_of(result) for result in self._workers.map([task_of(state, part) for part in parts])]
+            self._trained.restore(merged(self._trained, changes, self._sharding))
         if self._average is not None:
             self._average.average_in(len(block.rates))
 

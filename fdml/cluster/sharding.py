@@ -20,6 +20,10 @@ from fdml.models.shards import Sharding
 from fdml.settings import ModelSettings
 from fdml.settings.choices import LossName
 
+_ADAM_STEP, _ROUND_BATCHES = 0.8, 128
+"""Of a net in shards that are added up: Adam's steps do not become smaller as others do their part. Both were chosen on
+validation rows (docs/decisions/0047-shards.md)."""
+
 
 def check_shards(settings: ModelSettings, joint: str, loss: LossName, *, noisy: bool) -> None:
     """Raise unless a party can train with these settings; `noisy` where [guard.training] adds noise."""
@@ -32,7 +36,11 @@ def check_shards(settings: ModelSettings, joint: str, loss: LossName, *, noisy: 
 def sharding_of(settings: ModelSettings) -> Sharding:
     """How the shards of a model are put together; its settings are resolved."""
     kind = kind_named(settings.kind)
-    return Sharding(settings.shards, kind.added_with_adam if settings.update_rule == "adam" else kind.added_shards)
+    if settings.update_rule != "adam":
+        return Sharding(settings.shards, kind.added_shards)
+    if 1 in (settings.shards, kind.added_with_adam):
+        return Sharding(settings.shards, kind.added_with_adam)
+    return Sharding(settings.shards, kind.added_with_adam, step=_ADAM_STEP, round_batches=_ROUND_BATCHES)
 
 
 def sharded_learner(

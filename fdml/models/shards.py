@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from fdml.data.rows import Rows
 from fdml.errors import SettingsError, TrainingDiverged
 from fdml.models.averaging import AveragedModel
 from fdml.models.compiled import CompiledModel
-from fdml.models.kernels.optimizers import ADAGRAD
+from fdml.models.kernels.optimizers import ADAGRAD, ADAM, ADAM_BETA2
+from fdml.models.losses import Floats
 from fdml.models.model import Model, State
 from fdml.models.row_pointers import learn_rows, predict_rows
 from fdml.models.signals import BlockUpdate, Scores
@@ -40,6 +42,10 @@ class Sharding:
 
     shards: int
     most_added: int
+    step: float = 1.0
+    """By which step sizes are multiplied."""
+    round_batches: int = 0
+    """Batches of a block after which changes are put together at the latest; 0: once a block."""
 
     @property
     def groups(self) -> int:
@@ -50,6 +56,14 @@ class Sharding:
     def echo(self) -> float:
         """By which the echo of a party is multiplied inside a shard: how many shards are added up."""
         return self.shards / self.groups
+
+    def rounds(self, batches: int, rows: int, parameters: int) -> int:
+        """How often the changes of a block are put together: a round has as many rows as parameters, or is the only one.
+
+        So what travels for a round stays small beside the work.
+        """
+        wanted = -(-batches // self.round_batches) if self.round_batches else 1
+        return max(1, min(wanted, rows // max(parameters, 1)))
 
 
 class ShardUpdate(NamedTuple):
@@ -72,45 +86,55 @@ class ShardChange(NamedTuple):
     """Of the optimizer."""
 
 
-def cut(block: BlockUpdate, scores: Scores, sharding: Sharding) -> list[ShardUpdate]:
-    """The parts of a block, by position: a row is always in the same one. A part without rows is left out.
+def cut(block: BlockUpdate, scores: Scores, sharding: Sharding, parameters: int = 0) -> list[list[ShardUpdate]]:
+    """The rounds of a block, each in its shards, by position: a row is always in the same one. Empty ones are left out.
 
-    All parts have the same number of batches, of about the size that they have in the block; their steps add up to
-    those of the block.
+    All shards of a round have the same number of batches, of about the size that they have in the block; their steps
+    add up to those of the block, times `sharding.step`. `parameters` are those of the model.
     """
     size, shards = len(scores.total), sharding.shards
-    edges = [size * shard // shards for shard in range(shards + 1)]
-    batches = max(1, min(round(len(block.rates) / shards), size // shards))
-    spans = np.linspace(0, len(block.rates), batches + 1).round().astype(int)
-    rates = np.add.reduceat(block.rates, spans[:-1]) / shards if len(block.rates) else block.rates
-    shard_of = np.searchsorted(edges, block.order, side="right") - 1
-    return [
-        _part(block, scores, sharding, span=(edges[shard], edges[shard + 1]), taken=shard_of == shard, rates=rates)
-        for shard in range(shards)
-        if edges[shard] < edges[shard + 1]
-    ]
+    rounds = sharding.rounds(len(block.rates), size, parameters)
+    ends = [size * number // rounds for number in range(rounds + 1)]
+    edges = [start + (stop - start) * shard // shards for start, stop in pairwise(ends) for shard in range(shards)]
+    part_of = np.searchsorted([*edges, size], block.order, side="right") - 1
+    orders = np.split(block.order[np.argsort(part_of, kind="stable")], edges[1:])
+    found = []
+    for number, (start, stop) in enumerate(pairwise(ends)):
+        taken = slice(len(block.rates) * number // rounds, len(block.rates) * (number + 1) // rounds)
+        rates = _rates(block.rates[taken], sharding, (stop - start) // shards)
+        parts = range(number * shards, (number + 1) * shards)
+        found.append([_part(block, scores, sharding, orders[at], edges[at], rates) for at in parts if len(orders[at])])
+    return found
+
+
+def _rates(rates: NDArray[np.float64], sharding: Sharding, rows: int) -> NDArray[np.float64]:
+    """The steps of each shard of a round, for so many batches of its `rows` as come to it."""
+    if not len(rates):
+        return rates
+    batches = max(1, min(round(len(rates) / sharding.shards), rows))
+    spans = np.linspace(0, len(rates), batches + 1).round().astype(int)
+    return np.add.reduceat(rates, spans[:-1]) / sharding.shards * sharding.step
 
 
 def _part(
     block: BlockUpdate,
     scores: Scores,
     sharding: Sharding,
-    *,
-    span: tuple[int, int],
-    taken: NDArray[np.bool_],
+    order: NDArray[np.int64],
+    start: int,
     rates: NDArray[np.float64],
 ) -> ShardUpdate:
-    start, stop = span
-    order = block.order[taken] - start
-    bounds = _batch_bounds(len(order), len(rates))
-    rows = slice(start, stop)
+    rows = slice(start, start + len(order))
     part = scores._replace(
         total=scores.total[rows],
         own_at_push=scores.own_at_push[rows],
         labels=scores.labels[rows],
         weights=scores.weights[rows],
     )
-    return ShardUpdate(BlockUpdate(block.start + start, order, bounds, rates), part, scores.echo * sharding.echo)
+    bounds = _batch_bounds(len(order), len(rates))
+    return ShardUpdate(
+        BlockUpdate(block.start + start, order - start, bounds, rates), part, scores.echo * sharding.echo
+    )
 
 
 def _batch_bounds(rows: int, batches: int) -> NDArray[np.int64]:
@@ -140,10 +164,11 @@ def _from_now(model: CompiledModel, rows: Rows, update: ShardUpdate) -> Scores:
 
 
 def merged(model: CompiledModel, changes: Sequence[ShardChange], sharding: Sharding) -> State:
-    """The state of a model after all shards of a block have changed it; changes come in the order of shards.
+    """The state of a model after all shards of a round have changed it; changes come in the order of shards.
 
     Parameters are moved by the sum of all changes, over the number of groups. Of what the optimizer keeps, Adagrad's
-    sums of squares are added up, moments are averaged; an update of all shards counts once.
+    sums of squares are added up, moments are averaged. Adam's second moment then forgets as much as by the updates of
+    all shards one after the other, and these are counted; else an update of all shards counts once.
     """
     before = model.state()
     total = np.sum([change.theta for change in changes], axis=0, dtype=np.int64)
@@ -154,8 +179,20 @@ def merged(model: CompiledModel, changes: Sequence[ShardChange], sharding: Shard
         start = before[name].astype(np.float64)
         moved = sum((change.held[name] - start for change in changes), np.zeros_like(start))
         state[name] = (start + (moved if added else moved / len(changes))).astype(model.dtype)
-    state["counters"] = np.array([1.0, before["counters"][1] + changes[0].updates])
+    updates = changes[0].updates
+    if model.optimizer == ADAM and updates:
+        each, updates = updates, updates * len(changes)
+        state["second"] = _forgotten(before["second"], state["second"], each, updates)
+    state["counters"] = np.array([1.0, before["counters"][1] + updates])
     return state
+
+
+def _forgotten(before: Floats, after: Floats, each: int, updates: int) -> Floats:
+    """Adam's second moment as if what it took in by `each` updates had come by `updates`."""
+    left, left_by_all = ADAM_BETA2**each, ADAM_BETA2**updates
+    taken = np.maximum(after.astype(np.float64) - left * before, 0.0)
+    found: Floats = (left_by_all * before + taken * ((1.0 - left_by_all) / (1.0 - left))).astype(after.dtype)
+    return found
 
 
 def _encode(change: NDArray[np.float64]) -> NDArray[np.int64]:

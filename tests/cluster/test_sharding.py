@@ -60,7 +60,7 @@ def test_groups_of_too_many_shards_are_averaged_and_that_is_told():
     each = learner(WorkersSettings(), setup_of(shards=9))
     update(each, 1)
     (event,) = each.events()
-    assert "3 groups of them are averaged" in event.text
+    assert "2 groups of them are averaged" in event.text
     assert each.events() == []
 
 
@@ -113,8 +113,9 @@ def _places(workers):
         ("linear", "sgd", 8, 1),
         ("linear", "sgd", 9, 2),
         ("linear", "adam", 4, 4),
-        ("mlp", "adam", 4, 1),
-        ("mlp", "adam", 8, 2),
+        ("mlp", "adam", 8, 1),
+        ("mlp", "adam", 9, 2),
+        ("mlp", "sgd", 8, 2),
         ("fm", "adagrad", 5, 2),
     ],
 )
@@ -128,3 +129,19 @@ def test_an_average_that_is_meant_is_not_told():
     each = learner(WorkersSettings(), setup_of("linear", shards=9))
     update(each, 1)
     assert each.events() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "optimizer", "shards", "shorter"),
+    [
+        ("mlp", "adam", 1, False),
+        ("mlp", "adam", 2, True),
+        ("fm", "adam", 4, True),
+        ("mlp", "sgd", 4, False),
+        ("linear", "adam", 4, False),
+    ],
+)
+def test_shards_that_are_added_up_with_adam_take_shorter_steps_and_meet_more_often(kind, optimizer, shards, shorter):
+    sharding = sharding_of(model_settings(kind, optimizer=optimizer, shards=shards))
+    assert (sharding.step < 1.0) is shorter
+    assert (sharding.round_batches > 0) is shorter

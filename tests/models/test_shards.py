@@ -24,7 +24,7 @@ def trained(kind, sharding, passes=20, order=None, **settings):
     """A model after some passes in shards, each by a worker of its own."""
     model, worker = (build(settings_of(kind, **settings), SHAPE.width, 1) for _ in range(2))
     for _ in range(passes):
-        parts = cut(*update_of(), sharding)
+        (parts,) = cut(*update_of(), sharding)
         changes = {at: learn_shard(worker, ROWS, model.state(), parts[at]) for at in order or range(len(parts))}
         model.restore(merged(model, [changes[at] for at in range(len(parts))], sharding))
     return model
@@ -33,7 +33,7 @@ def trained(kind, sharding, passes=20, order=None, **settings):
 @given(rows=st.integers(1, 60), batch=st.integers(1, 20), shards=st.integers(1, 9), seed=st.integers(0, 99))
 def test_every_row_is_in_one_shard_and_the_steps_add_up_to_those_of_the_block(rows, batch, shards, seed):
     block, scores = update_of(seed, shape=Shape(rows=rows + 3, start=3, batch=batch))
-    parts = cut(block, scores, Sharding(shards, shards))
+    (parts,) = cut(block, scores, Sharding(shards, shards))
     seen = np.concatenate([part.block.start + part.block.order for part in parts])
     assert sorted(seen) == list(range(3, rows + 3))
     for part in parts:
@@ -47,7 +47,7 @@ def test_every_row_is_in_one_shard_and_the_steps_add_up_to_those_of_the_block(ro
 
 
 def test_a_row_stays_in_its_shard_whatever_the_order_of_learning():
-    first, second = (cut(*update_of(seed), Sharding(4, 4)) for seed in (1, 2))
+    (first,), (second,) = (cut(*update_of(seed), Sharding(4, 4)) for seed in (1, 2))
     for one, other in zip(first, second, strict=True):
         assert one.block.start == other.block.start
         assert sorted(one.block.order) == sorted(other.block.order)
@@ -55,8 +55,9 @@ def test_a_row_stays_in_its_shard_whatever_the_order_of_learning():
 
 
 def test_the_echo_counts_the_shards_that_are_added_up():
-    assert [part.echo for part in cut(*update_of(), Sharding(4, 4))] == [4.0] * 4
-    assert [part.echo for part in cut(*update_of(), Sharding(8, 4))] == [4.0] * 8
+    for shards in (4, 8):
+        (parts,) = cut(*update_of(), Sharding(shards, 4))
+        assert [part.echo for part in parts] == [4.0] * shards
     assert Sharding(8, 4).groups == 2
     assert Sharding(9, 4).groups == 3
 
@@ -86,7 +87,8 @@ def test_one_batch_in_shards_is_one_step_of_the_whole_batch():
     plain, model, worker = (build(settings_of("linear", l2=0.0), SHAPE.width, 1) for _ in range(3))
     plain.learn(ROWS, block, scores)
     sharding = Sharding(4, 4)
-    changes = [learn_shard(worker, ROWS, model.state(), part) for part in cut(block, scores, sharding)]
+    (parts,) = cut(block, scores, sharding)
+    changes = [learn_shard(worker, ROWS, model.state(), part) for part in parts]
     model.restore(merged(model, changes, sharding))
     np.testing.assert_allclose(model.parameters, plain.parameters, rtol=1e-4, atol=1e-7)
 
@@ -109,16 +111,64 @@ def test_moments_are_averaged_and_sums_of_squares_added():
         np.testing.assert_array_equal(state["theta"], before + 2)
         return state
 
-    assert after("adam")["first"][0] == after("adam")["second"][0] == 2.0
-    assert after("adam")["counters"][1] == 5.0
+    assert after("adam")["first"][0] == 2.0
+    assert after("adam")["counters"][1] == 10.0
     assert after("adagrad")["first"][0] == 4.0
+    assert after("adagrad")["counters"][1] == 5.0
+
+
+def test_adams_second_moment_forgets_as_by_the_updates_of_all_shards():
+    """Shards that see the same square in every update: the merged moment is what one model has after all of them."""
+    model = build(settings_of("linear", optimizer="adam"), SHAPE.width, 1)
+    size, square, each, shards = len(model.parameters), 0.3, 7, 4
+
+    def after(updates, start):
+        return 0.999**updates * start + (1.0 - 0.999**updates) * square
+
+    model.restore({**model.state(), "second": np.full(size, 2.0, np.float32)})
+    held = {"first": np.zeros(size), "second": np.full(size, after(each, 2.0))}
+    change = ShardChange(np.zeros(size, np.int64), held, each)
+    state = merged(model, [change] * shards, Sharding(shards, shards))
+    np.testing.assert_allclose(state["second"], after(each * shards, 2.0), rtol=1e-4)
+    assert state["counters"][1] == each * shards
+
+
+def test_a_second_moment_never_falls_below_zero():
+    model = build(settings_of("linear", optimizer="adam"), SHAPE.width, 1)
+    size = len(model.parameters)
+    model.restore({**model.state(), "second": np.full(size, 2.0, np.float32)})
+    held = {"first": np.zeros(size), "second": np.full(size, 2.0 * 0.999**900 * (1 - 1e-6))}
+    change = ShardChange(np.zeros(size, np.int64), held, 900)
+    assert merged(model, [change] * 8, Sharding(8, 8))["second"].min() >= 0.0
+
+
+@given(rows=st.integers(1, 80), batch=st.integers(1, 9), shards=st.integers(1, 5), longest=st.integers(1, 9))
+def test_rounds_have_every_row_and_every_step_once(rows, batch, shards, longest):
+    block, scores = update_of(shape=Shape(rows=rows + 3, start=3, batch=batch))
+    sharding = Sharding(shards, shards, step=0.5, round_batches=longest)
+    found = cut(block, scores, sharding)
+    assert len(found) == min(-(-len(block.rates) // longest), rows)
+    seen = np.concatenate([part.block.start + part.block.order for parts in found for part in parts])
+    assert sorted(seen) == list(range(3, rows + 3))
+    steps = sum(parts[0].block.rates.sum() for parts in found)
+    assert steps * shards == pytest.approx(0.5 * block.rates.sum())
+    order = {row: place for place, row in enumerate(block.start + block.order)}
+    for part in (part for parts in found for part in parts):
+        places = [order[row] for row in part.block.start + part.block.order]
+        assert places == sorted(places), "rows are learned from in the order of the block"
+
+
+def test_a_round_has_as_many_rows_as_the_model_has_parameters():
+    sharding = Sharding(4, 4, round_batches=10)
+    assert [sharding.rounds(40, 400, parameters) for parameters in (1, 100, 101, 200, 201, 1000)] == [4, 4, 3, 2, 1, 1]
+    assert Sharding(4, 4).rounds(40, 400, 1) == 1
 
 
 def test_parameters_that_run_away_end_the_training():
     worker = build(settings_of("linear"), SHAPE.width, 1)
     block, scores = update_of(rate=1e9)
     with pytest.raises(TrainingDiverged, match=r"fewer model\.shards"):
-        learn_shard(worker, ROWS, worker.state(), cut(block, scores, Sharding(1, 1))[0])
+        learn_shard(worker, ROWS, worker.state(), cut(block, scores, Sharding(1, 1))[0][0])
 
 
 def test_a_model_that_is_not_compiled_is_trained_in_one_piece():

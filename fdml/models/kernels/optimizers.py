@@ -24,7 +24,7 @@ SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT = range(5)
 RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
 """The numbers under which kernels know the update rules; `COLLECT` leaves the gradient in the state, and no more."""
 _SMALLEST_SCALE = 1e-3
-_ADAM_BETA2 = 0.999
+ADAM_BETA2 = 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
 
@@ -122,10 +122,10 @@ def end_update(rule: UpdateRule, state: OptimizerState, rate: float) -> None:
     else:
         # Adam, update t:  m <- beta1 m + (1 - beta1) g;  s <- beta2 s + (1 - beta2) g^2;
         # then  theta <- theta - rate (m / (1 - beta1^t)) / (sqrt(s / (1 - beta2^t)) + 1e-8)
-        beta1, beta2 = kind(rule.momentum), kind(_ADAM_BETA2)
-        rest1, rest2 = kind(1.0 - rule.momentum), kind(1.0 - _ADAM_BETA2)
+        beta1, beta2 = kind(rule.momentum), kind(ADAM_BETA2)
+        rest1, rest2 = kind(1.0 - rule.momentum), kind(1.0 - ADAM_BETA2)
         correct1 = kind(1.0 / (1.0 - rule.momentum ** state.counters[1]))
-        correct2 = kind(1.0 / (1.0 - _ADAM_BETA2 ** state.counters[1]))
+        correct2 = kind(1.0 / (1.0 - ADAM_BETA2 ** state.counters[1]))
         for i in range(len(theta)):
             state.first[i] = beta1 * state.first[i] + rest1 * gradient[i]
             state.second[i] = beta2 * state.second[i] + rest2 * gradient[i] * gradient[i]

@@ -84,6 +84,6 @@ MLP = ModelKind(
     default_rate=rate,
     supports_dp_sgd=True,
     added_shards=4,
-    added_with_adam=4,
+    added_with_adam=8,
     layers=layers,
 )
