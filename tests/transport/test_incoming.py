@@ -19,9 +19,11 @@ from tests.transport.served import SECONDS
 from tests.transport.test_limits import serve
 
 BOB = ((PARTY_HEADER, b"bob".hex()),)
-STREAMS, PIECES, SIZE = 200, 3, 1_000_000
-MOST = 3e6
-"""A reader that is cancelled leaves 50 to 400 kB of each stream: 5 MB of 120 at least, in three tries."""
+STREAMS, SIZE = 20, 1_000_000
+HELD_BACK, PAUSE = 0.2, 0.05
+"""Seconds: how long a refusal is held back, and after which the rubbish goes on."""
+MOST = 6e6
+"""A reader that is cancelled leaves the message that comes next: 20 MB of 20 streams."""
 ALLOCATED = getattr(ctypes.CDLL(None), "mallinfo2", None)
 
 
@@ -54,22 +56,28 @@ def allocated():
 
 
 def rubbish(port, streams):
-    """Streams whose first message is refused, with much behind it."""
+    """Streams whose first message is refused, and go on while the answer is held back."""
+
+    def messages():
+        yield b"rubbish"
+        time.sleep(PAUSE)
+        yield bytes(SIZE)
+
     with raw_channel(port) as channel:
         call = channel.stream_stream(JOIN)
         for _ in range(streams):
             with pytest.raises(grpc.RpcError) as refused:
-                list(call(iter([b"rubbish", *[bytes(SIZE)] * PIECES]), timeout=SECONDS, metadata=BOB))
+                list(call(messages(), timeout=SECONDS, metadata=BOB))
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(ALLOCATED is None, reason="another allocator than glibc's")
 def test_what_comes_behind_a_refused_message_is_not_kept(monkeypatch):
-    """A party with a valid certificate could fill the server's memory with 400 kB for each stream, for ever."""
-    monkeypatch.setattr(grpc_server.RefusalPace, "seconds", lambda *_: 0.0)
+    """A party with a valid certificate could fill the server's memory, a message for each stream."""
+    monkeypatch.setattr(grpc_server.RefusalPace, "seconds", lambda *_: HELD_BACK)
     with serve() as server:
-        rubbish(server.port, 10)
+        rubbish(server.port, 5)
         before = allocated()
         rubbish(server.port, STREAMS)
         deadline = time.monotonic() + 5.0
