@@ -45,7 +45,7 @@ class ShardedLearner(LocalLearner):
         self._remarks = [] if 1 in (sharding.groups, sharding.most_added) else [_AVERAGED.format(sharding)]
 
     def update(self, block: BlockUpdate, signal: Signal) -> None:
-        """Learn from one pass over one block: the shards of a round at the same time, from parameters as they are."""
+        """Learn from one pass over one block: all shards of a round at once, from the parameters as they are."""
         for parts in cut(block, signal.scores, self._sharding, len(self._trained.parameters)):
             state = self._trained.state()
             changes = [change_of(result) for result in self._workers.map([task_of(state, part) for part in parts])]

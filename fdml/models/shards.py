@@ -58,7 +58,7 @@ class Sharding:
         return self.shards / self.groups
 
     def rounds(self, batches: int, rows: int, parameters: int) -> int:
-        """How often a block's changes are put together. Of several rounds, each has as many rows as parameters.
+        """How often a block's changes are put together: a round has as many rows as parameters, or is the only one.
 
         So what travels for a round stays small beside the work.
         """
