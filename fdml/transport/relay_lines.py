@@ -13,7 +13,7 @@ from fdml.protocol.prediction_messages import MOST_MESSAGE, Question
 from fdml.protocol.prediction_wire import decode_relayed, encode_relayed
 from fdml.server.relay import Delivery, Relay, RelayLine
 from fdml.transport.caller_certificates import CallerCertificates
-from fdml.transport.incoming import Incoming
+from fdml.transport.grpc_incoming import Incoming
 from fdml.transport.outgoing import Outgoing
 from fdml.transport.pieces import Assembly, check_length, pieces
 

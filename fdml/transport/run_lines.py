@@ -18,7 +18,7 @@ from fdml.settings import RunSettings
 from fdml.transport.bulletin_calls import BulletinCalls
 from fdml.transport.caller_certificates import CallerCertificates
 from fdml.transport.first_ended import until_one_ends
-from fdml.transport.incoming import Incoming
+from fdml.transport.grpc_incoming import Incoming
 from fdml.transport.outgoing import Outgoing
 from fdml.transport.pieces import Assembly, pieces
 

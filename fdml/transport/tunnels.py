@@ -17,8 +17,8 @@ import grpc
 from fdml.errors import FdmlError
 from fdml.transport.first_ended import until_one_ends
 from fdml.transport.grpc_endpoint import TUNNEL, Endpoint, call_metadata
+from fdml.transport.grpc_incoming import Incoming
 from fdml.transport.grpc_known_server import KnownServer
-from fdml.transport.incoming import Incoming
 
 _CHUNK = 64 * 2**10
 _PAUSE = 0.3

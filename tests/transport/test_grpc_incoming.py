@@ -11,7 +11,7 @@ import pytest
 from fdml.server.relay import Relay, RelayLine
 from fdml.transport import grpc_server
 from fdml.transport.grpc_endpoint import JOIN, PARTY_HEADER
-from fdml.transport.incoming import Incoming
+from fdml.transport.grpc_incoming import Incoming
 from fdml.transport.relay_lines import RelayLines
 from fdml.transport.tunnels import Tunnels
 from tests.transport.raw_stream import raw_channel
