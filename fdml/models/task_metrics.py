@@ -117,4 +117,4 @@ def macro_auc(labels: NDArray[np.int64], chances: Floats, weights: Floats) -> fl
 
 
 def _mean(values: NDArray[np.generic], weights: Floats) -> float:
-    return float(values.astype(np.float64, copy=False) @ weights / weights.sum())
+    return float(np.average(values.astype(np.float64), weights=weights))

@@ -45,7 +45,7 @@ def test_few_exchanges_go_with_shards():
 def test_a_run_says_that_groups_of_shards_are_averaged():
     heard = []
     trained(12, "mlp", on_event=heard.append)
-    assert [event.text for event in heard if isinstance(event, Remark) and "3 groups" in event.text]
+    assert [event.text for event in heard if isinstance(event, Remark) and "2 groups" in event.text]
 
 
 @pytest.mark.parametrize(
