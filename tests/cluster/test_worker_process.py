@@ -27,7 +27,9 @@ LOGISTIC = objective_for("logistic", 2)
 def tasks(rate=0.05, shards=2):
     """Tasks of a linear model, and what they must give."""
     model, worker = (build(settings_of("linear", optimizer="adam"), SHAPE.width, 1) for _ in range(2))
-    (parts,) = cut(*random_update(np.random.default_rng(1), "logistic", "single", SHAPE, rate=rate), Sharding(shards, 4))
+    (parts,) = cut(
+        *random_update(np.random.default_rng(1), "logistic", "single", SHAPE, rate=rate), Sharding(shards, 4)
+    )
     state = model.state()
     return [task_of(state, part) for part in parts], lambda: [learn_shard(worker, ROWS, state, part) for part in parts]
 
