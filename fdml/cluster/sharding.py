@@ -32,7 +32,8 @@ def check_shards(settings: ModelSettings, joint: str, loss: LossName, *, noisy: 
 def sharding_of(settings: ModelSettings) -> Sharding:
     """How the shards of a model are put together; its settings are resolved."""
     kind = kind_named(settings.kind)
-    return Sharding(settings.shards, kind.added_with_adam if settings.update_rule == "adam" else kind.added_shards)
+    as_adam = settings.update_rule in ("adam", "factored")
+    return Sharding(settings.shards, kind.added_with_adam if as_adam else kind.added_shards)
 
 
 def sharded_learner(
