@@ -115,6 +115,7 @@ def _places(workers):
         ("linear", "adam", 4, 4),
         ("mlp", "adam", 4, 1),
         ("mlp", "adam", 8, 2),
+        ("mlp", "factored", 8, 2),
         ("fm", "adagrad", 5, 2),
     ],
 )
