@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 
-async def until_one_ends(tasks: Sequence[asyncio.Future[None]]) -> None:
+async def until_one_ends(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Wait until one of the tasks ends; raises what has ended it. The others are cancelled."""
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

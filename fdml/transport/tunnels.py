@@ -71,9 +71,10 @@ class Tunnels:
                 await write(data)
 
         async def back() -> None:
-            async for data in incoming:
-                writer.write(data)
-                await writer.drain()
+            with contextlib.suppress(ConnectionError):  # as nobody may be left to hear of it
+                async for data in incoming:
+                    writer.write(data)
+                    await writer.drain()
 
         reading = asyncio.create_task(back())
 
