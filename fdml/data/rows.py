@@ -99,7 +99,9 @@ def drop_unit_values(rows: Rows) -> Rows:
     if isinstance(rows, PointedRows):
         used = take(rows.stored, np.unique(rows.pointers))
         return rows._replace(stored=_without_values(rows.stored)) if has_unit_values(drop_unit_values(used)) else rows
-    if isinstance(rows, DenseRows) or not _are_ones(rows.values[rows.indptr[0] : rows.indptr[-1]]):
+    if isinstance(rows, DenseRows) or not len(rows.values):
+        return rows
+    if not _are_ones(rows.values[rows.indptr[0] : rows.indptr[-1]]):
         return rows
     return _without_values(rows)
 

@@ -73,4 +73,5 @@ def _gathered(rows: PointedRows, index: NDArray[np.int64]) -> PlainRows:
     found = take(rows, index)
     if not has_unit_values(rows):
         return found
-    return found._replace(values=np.broadcast_to(np.float32(1.0), found.values.shape))
+    most = max(len(found.values), 1)  # an empty array would not be known for a single 1
+    return found._replace(values=np.broadcast_to(np.float32(1.0), most))

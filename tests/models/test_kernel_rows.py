@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdml.data.rows import drop_unit_values
+from fdml.data.rows import drop_unit_values, take
 from fdml.models.kernels.gradients import LONGEST, clip_factor
 from fdml.models.kernels.rows import BinaryRows, entries, entry, kernel_view, prefetch, square_norm
 from tests.models.random_updates import Shape, random_features, stored
@@ -64,6 +64,14 @@ def test_rows_of_ones_are_read_without_their_values():
     assert kernel_view(ones) is ones
     twos = ones._replace(values=ones.values * 2)
     assert kernel_view(drop_unit_values(twos)) is twos
+
+
+def test_rows_without_an_entry_have_the_form_of_the_rows_that_they_are_taken_from():
+    """Another form would be compiled for them, which takes seconds."""
+    twos = stored(2 * np.eye(4, dtype=np.float32), "sparse")
+    none = stored(np.zeros((2, 4), np.float32), "sparse")
+    for rows in (none, take(none, np.array([1])), take(twos, np.array([], np.int64)), drop_unit_values(none)):
+        assert numba.typeof(kernel_view(rows)) == numba.typeof(kernel_view(twos))
 
 
 @given(st.floats(0.0, 1e20), st.floats(1e-6, 1e6))

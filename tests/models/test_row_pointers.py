@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fdml.data.rows import PointedRows, drop_unit_values, has_unit_values, plain_rows, take
+from fdml.data.rows import PointedRows, drop_unit_values, has_unit_values, plain_rows, row_count, take
 from fdml.models import row_pointers
+from fdml.models.kernels.rows import BinaryRows, kernel_view
 from fdml.models.learner import LocalLearner
 from fdml.models.objective import objective_for
 from fdml.models.registry import kinds
@@ -82,7 +83,7 @@ def test_learning_is_to_the_bit_what_it_is_over_copied_rows(kind, form):
 def test_a_kind_that_learns_from_all_rows_does_so_to_the_bit_with_its_learner(kind, form):
     """Block by block, two epochs: neither where rows are stored nor how many are gathered at once shows."""
     rows = pointed(form)
-    settings = settings_of(kind, trees=6, precision="double")
+    settings = settings_of(kind, trees=6, precision=PRECISION_OF[form])
     one, other = (
         learner_of(settings, random_updates.build(settings, SHAPE.width, 1), each, held_out=None, threads=1)
         for each in (rows, plain_rows(rows))
@@ -90,7 +91,7 @@ def test_a_kind_that_learns_from_all_rows_does_so_to_the_bit_with_its_learner(ki
     sizes = [Shape(rows=stop, start=start, batch=7) for start, stop in ((20, SHAPE.rows), (0, 20))]
     random = np.random.default_rng(6)
     for size in sizes * 2:
-        update = random_update(random, "logistic", "double", size, rate=0.05)
+        update = random_update(random, "logistic", PRECISION_OF[form], size, rate=0.05)
         for each in (one, other):
             each.update(*update)
     assert len(one.state()["ends"]) == 2
@@ -157,6 +158,22 @@ def test_rows_of_ones_are_learned_from_without_their_values():
         learn_rows(one, drop_unit_values(rows), block, scores)
         other.learn(copied, block, scores)
     same(one, other)
+
+
+def test_rows_of_ones_keep_their_form_where_the_party_holds_none_of_them():
+    """Another form would be compiled for them, which takes seconds."""
+    seen = []
+
+    class Watched:
+        def predict(self, rows):
+            seen.append(type(kernel_view(rows)))
+            return np.ones((row_count(rows), 1))
+
+    rows = drop_unit_values(pointed("sparse", ones=True))
+    none = rows._replace(pointers=np.full(3, -1))
+    assert not predict_rows(Watched(), none, 0, 3).any()
+    predict_rows(Watched(), rows, 0, 3)
+    assert seen == [BinaryRows, BinaryRows]
 
 
 def test_a_pass_without_a_batch_changes_nothing():

@@ -28,11 +28,14 @@ class BinaryRows(NamedTuple):
 
 
 def kernel_view(given: Rows) -> PlainRows | BinaryRows:
-    """The same rows for the kernels; without values where `drop_unit_values` found them to be all ones."""
+    """The same rows for the kernels; without values where `drop_unit_values` found them to be all ones.
+
+    numpy gives any empty array a stride of 0 bytes: rows without an entry keep the form of others, which is compiled.
+    """
     if isinstance(given, DenseRows):
         return given
     rows = plain_rows(given)
-    if isinstance(rows, SparseRows) and rows.values.strides == (0,):
+    if isinstance(rows, SparseRows) and len(rows.values) and rows.values.strides == (0,):
         return BinaryRows(rows.indptr, rows.indices)
     return rows
 
