@@ -38,8 +38,13 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMOR
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # where syncing a file costs nothing
 
 _ROOT = Path(__file__).parents[1]
-_TOGETHER = ("tests/end_to_end/", "tests/packaging/")
-"""Folders whose tests share processes or an environment, file by file."""
+_TOGETHER = (
+    "tests/end_to_end/",
+    "tests/packaging/",
+    "tests/audit/test_lattice.py",
+    "tests/privacy/test_discrete_noise.py",
+)
+"""Tests that share processes, an environment or compiled functions of their own, file by file."""
 _COMPILES = re.compile(
     r"tests/(models/|contracts/test_models\.py).*?(?<![a-z])(linear under fm|linear|fm|mlp|vectors)(?![a-z])"
 )
@@ -113,15 +118,17 @@ def same_worker(test: str) -> str:
     In two workers each would make anew what a file's tests share, or compile the kernels of a kind of model.
     """
     path = test.partition("::")[0]
-    if path.startswith(_TOGETHER) or _has_fixture_for_all(path):
+    if path.startswith(_TOGETHER) or _makes_something_for_all(path):
         return path
     found = _COMPILES.match(test)
     return _KERNELS_OF.get(found[2], found[2]) if found else test
 
 
 @cache
-def _has_fixture_for_all(path: str) -> bool:
-    return 'scope="module"' in (_ROOT / path).read_text(encoding="utf-8")
+def _makes_something_for_all(path: str) -> bool:
+    """A fixture, or a function that is compiled in every process anew."""
+    text = (_ROOT / path).read_text(encoding="utf-8")
+    return 'scope="module"' in text or "@numba.njit" in text
 
 
 @pytest.hookimpl(optionalhook=True)

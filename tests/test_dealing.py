@@ -12,6 +12,11 @@ def test_a_file_with_a_fixture_for_all_its_tests_stays_together():
     assert same_worker("tests/end_to_end/test_smoke.py::test_a") == "tests/end_to_end/test_smoke.py"
 
 
+@pytest.mark.parametrize("path", ["tests/models/test_optimizers.py", "tests/audit/test_lattice.py"])
+def test_functions_that_only_one_file_uses_are_compiled_by_one_worker(path):
+    assert same_worker(f"{path}::test_a[mlp]") == path
+
+
 def test_other_tests_are_dealt_out_one_by_one():
     for test in ("tests/test_dealing.py::test_a[mlp]", "tests/models/test_metrics.py::test_a"):
         assert same_worker(test) == test
