@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import sys
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -470,20 +471,25 @@ def test_without_masks_no_gradient_leaves_or_comes_and_no_blind_sum_opens():
 
 
 @cache
+def text_of(path):
+    return path.read_text(encoding="utf-8")
+
+
+@cache
 def tree_of(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(text_of(path))
 
 
 @cache
 def calls_in(path):
-    """Every call in a file, with what is called: what it hangs on, and its name."""
-    found = []
+    """Every call in a file by the name that is called, each with what that name hangs on."""
+    found = defaultdict(list)
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name):
-                found.append((node, "", node.func.id))
+                found[node.func.id].append((node, None))
             elif isinstance(node.func, ast.Attribute):
-                found.append((node, ast.unparse(node.func.value), node.func.attr))
+                found[node.func.attr].append((node, node.func.value))
     return found
 
 
@@ -503,8 +509,9 @@ def calls_of(name, *, of=None):
     return [
         (file, owner, call)
         for file, path in sources().items()
-        for call, owner, called in calls_in(path)
-        if called == name and owner not in ("pb", "wire_pb2", "events") and of in (None, file)
+        if of in (None, file) and name in text_of(path)
+        for call, value in calls_in(path)[name]
+        if (owner := "" if value is None else ast.unparse(value)) not in ("pb", "wire_pb2", "events")
     ]
 
 
