@@ -19,7 +19,7 @@ from fdml.models.signals import NO_ROWS, no_scores
 from fdml.privacy.dp_sgd import DpSgd
 from fdml.privacy.noise import NoiseKey
 from tests.models import random_updates
-from tests.models.random_updates import DTYPES, Shape, random_features, random_update, settings_of, stored
+from tests.models.random_updates import DTYPES, FORM_OF, Shape, random_features, random_update, settings_of, stored
 
 JOINTS = {"": lambda _: SUM, " under fm": lambda _: Interactions(2), " under head": lambda scores: Head(3, 4, scores)}
 AVERAGED = [f"{name} averaged" for name in ("linear", "mlp", "torch", "trees+mlp")]
@@ -73,9 +73,9 @@ def assert_same_state(one, other):
 
 @pytest.mark.parametrize("precision", DTYPES)
 @pytest.mark.parametrize("width", [1, 3])
-def test_predictions_are_rows_by_width_in_the_models_precision(kind, width, precision, rows):
+def test_predictions_are_rows_by_width_in_the_models_precision(kind, width, precision):
     model = build(kind, width=width, precision=precision)
-    predictions = model.predict(rows)
+    predictions = model.predict(stored(random_features(np.random.default_rng(2)), FORM_OF[precision]))
     assert predictions.shape == (23, joint_of([model]).width(width))
     assert predictions.dtype == model.dtype == DTYPES[precision]
 

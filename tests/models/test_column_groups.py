@@ -17,7 +17,7 @@ from fdml.models.column_groups import (
 from fdml.models.kind import ModelSpec
 from fdml.models.registry import build_model, model_settings, resolved_model
 from fdml.models.signals import BlockUpdate
-from tests.models.random_updates import WIDTH_OF, Shape, random_features, random_update, stored
+from tests.models.random_updates import FORMS_OF_DOUBLES, WIDTH_OF, Shape, random_features, random_update, stored
 
 SHAPE = Shape(rows=120, start=0, batch=120)
 X = random_features(np.random.default_rng(6), SHAPE)
@@ -40,7 +40,7 @@ def one_batch(loss, seed, precision="double"):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "momentum", "adagrad"])
-@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("storage", FORMS_OF_DOUBLES)
 def test_a_linear_model_in_groups_is_one_model_where_a_block_is_one_batch(optimizer, storage):
     rows = stored(X, storage)
     settings = {"optimizer": optimizer, "precision": "double", "l2": 0.01}
@@ -56,7 +56,7 @@ def test_a_linear_model_in_groups_is_one_model_where_a_block_is_one_batch(optimi
 
 def test_over_more_batches_groups_assume_that_the_others_move_as_they_do():
     """Between the batches of a block no group sees the others, so they are not one model to the last digit."""
-    rows, settings = stored(X, "dense"), {"optimizer": "sgd", "precision": "double"}
+    rows, settings = stored(X, "sparse"), {"optimizer": "sgd", "precision": "double"}
     one, groups = build("linear", groups=False, **settings), build("linear", **settings)
     block, scores = random_update(np.random.default_rng(3), "logistic", "double", Shape(rows=120, start=0, batch=10))
     for model in (one, groups):
@@ -84,11 +84,11 @@ def test_a_prediction_is_the_sum_of_what_each_group_says_of_its_own_columns(kind
 @pytest.mark.parametrize("average", [None, 0.9])
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
 def test_a_restored_model_goes_on_bit_by_bit(kind, average):
-    rows, model, again = stored(X, "sparse"), build(kind, average=average), build(kind, average=average)
-    model.learn(rows, *random_update(np.random.default_rng(1), "logistic", "single", SHAPE))
+    rows, (model, again) = stored(X, "sparse"), (build(kind, average=average, precision="double") for _ in range(2))
+    model.learn(rows, *random_update(np.random.default_rng(1), "logistic", "double", SHAPE))
     again.restore(model.state())
     for each in (model, again):
-        each.learn(rows, *random_update(np.random.default_rng(2), "logistic", "single", SHAPE))
+        each.learn(rows, *random_update(np.random.default_rng(2), "logistic", "double", SHAPE))
     assert model.predict(rows).tobytes() == again.predict(rows).tobytes()
 
 

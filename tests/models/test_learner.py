@@ -2,7 +2,6 @@ import threading
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from fdml.data.rows import as_rows
 from fdml.errors import DataError, SettingsError
@@ -13,7 +12,7 @@ from fdml.models.objective import objective_for
 from fdml.models.registry import model_settings
 from fdml.models.signals import Gradients, Scores
 from fdml.party.settings import read_party
-from tests.models.random_updates import build, random_features, random_update, stored
+from tests.models.random_updates import PRECISION_OF, build, random_features, random_update, set_parameters, stored
 
 ROWS, WIDTH = 20_000, 30
 CHANCE = np.random.default_rng(3)
@@ -21,11 +20,11 @@ DENSE = CHANCE.normal(size=(ROWS, WIDTH)).astype(np.float32) * (CHANCE.random((R
 
 
 @pytest.mark.parametrize("kind", ["linear", "fm", "mlp"])
-@pytest.mark.parametrize("rows", [as_rows(DENSE), as_rows(sp.csr_array(DENSE))], ids=["dense", "sparse"])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("threads", [2, 3, 16])
-def test_what_is_predicted_does_not_depend_on_the_number_of_threads(kind, rows, threads):
-    model = build(model_settings(kind), WIDTH, 2)
-    model.restore({**model.state(), "theta": CHANCE.normal(size=model.parameters.shape).astype(np.float32)})
+def test_what_is_predicted_does_not_depend_on_the_number_of_threads(kind, form, threads):
+    rows, model = stored(DENSE, form), build(model_settings(kind, precision=PRECISION_OF[form]), WIDTH, 2)
+    set_parameters(model, CHANCE.normal(size=model.parameters.shape))
     learner = LocalLearner(model, rows, threads=threads)
     for start, stop in ((0, ROWS), (11, ROWS - 3), (0, 100), (7, 7)):
         expected = model.predict(rows, start, stop)
