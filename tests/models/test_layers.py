@@ -9,6 +9,7 @@ from fdml.models.kind import ModelSpec
 from fdml.models.layers import PlainModel, fm_layers, linear_layers, mlp_layers
 from fdml.models.onnx_file import check_same, onnx_bytes, predicted
 from fdml.models.registry import build_model, kind_named, kinds, model_settings
+from tests.models.random_updates import FORM_OF, stored
 
 SETTINGS = {
     "linear": model_settings("linear", precision="double", optimizer="sgd", l2=0.1),
@@ -48,7 +49,7 @@ def by_hand(plain: PlainModel, rows):
 @pytest.mark.parametrize("bias", [True, False])
 def test_plain_weights_and_onnx_predict_what_the_kernels_predict(name, width, bias):
     model, plain, rows = made(name, width, bias=bias)
-    expected = model.predict(as_rows(rows))
+    expected = model.predict(stored(rows, FORM_OF["double"]))
     np.testing.assert_allclose(by_hand(plain, rows), expected, rtol=1e-12, atol=1e-12)
     file = onnx_bytes(plain, [f"f{number}" for number in range(7)], {"run": "first"})
     assert check_same(file, rows, expected) < 1e-12

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from fdml.errors import SettingsError, TrainingDiverged
 from fdml.models.registry import model_settings
 from fdml.models.shards import ShardChange, Sharding, cut, learn_shard, merged, trained_model
-from tests.models.random_updates import Shape, build, random_features, random_update, settings_of, stored
+from tests.models.random_updates import FORM_OF, Shape, build, random_features, random_update, settings_of, stored
 
 SHAPE = Shape(rows=403, start=3, batch=10)
 X = random_features(np.random.default_rng(1), SHAPE)
-ROWS = stored(X, "sparse")
+ROWS = stored(X, FORM_OF["single"])
 
 
 def update_of(seed=1, rate=0.05, shape=SHAPE):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import DenseRows, PointedRows, SparseRows, as_rows
+from fdml.data.rows import PointedRows, SparseRows, as_rows
 from fdml.errors import DataError, MissingExtra, SettingsError
 from fdml.experiments.in_process import train_in_process
 from fdml.models.collecting import CollectingLearner
@@ -22,13 +22,21 @@ from fdml.models.trees_mlp.model import TreesAndNetwork
 from fdml.party.plan import Plan, learner_of
 from fdml.settings import TrainingSettings
 from fdml.settings.joint import JointSettings
+from tests.models import random_updates
 
 COUNT, BLOCK = 300, 100
 RANDOM = np.random.default_rng(8)
 X = RANDOM.normal(size=(COUNT, 4)).astype(np.float32)
 SCORE = np.sign(X[:, 0] * X[:, 1]) + 1.5 * X[:, 1] * X[:, 3]
 LABELS = (RANDOM.random(COUNT) < 1 / (1 + np.exp(-3 * SCORE))).astype(np.float64)
-ROWS = RowSet({"ann": DenseRows(X[:, :2].copy()), "bob": DenseRows(X[:, 2:].copy())}, LABELS, np.ones(COUNT))
+
+
+def stored(x):
+    """Rows in the form that kernels of double precision are compiled for anyway."""
+    return random_updates.stored(x, random_updates.FORM_OF["double"])
+
+
+ROWS = RowSet({"ann": stored(X[:, :2]), "bob": stored(X[:, 2:])}, LABELS, np.ones(COUNT))
 OBJECTIVES = {
     "sum": objective_for("logistic", 2),
     "fm": objective_for("logistic", 2, JointSettings(joint="fm", joint_width=2)),
@@ -48,7 +56,7 @@ def model(objective=OBJECTIVES["sum"], inputs=4, seed=1, **values):
 
 
 def learner(objective=OBJECTIVES["sum"], rows=None, held_out=None, **values):
-    chosen, rows = settings(**values), DenseRows(X) if rows is None else rows
+    chosen, rows = settings(**values), stored(X) if rows is None else rows
     return learner_of(chosen, model(objective, **values), rows, held_out=held_out, threads=1)
 
 
@@ -114,18 +122,18 @@ def test_each_part_has_its_own_settings():
 def test_the_network_learns_as_one_whose_push_had_no_trees(joint):
     objective = OBJECTIVES[joint]
     whole = model(objective)
-    whole.learn(DenseRows(X), *update(objective=objective))
+    whole.learn(stored(X), *update(objective=objective))
     outputs = whole if joint == "sum" else whole.outputs
     twin = build_model(settings().of_network, ModelSpec(4, objective.width, True, (1, "model"), joint=objective.joint))
     network = twin if joint == "sum" else twin.outputs
     network.restore({name: array for name, array in whole.state().items() if name in network.state()})
-    trees = outputs.predict(DenseRows(X)) - network.predict(DenseRows(X))
+    trees = outputs.predict(stored(X)) - network.predict(stored(X))
     assert trees[:, 0].any()
     assert not trees[:, 1:].any(), "the vector is the network's"
     block, scores = update(7, 50, objective)
-    whole.learn_block(DenseRows(X), block, scores)
-    twin.learn(DenseRows(X), block, scores._replace(own_at_push=scores.own_at_push - trees[7:57]))
-    np.testing.assert_allclose(outputs.predict(DenseRows(X)) - trees, network.predict(DenseRows(X)), rtol=1e-9)
+    whole.learn_block(stored(X), block, scores)
+    twin.learn(stored(X), block, scores._replace(own_at_push=scores.own_at_push - trees[7:57]))
+    np.testing.assert_allclose(outputs.predict(stored(X)) - trees, network.predict(stored(X)), rtol=1e-9)
 
 
 @pytest.mark.parametrize("joint", JOINTS)
@@ -137,14 +145,14 @@ def test_the_trees_learn_from_the_score_with_the_networks_part_as_it_is_now(join
     rows = np.arange(COUNT)
 
     def loss():
-        _, score = scores.moved(rows, made.predict(DenseRows(X)))
+        _, score = scores.moved(rows, made.predict(stored(X)))
         return float((objective.loss.value(score, scores.labels) * scores.weights).mean())
 
     first = loss()
-    before = made.predict(DenseRows(X))
-    made.learn_epoch(DenseRows(X), block, scores)
+    before = made.predict(stored(X))
+    made.learn_epoch(stored(X), block, scores)
     assert loss() < first
-    moved = made.predict(DenseRows(X)) - before
+    moved = made.predict(stored(X)) - before
     assert moved[:, 0].any()
     assert not moved[:, 1:].any()
 
@@ -188,7 +196,7 @@ def test_network_and_trees_read_their_own_features(form):
     parted, same = model(inputs=8, native_from=4), model()
     assert isinstance(parted, TreesAndNetwork)
     parted.learn(rows, *update())
-    same.learn(DenseRows(X), *update())
+    same.learn(stored(X), *update())
     np.testing.assert_allclose(parted.state()["theta"], same.state()["theta"], rtol=1e-12)
     np.testing.assert_allclose(parted.state()["gains"], same.state()["gains"][::-1], rtol=1e-6)
     bound = parted.predict(rows)
@@ -198,30 +206,30 @@ def test_network_and_trees_read_their_own_features(form):
 
 
 def test_rows_that_point_to_stored_ones_are_learned_to_the_bit():
-    stored = DenseRows(np.vstack([X, np.zeros((1, 4), np.float32)]))
-    plain, pointed = epoch(learner()), epoch(learner(rows=PointedRows(stored, np.arange(COUNT))))
+    kept = stored(np.vstack([X, np.zeros((1, 4), np.float32)]))
+    plain, pointed = epoch(learner()), epoch(learner(rows=PointedRows(kept, np.arange(COUNT))))
     for name, array in plain.state().items():
         np.testing.assert_array_equal(pointed.state()[name], array, err_msg=name)
 
 
 def test_a_row_that_is_not_held_has_a_prediction_of_zero():
-    stored, pointers = DenseRows(np.vstack([X, np.zeros((1, 4), np.float32)])), np.arange(COUNT)
+    kept, pointers = stored(np.vstack([X, np.zeros((1, 4), np.float32)])), np.arange(COUNT)
     pointers[::7] = -1
-    made = epoch(learner(rows=PointedRows(stored, pointers)))
+    made = epoch(learner(rows=PointedRows(kept, pointers)))
     found = made.predict(0, COUNT)
     assert not found[::7].any()
     assert found[1::7].all()
 
 
 def test_held_out_rows_are_by_the_average_and_training_rows_by_the_weights():
-    made = learner(held_out=DenseRows(X), average=0.9)
+    made = learner(held_out=stored(X), average=0.9)
     epoch(epoch(made))
     found = made.predict(0, COUNT)
     assert not np.array_equal(found, made.predict_held_out())
     kept = {name: array for name, array in made.state().items() if not name.startswith(PROGRESS)}
     plain = model(seed=5)
     plain.restore(kept)
-    np.testing.assert_array_equal(plain.predict(DenseRows(X)), made.predict_held_out())
+    np.testing.assert_array_equal(plain.predict(stored(X)), made.predict_held_out())
 
 
 def test_without_an_average_the_model_in_training_is_the_model():
@@ -231,10 +239,10 @@ def test_without_an_average_the_model_in_training_is_the_model():
 
 def test_a_pickled_model_has_no_rows_and_predicts_the_same():
     made = model()
-    made.bind(DenseRows(X))
-    made.learn(DenseRows(X), *update())
+    made.bind(stored(X))
+    made.learn(stored(X), *update())
     copy = pickle.loads(pickle.dumps(made))
-    np.testing.assert_array_equal(copy.predict(DenseRows(X)), made.predict(DenseRows(X)))
+    np.testing.assert_array_equal(copy.predict(stored(X)), made.predict(stored(X)))
 
 
 @pytest.mark.parametrize("joint", ["sum", "fm", "head"])
@@ -256,7 +264,7 @@ def test_it_takes_any_way_of_exchange(training):
 
 def test_a_state_of_other_trees_changes_nothing():
     made = model()
-    made.learn(DenseRows(X), *update())
+    made.learn(stored(X), *update())
     before = made.state()
     with pytest.raises(DataError, match="saved 'gains' has shape"):
         made.restore({**{name: array + 1 for name, array in before.items()}, "gains": np.zeros(9)})
@@ -268,5 +276,5 @@ def test_a_state_of_other_trees_changes_nothing():
 def test_vectors_of_an_fm_are_the_networks_alone():
     made = model(OBJECTIVES["fm"])
     assert isinstance(made.joint, Interactions)
-    made.learn(DenseRows(X), *update(objective=OBJECTIVES["fm"]))
-    assert made.outputs.predict(DenseRows(X)).shape == (COUNT, 3)
+    made.learn(stored(X), *update(objective=OBJECTIVES["fm"]))
+    assert made.outputs.predict(stored(X)).shape == (COUNT, 3)

@@ -9,7 +9,7 @@ from fdml.align.consent import consent_to_all
 from fdml.align.party_ids import PartyIds
 from fdml.align.party_secrets import Secrets
 from fdml.align.sealed_labels import LabelSet
-from fdml.data.rows import DenseRows, take
+from fdml.data.rows import take
 from fdml.models.registry import model_settings
 from fdml.party.alignment import RowIds
 from fdml.party.checkpoint import CheckpointStore, SavedState
@@ -30,6 +30,7 @@ from fdml.server.session import ServerSession
 from fdml.settings import GuardSettings, PrivacySettings, RunSettings, TrainingSettings, run_hash
 from fdml.settings.evaluation import EvaluationSettings
 from fdml.transport.in_process import InProcessServer
+from tests.models.random_updates import FORM_OF, stored
 from tests.storage.memory_disk import MemoryDisk
 
 STORE, BROWSER = "store", "browser"
@@ -53,7 +54,7 @@ class ArrayData:
         return RowIds(PartyIds(by_position=RowCounts(len(rows), None)), rows, rows, self.counts)
 
     def rows(self, shared):
-        own = DenseRows(self.features)
+        own = stored(self.features, FORM_OF["double"])
         return PartyRows(take(own, shared.train), take(own, shared.held_out))
 
     def labels(self, shared):

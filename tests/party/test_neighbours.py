@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fdml.data.row_set import RowSet
-from fdml.data.rows import as_rows
 from fdml.errors import SettingsError
 from fdml.models.registry import model_settings
 from fdml.party.plan import Plan, build_worker
@@ -22,6 +21,7 @@ from fdml.privacy.perturb import Perturbation
 from fdml.protocol.fixed_point import encode
 from fdml.protocol.messages import Push, Total
 from fdml.settings import TrainingSettings
+from tests.models.random_updates import FORM_OF, stored
 from tests.privacy.guards import no_protection
 
 ROWS, WIDTH, CLIP = 120, 4, 1.0
@@ -100,7 +100,7 @@ def sums_of(features, kind, training, *, dp_sgd):
     """The sum of clipped gradients of every update of a whole training."""
     plan = Plan(TrainingSettings(learning_rate=0.25, lr_decay="constant", **training), {"p": KINDS[kind]}, "p",
                 "logistic", 2, parties=2)  # fmt: skip
-    rows = RowSet({"p": as_rows(features)}, Y, np.ones(ROWS))
+    rows = RowSet({"p": stored(features, FORM_OF["double"])}, Y, np.ones(ROWS))
     worker = build_worker(plan, rows, "p", clipping(), dp_sgd=dp_sgd)
     worker.learner = measured = Measured(worker.learner)
     pushed = {}
@@ -144,5 +144,5 @@ def test_the_bound_is_nearly_reached():
 def test_factorization_machines_have_no_such_step():
     plan = Plan(TrainingSettings(), {"p": model_settings("fm")}, "p", "logistic", 2, parties=2)
     with pytest.raises(SettingsError, match=r"model.kind is 'fm', and \[guard.training\] knows no way to clip it"):
-        build_worker(plan, RowSet({"p": as_rows(X)}, Y, np.ones(ROWS)), "p", no_protection(),
+        build_worker(plan, RowSet({"p": stored(X, FORM_OF["double"])}, Y, np.ones(ROWS)), "p", no_protection(),
                      dp_sgd=DpSgd(CLIP, 0.0, NoiseKey(bytes(32))))  # fmt: skip

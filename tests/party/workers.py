@@ -22,7 +22,7 @@ from fdml.protocol.fixed_point import encode
 from fdml.protocol.messages import Push, Release, Stop, Stopped, Total
 from fdml.protocol.schedule import schedule_for
 from fdml.server.coordinator import Coordinator
-from tests.models.random_updates import build, stored
+from tests.models.random_updates import FORM_OF, build, stored
 from tests.privacy.guards import no_protection
 
 ROWS = 11
@@ -207,7 +207,7 @@ class Group:
         )
         self.workers, self.seen = {}, []
         for number, name in enumerate(self.names):
-            rows = stored(random.normal(size=(ROWS, 3)).astype(np.float32), "dense")
+            rows = stored(random.normal(size=(ROWS, 3)).astype(np.float32), FORM_OF["double"])
             task = replace(
                 task_of(schedule, lookahead),
                 party=name,
