@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.proxy import Proxy
 from fdml.errors import ExchangeError, MessageRefused, Refusal
+from fdml.events import Refused
 from fdml.federation.certificates import Authority
 from fdml.protocol.alignment_calls import FetchCall, PostCall, encode_fetch, encode_post
 from fdml.protocol.alignment_messages import Consent, Post, RowCounts, Tokens
@@ -86,7 +87,8 @@ def test_no_kind_of_message_is_quoted_at_length_or_as_markup(plain, kind):
         code, details = failure(channel.unary_stream(FETCH), call)
     assert code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT)
     assert len(details) < 250
-    assert all(len(event.reason) < 250 for event in plain.events)
+    assert all(len(event.reason) < 250 for event in plain.events if isinstance(event, Refused))
+    assert all(len(str(event)) < 1000 for event in plain.events), "nor does another event quote it"
 
 
 def test_a_fetch_has_a_size_of_its_own(plain):
