@@ -46,9 +46,10 @@ _TOGETHER = (
 )
 """Tests that share processes, an environment or compiled functions of their own, file by file."""
 _COMPILES = re.compile(
-    r"tests/(models/|contracts/test_models\.py).*?(?<![a-z])(linear under fm|linear|fm|mlp|vectors)(?![a-z])"
+    r"tests/(models/|contracts/test_models\.py).*?(?<![a-z])(linear under fm|linear|fm|mlp|torch|vectors)(?![a-z])"
 )
-"""Tests of a kind of model; the first with each form of rows waits seconds until its kernels are compiled."""
+"""Tests of a kind of model; the first with each form of rows waits seconds until its kernels are compiled. torch has
+none, but brings half of itself with the first step of an optimizer."""
 _KERNELS_OF = {"linear under fm": "vectors"}
 """Kinds that are computed by the kernels of another name."""
 
@@ -115,11 +116,14 @@ def pytest_runtestloop() -> None:
 def same_worker(test: str) -> str:
     """A name that is the same for all tests that one worker is to run; the largest of these groups come first.
 
-    In two workers each would make anew what a file's tests share, or compile the kernels of a kind of model.
+    In two workers each would make anew what a file's tests share, compile the kernels of a kind of model, or import
+    what draws.
     """
     path = test.partition("::")[0]
     if path.startswith(_TOGETHER) or _makes_something_for_all(path):
         return path
+    if "plot" in path:
+        return "plots"
     found = _COMPILES.match(test)
     return _KERNELS_OF.get(found[2], found[2]) if found else test
 

@@ -31,6 +31,8 @@ def test_other_tests_are_dealt_out_one_by_one():
         ("tests/contracts/test_models.py::test_a[mlp under fm-adam]", "mlp"),
         ("tests/models/test_compiled_models.py::test_a[fm-sgd-logistic-dense]", "fm"),
         ("tests/models/test_vectors_kernel_twin.py::test_a", "vectors"),
+        ("tests/models/test_torch_model.py::test_a[sgd]", "torch"),
+        ("tests/monitor/test_search_plot.py::test_a", "plots"),
     ],
 )
 def test_the_kernels_of_a_kind_are_compiled_by_one_worker(test, kind):
