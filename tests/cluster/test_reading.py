@@ -64,7 +64,7 @@ def part_folders(folder):
     return sorted((folder / "parts").glob("*/*"))
 
 
-@pytest.mark.parametrize("files", [3, 200])
+@pytest.mark.parametrize("files", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_rows_in_many_files_have_the_bits_of_one_file(tmp_path, files):
     table = sample()
     assert facts(of_many(table, tmp_path, files)) == facts(of_one(table, tmp_path))

@@ -65,7 +65,8 @@ def listed():
 def texts():
     """Every text of the package, with `...` for its values."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
-    found = (template(node) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.expr))
+    kinds = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.IfExp)  # no other has a text
+    found = {template(node) for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)}
     return sorted({plain(text) for text in found if text})
 
 

@@ -6,6 +6,7 @@ for a name.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -216,14 +217,24 @@ def totals(answers):
     return [(to, raw) for answer in answers for to, raw in answer if isinstance(decode_from_server(raw), Total)]
 
 
+@cache
+def undisturbed(*, rejoined):
+    """The messages of a run in which nothing is refused, what the server answers, and its state at the end.
+
+    `rejoined` is one in which a newer process of the guard joins in the middle.
+    """
+    script = SCRIPTS[0]
+    if rejoined:
+        script = [*script[:MIDDLE], ("guard", hello(2, done=STEPS)), *script[MIDDLE:]]
+    whole = new_state()
+    return script, play(whole, script), whole.fingerprint()
+
+
 @pytest.mark.parametrize(("what", "after"), CASES)
 def test_what_must_not_be_sent_is_refused_and_the_run_goes_on_as_if_it_had_not_been(what, after):
-    bad, script = TABLE[what], SCRIPTS[0]
-    if after < 0:  # a newer process of the guard has joined since
-        script = [*script[:MIDDLE], ("guard", hello(2, done=STEPS)), *script[MIDDLE:]]
-        after = MIDDLE + 1
-    whole = new_state()
-    answers = play(whole, script)
+    bad, rejoined = TABLE[what], after < 0
+    script, answers, at_the_end = undisturbed(rejoined=rejoined)
+    after = MIDDLE + 1 if rejoined else after
     disk = MemoryDisk()
     state = new_state(disk)
     play(state, script[:after])
@@ -240,9 +251,9 @@ def test_what_must_not_be_sent_is_refused_and_the_run_goes_on_as_if_it_had_not_b
     rest = play(state, script[after:])
     assert totals(rest) == totals(answers[after:])
     assert rest == answers[after:]
-    assert state.fingerprint() == whole.fingerprint()
+    assert state.fingerprint() == at_the_end
     assert state.finished
-    assert new_state(disk).fingerprint() == whole.fingerprint()
+    assert new_state(disk).fingerprint() == at_the_end
 
 
 @pytest.mark.parametrize("staleness", [0, 2])

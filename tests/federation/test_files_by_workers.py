@@ -47,6 +47,7 @@ def one_and_many(tmp_path, files=200, run=RUN, workers=THREADS, **more):
     return one, many
 
 
+@pytest.mark.slow
 def test_the_block_stores_of_200_files_are_those_of_one(tmp_path):
     one, many = one_and_many(tmp_path)
     order = np.random.default_rng(1).permutation(ROWS)

@@ -35,7 +35,6 @@ def remarks(events, party):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host", "mesh"])
 def test_without_a_server_there_is_no_process_but_the_parties(tmp_path, kind):
     """Over a server, at a host and without any the figures are the same."""
@@ -47,6 +46,7 @@ def test_without_a_server_there_is_no_process_but_the_parties(tmp_path, kind):
     assert found["history"][-1]["test_metric"] > 0.7
 
 
+@pytest.mark.slow
 def test_a_run_of_processes_gives_the_label_party_s_history(finished):
     _, found = finished
     assert found["alignment"] == {"rows": {"ann": ROWS, "bob": ROWS}, "shared_rows": ROWS, "train_rows": 160}

@@ -103,6 +103,7 @@ def test_messages_not_sent_again_on_a_new_line_are_found(monkeypatch):
     found(range(100))
 
 
+@pytest.mark.slow
 def test_pushes_sent_again_after_their_total_change_nothing(monkeypatch):
     """The server drops those that the party's checkpoint is past; seed 296 broke while it compared them."""
     monkeypatch.setattr(Delivery, "_was_answered", lambda self, message: False)
