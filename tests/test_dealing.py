@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import same_worker
+from tests.conftest import same_worker, share_of
 
 FORGET = "tests/federation/test_forget.py"
 
@@ -37,3 +37,12 @@ def test_other_tests_are_dealt_out_one_by_one():
 )
 def test_the_kernels_of_a_kind_are_compiled_by_one_worker(test, kind):
     assert same_worker(test) == kind
+
+
+def test_every_module_is_in_the_share_of_one_worker():
+    shares = [share_of(f"gw{number}", 3) for number in range(3)]
+    together = [module for share in shares for module in share]
+    assert __name__ in together
+    assert len(set(together)) == len(together) > 400
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert share_of("gw3", 3) == shares[0], "in the place of one that was lost"

@@ -157,7 +157,7 @@ def _command(log: str, words: list[str], forks: str) -> None:
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     sys.argv = ["fdml", *words]
-    subprocess.Popen = warm_popen(forks)  # type: ignore[misc]
+    subprocess.Popen = warm_popen(lambda: forks)  # type: ignore[misc]
     main()
 
 

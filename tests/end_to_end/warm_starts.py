@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -105,7 +105,7 @@ def _become(asked: Mapping[str, Any], output: int) -> None:
     os.environ.update(asked["environment"])
     further = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path.extend(path for path in further if path and path not in sys.path)
-    subprocess.Popen = warm_popen(asked["address"])  # type: ignore[misc]
+    subprocess.Popen = warm_popen(lambda: asked["address"])  # type: ignore[misc]
     nothing = os.open(os.devnull, os.O_RDONLY)
     for number, handle in enumerate((nothing, output, output)):
         os.dup2(handle, number)
@@ -131,13 +131,15 @@ def _run() -> int:
     return 0
 
 
-def warm_popen(address: str) -> Any:
-    """A `subprocess.Popen` that has `fdml` commands forked by the server at this address."""
+def warm_popen(address: Callable[[], str]) -> Any:
+    """A `subprocess.Popen` that has `fdml` commands forked by the server at this address, asked for with the first."""
 
     def popen(command: Sequence[str], **options: Any) -> Any:
         is_fdml = list(command[:3]) == [sys.executable, "-m", "fdml"]
         return (
-            WarmProcess(address, command[3:], options) if is_fdml and _is_file(options) else _POPEN(command, **options)
+            WarmProcess(address(), command[3:], options)
+            if is_fdml and _is_file(options)
+            else _POPEN(command, **options)
         )
 
     return popen
