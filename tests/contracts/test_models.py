@@ -103,7 +103,7 @@ def test_learning_lowers_the_loss_of_a_separable_problem(kind, optimizer):
     shape = Shape(rows=200, start=0, batch=10)
     x = random.normal(size=(shape.rows, shape.width)).astype(np.float32)
     labels = (x @ random.normal(size=shape.width) > 0).astype(np.float64)
-    rows, model = stored(x, "sparse"), build(kind, optimizer=optimizer)
+    rows, model = stored(x, FORM_OF["single"]), build(kind, optimizer=optimizer)
 
     def loss():
         return LOSSES["logistic"].value(joint_of([model]).score(model.predict(rows)), labels).mean()

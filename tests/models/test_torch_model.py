@@ -72,7 +72,7 @@ def as_mlp(parameters, width):
     return torch.nn.Sequential(layers[0], relu, layers[1], relu, layers[2])
 
 
-def assert_they_learn_the_same(kind, optimizer, loss, precision, form=None, dp_sgd=None):
+def assert_they_learn_the_same(kind, optimizer, loss, precision, dp_sgd=None):
     random = np.random.default_rng(11)
     width, chosen = WIDTH_OF[loss], {"optimizer": optimizer, "precision": precision}
     ours = compiled(kind, width, dp_sgd, **chosen)
@@ -83,7 +83,7 @@ def assert_they_learn_the_same(kind, optimizer, loss, precision, form=None, dp_s
     finally:
         torch.set_default_dtype(torch.float32)
     theirs = torch_model_of(module, width, dp_sgd=dp_sgd, **chosen)
-    rows = stored(random_features(random), form or FORM_OF[precision])
+    rows = stored(random_features(random), FORM_OF[precision])
     near = {"rtol": TOLERANCE[precision], "atol": TOLERANCE[precision]}
     np.testing.assert_allclose(theirs.predict(rows), ours.predict(rows), **near)
     for _ in range(3):
@@ -102,7 +102,7 @@ def test_a_torch_linear_layer_learns_as_the_compiled_linear_model(optimizer, pre
 
 @pytest.mark.parametrize("loss", WIDTH_OF)
 def test_every_loss_reaches_torch_as_it_reaches_the_kernels(loss):
-    assert_they_learn_the_same("linear", "sgd", loss, "double", form="dense")
+    assert_they_learn_the_same("linear", "sgd", loss, "double")
 
 
 @pytest.mark.parametrize("optimizer", RULES)

@@ -36,7 +36,7 @@ def stored(x):
     return random_updates.stored(x, random_updates.FORM_OF["double"])
 
 
-ROWS = RowSet({"ann": stored(X[:, :2]), "bob": stored(X[:, 2:])}, LABELS, np.ones(COUNT))
+ROWS = RowSet({"ann": as_rows(X[:, :2]), "bob": as_rows(X[:, 2:])}, LABELS, np.ones(COUNT))
 OBJECTIVES = {
     "sum": objective_for("logistic", 2),
     "fm": objective_for("logistic", 2, JointSettings(joint="fm", joint_width=2)),
@@ -185,7 +185,7 @@ def test_a_learner_that_was_stopped_anywhere_in_an_epoch_ends_with_the_same_bits
         np.testing.assert_array_equal(again.state()[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("form", random_updates.FORMS_OF_DOUBLES)
 def test_network_and_trees_read_their_own_features(form):
     """The trees' features are the network's backwards: so whoever read the other's would predict something else."""
     both = np.hstack([X, X[:, ::-1]])
