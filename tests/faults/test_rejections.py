@@ -218,7 +218,7 @@ def totals(answers):
 
 
 @cache
-def undisturbed(*, rejoined):
+def fault_free_run(*, rejoined):
     """The messages of a run in which nothing is refused, what the server answers, and its state at the end.
 
     `rejoined` is one in which a newer process of the guard joins in the middle.
@@ -233,7 +233,7 @@ def undisturbed(*, rejoined):
 @pytest.mark.parametrize(("what", "after"), CASES)
 def test_what_must_not_be_sent_is_refused_and_the_run_goes_on_as_if_it_had_not_been(what, after):
     bad, rejoined = TABLE[what], after < 0
-    script, answers, at_the_end = undisturbed(rejoined=rejoined)
+    script, answers, at_the_end = fault_free_run(rejoined=rejoined)
     after = MIDDLE + 1 if rejoined else after
     disk = MemoryDisk()
     state = new_state(disk)
