@@ -57,10 +57,11 @@ class CompiledModel:
         biases: int,
         extras: tuple[Any, ...] = (),
         scratch: tuple[Any, ...] = (),
+        table: tuple[int, int] = (0, 0),
     ) -> None:
         theta = np.concatenate([weights, np.zeros(biases)]).astype(float_type(settings))
         self._rule = UpdateRule(RULES[settings.update_rule], settings.weight_decay, settings.momentum, len(weights))
-        self._state = new_optimizer_state(theta, self._rule.optimizer)
+        self._state = new_optimizer_state(theta, self._rule.optimizer, table)
         self._inputs = spec.inputs
         self._width = spec.width
         self._dp_sgd = spec.dp_sgd

@@ -20,12 +20,12 @@ from fdml.models.kernels.compiler import kernel
 from fdml.models.losses import Floats
 from fdml.settings.choices import OptimizerName
 
-SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT = range(5)
-RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
+SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT, FACTORED = range(6)
+RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM, "factored": FACTORED}
 """The numbers under which kernels know the update rules; `COLLECT` leaves the gradient in the state, and no more."""
 _SMALLEST_SCALE = 1e-3
 ADAM_BETA2 = 0.999
-_ADAM_EPSILON = 1e-8
+ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
 
 
@@ -51,9 +51,13 @@ class OptimizerState(NamedTuple):
     """[scale of the weights, number of updates so far; with SGD only differentially private ones are counted]."""
 
 
-def new_optimizer_state(theta: Floats, optimizer: int) -> OptimizerState:
-    """The state before the first update of these parameters."""
+def new_optimizer_state(theta: Floats, optimizer: int, table: tuple[int, int] = (0, 0)) -> OptimizerState:
+    """The state before the first update of these parameters; the first may be a table, `(features, units)`."""
     empty = np.zeros(0, theta.dtype)
+    if optimizer == FACTORED:
+        rest = np.zeros(len(theta) - table[0] * table[1], theta.dtype)
+        second = np.zeros(sum(table) + len(rest), theta.dtype)
+        return OptimizerState(theta, rest, rest.copy(), second, np.array([1.0, 0.0]))
     return OptimizerState(
         theta=theta,
         gradient=empty if optimizer == SGD else np.zeros_like(theta),
@@ -129,7 +133,7 @@ def end_update(rule: UpdateRule, state: OptimizerState, rate: float) -> None:
         for i in range(len(theta)):
             state.first[i] = beta1 * state.first[i] + rest1 * gradient[i]
             state.second[i] = beta2 * state.second[i] + rest2 * gradient[i] * gradient[i]
-            root = math.sqrt(state.second[i] * correct2) + kind(_ADAM_EPSILON)
+            root = math.sqrt(state.second[i] * correct2) + kind(ADAM_EPSILON)
             theta[i] -= kind(rate) * state.first[i] * correct1 / root
 
 
