@@ -180,7 +180,15 @@ def _update_sparse(
 
 
 def _update(
-    table: Table, rows: Any, start: int, order: Any, errors: Floats, batches: int, l2: float, rate: float, correct: float
+    table: Table,
+    rows: Any,
+    start: int,
+    order: Any,
+    errors: Floats,
+    batches: int,
+    l2: float,
+    rate: float,
+    correct: float,
 ) -> None:
     raise NotImplementedError
 

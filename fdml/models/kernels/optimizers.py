@@ -21,8 +21,10 @@ from fdml.models.losses import Floats
 from fdml.settings.choices import OptimizerName
 
 SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT, FACTORED = range(6)
-RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM, "factored": FACTORED}
+RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
 """The numbers under which kernels know the update rules; `COLLECT` leaves the gradient in the state, and no more."""
+ALL_RULES: dict[OptimizerName, int] = {**RULES, "factored": FACTORED}
+"""With the one that nets alone have: Adam, but of a first layer as in `fdml.models.kernels.factored`."""
 _SMALLEST_SCALE = 1e-3
 ADAM_BETA2 = 0.999
 ADAM_EPSILON = 1e-8
@@ -33,7 +35,7 @@ class UpdateRule(NamedTuple):
     """How a gradient changes the parameters."""
 
     optimizer: int
-    """One of `RULES`, or `COLLECT`."""
+    """One of `ALL_RULES`, or `COLLECT`."""
     l2: float
     momentum: float
     decayed: int
