@@ -37,6 +37,7 @@ class PlainFactored:
     def learn(self, twin, l2, x, block, scores, *, every):
         """One block; `every` says whether each batch has all features, as batches of dense rows do."""
         seen = np.zeros(len(self.by_feature), int)
+        self.squares = np.square(twin.weights[0]).mean(axis=1)
         for number, rate in enumerate(block.rates, 1):
             chosen = block.batch(number - 1)
             rows = x[block.start + chosen]
@@ -58,7 +59,7 @@ class PlainFactored:
             self.step(twin.weights[0], feature, none, len(block.rates) - seen[feature], l2, block.rates[-1])
 
     def step(self, weights, feature, gradient, batches, l2, rate):
-        kept, long = 0.999**batches, np.square(weights[feature]).mean()
+        kept, long = 0.999**batches, self.squares[feature]
         moment = kept * self.by_feature[feature] + 0.001 * np.square(gradient).mean() + (1 - kept) * l2**2 * long
         self.by_feature[feature] = moment
         root = np.sqrt(moment / (1 - 0.999**self.rest.updates)) + 1e-8

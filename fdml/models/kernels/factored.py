@@ -17,11 +17,33 @@ from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
 from fdml.models.kernels.optimizers import ADAM_BETA2, ADAM_EPSILON
-from fdml.models.kernels.rows import LINE, entries, entry, prefetch_line
+from fdml.models.kernels.rows import entries, entry
 from fdml.models.losses import Floats
+from fdml.models.signals import BlockUpdate
 
-_AHEAD = np.uint64(4)
-"""How many features ahead of its use the weights of one are loaded to the cache."""
+_EPSILON = np.float32(ADAM_EPSILON)
+
+
+class Entries(NamedTuple):
+    """The entries of a batch of sparse rows, feature by feature; room for those of the block's largest batch."""
+
+    last: NDArray[np.int32]
+    """By feature: the last entry that the batch has of it, or -1."""
+    before: NDArray[np.int32]
+    """By entry: the one before it of the same feature, or -1."""
+    slots: NDArray[np.uint32]
+    """By entry: the place of its row in the batch."""
+    values: Floats
+    touched: NDArray[np.uint32]
+    """The features that the batch has."""
+    sources: NDArray[np.uint32]
+    """By touched feature: which of `Table.gradients` is its own."""
+    amounts: Floats
+    """By touched feature: by what the source is to be multiplied, to be the gradient."""
+    steps: Floats
+    """By touched feature: |g|^2 at first, then by what the source is multiplied and taken off the weights."""
+    shrinks: Floats
+    """By touched feature: by what the weights are multiplied before."""
 
 
 class Table(NamedTuple):
@@ -33,39 +55,85 @@ class Table(NamedTuple):
     """The second moment of each feature: the mean over its weights."""
     by_unit: Floats
     """The second moment of each unit: of the errors of rows. Only their proportions count."""
+    squares: Floats
+    """|w|^2 / U of each feature when the block began."""
     factors: Floats
     """Of this batch: how much longer the steps of a unit's weights are than those of others."""
-    gradient: Floats
-    """Of one feature's weights, times the factors."""
+    gradients: Floats
+    """The errors of the batch's rows times the factors, `(rows, units)`; then sums of them, of features in several."""
     seen: NDArray[np.int64]
     """Up to how many of the block's batches each feature has been brought."""
     kept: Floats
     """beta2 to the power of 0, 1, 2 and so on."""
-    last: NDArray[np.int32]
-    """The last entry that the batch has of each feature, or -1."""
-    touched: NDArray[np.uint32]
-    """The features that the batch has, and room for one more."""
+    entries: Entries
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def new_table(theta: Floats, second: Floats, features: int, units: int, batches: int) -> Table:
+def _most_entries(rows: Any, block: BlockUpdate) -> int:
+    """Of the block's largest batch; 0 of dense rows, which need no lists."""
+    raise NotImplementedError
+
+
+@overload(_most_entries, strict=False)
+def _most_entries_overload(rows: Any, block: Any) -> Any:
+    if "indptr" not in rows.fields:
+        return lambda rows, block: 0
+
+    def most(rows: Any, block: BlockUpdate) -> int:
+        largest = 0
+        for batch in range(len(block.rates)):
+            size = 0
+            for place in range(block.batch_bounds[batch], block.batch_bounds[batch + 1]):
+                row = block.start + block.order[place]
+                size += rows.indptr[row + 1] - rows.indptr[row]
+            largest = max(largest, size)
+        return largest
+
+    return most
+
+
+@kernel
+def new_table(rows: Any, block: BlockUpdate, theta: Floats, second: Floats, features: int, units: int) -> Table:
     """The table at the front of `theta`, whose second moments are at the front of `second`."""
+    kind, size = theta.dtype, _most_entries(rows, block)
+    squares = np.zeros(features, kind)
+    for feature in range(features):
+        squares[feature] = _mean_square(theta[feature * units : (feature + 1) * units])
+    rows_of_batch = block.batch_bounds[1] if len(block.rates) else 0
+    lists = Entries(
+        np.full(features if size else 0, -1, np.int32),
+        np.empty(size, np.int32),
+        np.empty(size, np.uint32),
+        np.empty(size, kind),
+        np.empty(size + 1, np.uint32),
+        np.empty(size, np.uint32),
+        np.empty(size, kind),
+        np.empty(size, kind),
+        np.empty(size, kind),
+    )
     return Table(
         theta[: features * units],
         second[:features],
         second[features : features + units],
-        np.zeros(units, theta.dtype),
-        np.zeros(units, theta.dtype),
+        squares,
+        np.zeros(units, kind),
+        np.zeros((rows_of_batch + size // 2 + 1, units), kind),
         np.zeros(features, np.int64),
-        (ADAM_BETA2 ** np.arange(batches + 1)).astype(theta.dtype),
-        np.full(features, -1, np.int32),
-        np.empty(features + 1, np.uint32),
+        (ADAM_BETA2 ** np.arange(len(block.rates) + 1)).astype(kind),
+        lists,
     )
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _mean_square(values: Floats) -> float:
+    total = values.dtype.type(0.0)
+    for u in range(np.uint64(len(values))):
+        total += values[u] * values[u]
+    return total / values.dtype.type(len(values))
 
 
 @kernel
 def _balance(table: Table, errors: Floats, size: int) -> None:
-    """Take the errors of a batch of this size into the second moments of units, and multiply them by the factors.
+    """Take the errors of a batch of this size into the second moments of units; they times the factors are gradients.
 
     c_u <- beta2 c_u + (1 - beta2) sum_i e_iu^2;  the factors are sqrt(mean c / c_u).
     """
@@ -82,31 +150,43 @@ def _balance(table: Table, errors: Floats, size: int) -> None:
         factors[u] = math.sqrt(mean / moments[u]) if moments[u] > 0.0 else 1.0
     for row in range(size):
         for u in range(len(factors)):
-            errors[row, u] *= factors[u]
+            table.gradients[row, u] = errors[row, u] * factors[u]
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _step(table: Table, feature: int, batches: int, l2: float, rate: float, correct: float) -> None:
-    """Bring one feature up to so many batches of the block; `table.gradient` is g of the last of them.
+def _moment(table: Table, feature: int, square: float, batches: int, l2: float) -> tuple[float, int]:
+    """Bring a feature's second moment up to so many batches of the block; also by how many that is.
 
-    Over k batches, of which the last had the gradient g, with U units:
-    s <- beta2^k s + (1 - beta2) |g|^2 / U + (1 - beta2^k) l2^2 |w|^2 / U,  then with d = sqrt(s correct) + 1e-8
-    w <- w d / (d + rate l2 k) - rate / d g.
+    Over k batches, of which the last had the gradient g, with U units and |w|^2 of when the block began:
+    s <- beta2^k s + (1 - beta2) |g|^2 / U + (1 - beta2^k) l2^2 |w|^2 / U.  `square` is |g|^2 / U.
     """
-    kind, gradient, units = table.weights.dtype.type, table.gradient, np.uint64(len(table.gradient))
-    weights = table.weights[np.uint64(feature) * units : np.uint64(feature) * units + units]
-    steep, long = kind(0.0), kind(0.0)
-    for u in range(units):
-        steep += gradient[u] * gradient[u]
-        long += weights[u] * weights[u]
+    kind = table.weights.dtype.type
     passed = batches - table.seen[feature]
     table.seen[feature] = batches
     kept = table.kept[passed]
-    moment = kept * table.by_feature[feature] + kind((1.0 - ADAM_BETA2) / units) * steep
-    moment += (kind(1.0) - kept) * kind(l2 * l2 / units) * long
+    moment = kept * table.by_feature[feature] + kind(1.0 - ADAM_BETA2) * square
+    moment += (kind(1.0) - kept) * kind(l2 * l2) * table.squares[feature]
     table.by_feature[feature] = moment
-    root = math.sqrt(moment * kind(correct)) + kind(ADAM_EPSILON)
-    shrink, step = root / (root + kind(rate * l2) * kind(passed)), kind(rate) / root
+    return moment, passed
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _shrink_and_step(moment: float, passed: int, l2: float, rate: float, correct: float) -> tuple[float, float]:
+    """The factors of a feature's weights and of its gradient, with d = sqrt(s correct) + 1e-8 over k batches.
+
+    w <- w d / (d + rate l2 k) - rate / d g.
+    """
+    root = math.sqrt(moment * correct) + _EPSILON
+    return root / (root + rate * l2 * passed), rate / root
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _step(table: Table, feature: int, gradient: Floats, batches: int, l2: float, rate: float, correct: float) -> None:
+    """Bring one feature up to so many batches of the block; the last of them had this gradient."""
+    kind, units = table.weights.dtype.type, np.uint64(len(gradient))
+    moment, passed = _moment(table, feature, _mean_square(gradient), batches, l2)
+    shrink, step = _shrink_and_step(moment, kind(passed), kind(l2), kind(rate), kind(correct))
+    weights = table.weights[np.uint64(feature) * units : np.uint64(feature) * units + units]
     for u in range(units):
         weights[u] = shrink * weights[u] - step * gradient[u]
 
@@ -117,20 +197,78 @@ def _update_dense(
     rows: Any,
     start: int,
     order: NDArray[np.int64],
-    errors: Floats,
     batches: int,
     l2: float,
     rate: float,
     correct: float,
 ) -> None:
     """One batch of dense rows: every feature has all of them."""
+    total = table.gradients[len(table.gradients) - 1]
     for feature in range(rows.values.shape[1]):
-        table.gradient[:] = 0.0
+        total[:] = 0.0
         for slot in range(len(order)):
-            value = rows.values[start + order[slot], feature]
-            for u in range(len(table.gradient)):
-                table.gradient[u] += value * errors[slot, u]
-        _step(table, feature, batches, l2, rate, correct)
+            _add(total, rows.values[start + order[slot], feature], table.gradients[slot])
+        _step(table, feature, total, batches, l2, rate, correct)
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _add(total: Floats, value: float, gradient: Floats) -> None:
+    for u in range(np.uint64(len(total))):
+        total[u] += value * gradient[u]
+
+
+@kernel
+def _list_entries(lists: Entries, rows: Any, start: int, order: NDArray[np.int64]) -> int:
+    """List a batch's entries feature by feature; gives how many features it has."""
+    number, count = np.uint64(0), np.uint64(0)
+    for slot in range(len(order)):
+        for place in entries(rows, start + order[slot]):
+            feature, value = entry(rows, start + order[slot], place)
+            lists.before[number], lists.slots[number], lists.values[number] = lists.last[feature], slot, value
+            lists.touched[count] = feature
+            count += np.uint64(lists.last[feature] < 0)
+            lists.last[feature] = number
+            number += np.uint64(1)
+    return count
+
+
+@kernel
+def _gather(lists: Entries, count: int, size: int, gradients: Floats) -> None:
+    """Find each touched feature's gradient and |g|^2 / U: where it has one entry, from the error of that row."""
+    number, squares = np.uint32(size), np.empty(size, gradients.dtype)
+    for slot in range(size):
+        squares[slot] = _mean_square(gradients[slot])
+    for at in range(np.uint64(count)):
+        place = lists.last[lists.touched[at]]
+        lists.last[lists.touched[at]] = -1
+        slot, value = lists.slots[place], lists.values[place]
+        if lists.before[place] < 0:
+            lists.sources[at], lists.amounts[at], lists.steps[at] = slot, value, value * value * squares[slot]
+            continue
+        total = gradients[number]
+        total[:] = 0.0
+        while place >= 0:
+            _add(total, lists.values[place], gradients[lists.slots[place]])
+            place = lists.before[place]
+        lists.sources[at], lists.amounts[at], lists.steps[at] = number, 1.0, _mean_square(total)
+        number += np.uint32(1)
+
+
+@kernel
+def _apply(weights: Floats, gradients: Floats, lists: Entries, count: int) -> None:
+    """Change the weights of the touched features by their factors."""
+    units, sources, touched, shrinks, steps = (
+        np.uint64(gradients.shape[1]),
+        lists.sources,
+        lists.touched,
+        lists.shrinks,
+        lists.steps,
+    )
+    for at in range(np.uint64(count)):
+        own = weights[np.uint64(touched[at]) * units : np.uint64(touched[at]) * units + units]
+        gradient, shrink, step = gradients[sources[at]], shrinks[at], steps[at]
+        for u in range(units):
+            own[u] = shrink * own[u] - step * gradient[u]
 
 
 @kernel
@@ -139,44 +277,23 @@ def _update_sparse(
     rows: Any,
     start: int,
     order: NDArray[np.int64],
-    errors: Floats,
     batches: int,
     l2: float,
     rate: float,
     correct: float,
 ) -> None:
-    """One batch of sparse rows, feature by feature.
-
-    The entries of a feature are a list, from the last to the first: `table.last` has the last, `before` the one before.
-    """
-    last, touched, gradient = table.last, table.touched, table.gradient
-    units, size = np.uint64(len(gradient)), 0
-    for slot in range(len(order)):
-        size += rows.indptr[start + order[slot] + 1] - rows.indptr[start + order[slot]]
-    before, slots, values = np.empty(size, np.int32), np.empty(size, np.uint32), np.empty(size, errors.dtype)
-    number, count = np.uint64(0), np.uint64(0)
-    for slot in range(len(order)):
-        for place in entries(rows, start + order[slot]):
-            feature, value = entry(rows, start + order[slot], place)
-            before[number], slots[number], values[number] = last[feature], slot, value
-            touched[count] = feature
-            count += np.uint64(last[feature] < 0)
-            last[feature] = number
-            number += np.uint64(1)
-    for at in range(count):
-        if at + _AHEAD < count:
-            base = np.uint64(touched[at + _AHEAD]) * units
-            for unit in range(np.uint64(0), units, np.uint64(LINE)):
-                prefetch_line(table.weights, base + unit)  # type: ignore[call-arg]
-        gradient[:] = 0.0
-        place = last[touched[at]]
-        last[touched[at]] = -1
-        while place >= 0:
-            value, error = values[place], errors[slots[place], :units]
-            for u in range(units):
-                gradient[u] += value * error[u]
-            place = before[place]
-        _step(table, touched[at], batches, l2, rate, correct)
+    """One batch of sparse rows: pass by pass over its features, so that roots and divisions are made many at once."""
+    lists, kind = table.entries, table.weights.dtype.type
+    count = _list_entries(lists, rows, start, order)
+    _gather(lists, count, len(order), table.gradients)
+    for at in range(np.uint64(count)):
+        moment, passed = _moment(table, lists.touched[at], lists.steps[at], batches, l2)
+        lists.shrinks[at], lists.steps[at] = passed, moment
+    for at in range(np.uint64(count)):
+        moment, passed = lists.steps[at], lists.shrinks[at]
+        shrink, step = _shrink_and_step(moment, passed, kind(l2), kind(rate), kind(correct))
+        lists.shrinks[at], lists.steps[at] = shrink, step * lists.amounts[at]
+    _apply(table.weights, table.gradients, lists, count)
 
 
 def _update(
@@ -184,7 +301,6 @@ def _update(
     rows: Any,
     start: int,
     order: Any,
-    errors: Floats,
     batches: int,
     l2: float,
     rate: float,
@@ -195,11 +311,11 @@ def _update(
 
 @overload(_update, strict=False)
 def _update_overload(
-    table: Any, rows: Any, start: Any, order: Any, errors: Any, batches: Any, l2: Any, rate: Any, correct: Any
+    table: Any, rows: Any, start: Any, order: Any, batches: Any, l2: Any, rate: Any, correct: Any
 ) -> Any:
     update = _update_sparse if "indptr" in rows.fields else _update_dense
-    return lambda table, rows, start, order, errors, batches, l2, rate, correct: update(
-        table, rows, start, order, errors, batches, l2, rate, correct
+    return lambda table, rows, start, order, batches, l2, rate, correct: update(
+        table, rows, start, order, batches, l2, rate, correct
     )
 
 
@@ -220,14 +336,15 @@ def update_table(
     `errors` begin with the gradients of each row's units; these are changed. `updates` counts those of all blocks.
     """
     _balance(table, errors, len(order))
-    _update(table, rows, start, order, errors, batches, l2, rate, 1.0 / (1.0 - ADAM_BETA2**updates))
+    _update(table, rows, start, order, batches, l2, rate, 1.0 / (1.0 - ADAM_BETA2**updates))
 
 
 @kernel
 def finish_table(table: Table, batches: int, l2: float, rate: float, updates: float) -> None:
     """Bring all features up to the end of the block, which has so many batches."""
     correct = 1.0 / (1.0 - ADAM_BETA2**updates)
-    table.gradient[:] = 0.0
+    none = table.gradients[len(table.gradients) - 1]
+    none[:] = 0.0
     for feature in range(len(table.seen)):
         if table.seen[feature] < batches:
-            _step(table, feature, batches, l2, rate, correct)
+            _step(table, feature, none, batches, l2, rate, correct)

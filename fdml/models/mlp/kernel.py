@@ -287,7 +287,7 @@ def train(
         moments = state.second[features + sizes[0] :]
         own = OptimizerState(theta[first:], state.gradient, state.first, moments, state.counters)
         own_rule = UpdateRule(ADAM, rule.l2, rule.momentum, decayed - first)
-        table = new_table(theta, state.second, features, sizes[0], len(block.rates))
+        table = new_table(rows, block, theta, state.second, features, sizes[0])
     target = gradient_target(own_rule, own, clip)
     every, width = sizes.sum(), sizes[-1]
     score, gradient = np.empty(width, theta.dtype), np.empty(width, theta.dtype)
