@@ -184,10 +184,14 @@ def test_a_restored_net_goes_on_bit_by_bit(form):
     np.testing.assert_array_equal(model.parameters, twin.parameters)
 
 
-@pytest.mark.parametrize("kind", ["mlp", "trees+mlp"])
-def test_nets_have_it_by_default_and_sgd_with_noise(kind):
-    assert resolved_model(model_settings(kind), 1000).optimizer == "factored"
-    assert resolved_model(model_settings(kind), 1000, private=True).optimizer == "sgd"
+def test_a_net_in_a_sum_has_it_by_default_and_sgd_with_noise():
+    assert resolved_model(model_settings("mlp"), 1000).optimizer == "factored"
+    assert resolved_model(model_settings("mlp"), 1000, private=True).optimizer == "sgd"
+
+
+def test_under_other_joint_functions_and_with_trees_a_net_keeps_adam_by_default():
+    assert resolved_model(model_settings("mlp"), 1000, summed=False).optimizer == "adam"
+    assert resolved_model(model_settings("trees+mlp"), 1000).optimizer == "adam"
 
 
 @pytest.mark.parametrize("kind", ["linear", "fm"])

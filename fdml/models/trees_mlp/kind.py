@@ -92,7 +92,6 @@ TREES_MLP = ModelKind(
     "trees+NN",
     TreesMlpSettings,
     build,
-    optimizer="factored",
     encoding="both",
     default_l2=l2_of_nets,
     default_rate=rate,
