@@ -17,8 +17,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
-from fdml.models.kernels.gradients import InteractionScores, KernelScores, clip_factor, output_gradient
 from fdml.models.kernels.factored import finish_table, new_table, update_table
+from fdml.models.kernels.gradients import InteractionScores, KernelScores, clip_factor, output_gradient
 from fdml.models.kernels.optimizers import (
     ADAM,
     SGD,
