@@ -36,7 +36,7 @@ def check_shards(settings: ModelSettings, joint: str, loss: LossName, *, noisy: 
 def sharding_of(settings: ModelSettings) -> Sharding:
     """How the shards of a model are put together; its settings are resolved."""
     kind = kind_named(settings.kind)
-    if settings.update_rule != "adam":
+    if settings.update_rule not in ("adam", "factored"):
         return Sharding(settings.shards, kind.added_shards)
     if 1 in (settings.shards, kind.added_with_adam):
         return Sharding(settings.shards, kind.added_with_adam)

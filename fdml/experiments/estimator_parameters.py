@@ -29,9 +29,9 @@ PARAMETERS = """
     l2 : float or "auto"
         Weight of the squared parameters in the objective.
     optimizer : str
-        "sgd", "momentum", "adagrad", "adam" or "auto".
+        "sgd", "momentum", "adagrad", "adam" or "auto"; of "mlp" also "factored".
     momentum : float, default 0.9
-        Of the optimizers "momentum" and "adam".
+        Of the optimizers "momentum", "adam" and "factored".
     learning_rate : float or "auto"
         The step at the start; "auto" fits it to the rows of each party.
     lr_decay : str, default "linear"

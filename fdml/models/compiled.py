@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fdml.data.rows import Rows, check_width, row_count, take
 from fdml.models.kernels.gradients import SQUARED, InteractionScores, KernelScores
 from fdml.models.kernels.optimizers import (
+    ALL_RULES,
     COLLECT,
-    RULES,
     OptimizerState,
     UpdateRule,
     descend,
@@ -57,10 +57,12 @@ class CompiledModel:
         biases: int,
         extras: tuple[Any, ...] = (),
         scratch: tuple[Any, ...] = (),
+        table: tuple[int, int] = (0, 0),
     ) -> None:
+        """`table` is the shape of the first weights, whose moments the rule `factored` keeps by feature and by unit."""
         theta = np.concatenate([weights, np.zeros(biases)]).astype(float_type(settings))
-        self._rule = UpdateRule(RULES[settings.update_rule], settings.weight_decay, settings.momentum, len(weights))
-        self._state = new_optimizer_state(theta, self._rule.optimizer)
+        self._rule = UpdateRule(ALL_RULES[settings.update_rule], settings.weight_decay, settings.momentum, len(weights))
+        self._state = new_optimizer_state(theta, self._rule.optimizer, table)
         self._inputs = spec.inputs
         self._width = spec.width
         self._dp_sgd = spec.dp_sgd

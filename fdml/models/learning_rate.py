@@ -64,7 +64,7 @@ def default_rate(
     """
     steepness = given.curvature * given.parties * growth * (given.square_norm or 1.0)
     match settings.update_rule:
-        case "adam":
+        case "adam" | "factored":
             return adam
         case "adagrad":
             return _DEFAULT_ADAGRAD

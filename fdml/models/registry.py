@@ -67,17 +67,26 @@ def model_settings(kind: str = DEFAULT_KIND, **values: Any) -> ModelSettings:
 
 
 def resolved_model(
-    settings: ModelSettings, rows: int, entries: float = 0.0, *, private: bool = False, vectors: bool = False
+    settings: ModelSettings,
+    rows: int,
+    entries: float = 0.0,
+    *,
+    private: bool = False,
+    vectors: bool = False,
+    summed: bool = True,
 ) -> ModelSettings:
     """The settings with every "auto" replaced by the rule of the kind; `private` where [guard.training] adds noise.
 
     `entries` is how many features other than zero a row has on average; with noise it is not looked at. `vectors` says
-    whether the parties' vectors interact: then every kind has weights enough to learn single rows by heart.
+    whether the parties' vectors interact: then every kind has weights enough to learn single rows by heart. `summed`
+    says whether the score is the sum of predictions: with other joint functions, and in shards, every kind trains with
+    Adam.
     """
     kind = kind_named(settings.kind)
     found: dict[str, Any] = {}
     if settings.optimizer == "auto" and kind.optimizer is not None:
-        found["optimizer"] = "sgd" if private else kind.optimizer
+        usual = kind.optimizer if summed and settings.shards == 1 else "adam"
+        found["optimizer"] = "sgd" if private else usual
     if settings.l2 == "auto":
         found["l2"] = l2_of_vectors(rows) if vectors else kind.default_l2(rows, 0.0 if private else entries)
     return settings.model_copy(update=found) if found else settings
@@ -100,7 +109,8 @@ def with_native(settings: ModelSettings, found: NativeFeatures) -> ModelSettings
 def build_model(settings: ModelSettings, spec: ModelSpec) -> Model:
     """A model before training."""
     kind = kind_named(settings.kind)
-    resolved = resolved_model(settings, spec.rows, private=spec.dp_sgd is not None, vectors=bool(spec.joint.factors))
+    private, vectors, summed = spec.dp_sgd is not None, bool(spec.joint.factors), spec.joint.is_identity
+    resolved = resolved_model(settings, spec.rows, private=private, vectors=vectors, summed=summed)
     if spec.dp_sgd is not None:
         _check_dp_sgd(resolved, kind)
     model: Model = _grouped(kind, resolved, spec) if settings.column_groups else kind.build(resolved, spec)

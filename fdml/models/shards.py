@@ -19,7 +19,7 @@ from fdml.data.rows import Rows
 from fdml.errors import SettingsError, TrainingDiverged
 from fdml.models.averaging import AveragedModel
 from fdml.models.compiled import CompiledModel
-from fdml.models.kernels.optimizers import ADAGRAD, ADAM, ADAM_BETA2
+from fdml.models.kernels.optimizers import ADAGRAD, ADAM, ADAM_BETA2, FACTORED
 from fdml.models.losses import Floats
 from fdml.models.model import Model, State
 from fdml.models.row_pointers import learn_rows, predict_rows
@@ -180,7 +180,7 @@ def merged(model: CompiledModel, changes: Sequence[ShardChange], sharding: Shard
         moved = sum((change.held[name] - start for change in changes), np.zeros_like(start))
         state[name] = (start + (moved if added else moved / len(changes))).astype(model.dtype)
     updates = changes[0].updates
-    if model.optimizer == ADAM and updates:
+    if model.optimizer in (ADAM, FACTORED) and updates:
         each, updates = updates, updates * len(changes)
         state["second"] = _forgotten(before["second"], state["second"], each, updates)
     state["counters"] = np.array([1.0, before["counters"][1] + updates])

@@ -80,7 +80,8 @@ class Plan:
             hidden = party in private or self.guard(party).training is not None
             looked_at = model.l2 == "auto" and party in parts and not hidden
             entries = mean_entries(_stepped_rows(model, parts[party])) if looked_at else 0.0
-            return resolved_model(model, rows, entries, private=hidden, vectors=self.training.joint == "fm")
+            joint = self.training.joint
+            return resolved_model(model, rows, entries, private=hidden, vectors=joint == "fm", summed=joint == "sum")
 
         models = {party: model_of(party, model) for party, model in self.models.items()}
         return replace(self, training=self.agreed(rows), models=models)

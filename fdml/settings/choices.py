@@ -12,7 +12,7 @@ Link = Literal["identity", "log"]
 LARGEST_LOG = 20.0
 """The largest score that exp is taken of."""
 LrDecay = Literal["linear", "sqrt", "constant"]
-OptimizerName = Literal["sgd", "momentum", "adagrad", "adam"]
+OptimizerName = Literal["sgd", "momentum", "adagrad", "adam", "factored"]
 Align = Literal["tokens", "ecdh"]
 Noise = Literal["none", "gaussian", "laplace"]
 

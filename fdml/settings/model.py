@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from fdml.errors import SettingsError
 from fdml.settings.choices import Auto, OptimizerName
@@ -15,11 +15,13 @@ from fdml.settings.file import Settings
 class ModelSettings(Settings):
     """One party's local model and how it is updated: what all kinds have. `fdml.models.registry` knows the kinds."""
 
+    takes_factored: ClassVar[bool] = False
+    """Whether the kind has the optimizer `factored`."""
     kind: str
     l2: NonNegativeFloat | Auto = "auto"
     optimizer: OptimizerName | Auto = "auto"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """Of the rules `momentum` and `adam`."""
+    """Of the rules `momentum`, `adam` and `factored`."""
     learning_rate: PositiveFloat | Auto | None = None
     """This party's own step size; None takes the run's."""
     precision: Literal["single", "double"] = "single"
@@ -31,6 +33,12 @@ class ModelSettings(Settings):
     """Columns by group; each group, and all other columns, have a model of their own, whose predictions are added."""
     group_features: tuple[tuple[NonNegativeInt, PositiveInt], ...] = ()
     """Of which group features are, as runs of (group, features): of a matrix; those of a table are known."""
+
+    @model_validator(mode="after")
+    def _check_optimizer(self) -> Self:
+        if self.optimizer == "factored" and not self.takes_factored:
+            raise ValueError(f'optimizer is "factored", which a model of kind {self.kind!r} has not; set "adam"')
+        return self
 
     @property
     def weight_decay(self) -> float:

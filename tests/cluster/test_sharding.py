@@ -116,6 +116,7 @@ def _places(workers):
         ("mlp", "adam", 8, 1),
         ("mlp", "adam", 9, 2),
         ("mlp", "sgd", 8, 2),
+        ("mlp", "factored", 8, 1),
         ("fm", "adagrad", 5, 2),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_training_value_out_of_range_is_named_with_what_to_write(key, value, m
         (
             "optimizer",
             "sgdd",
-            "setting 'optimizer' is 'sgdd': input should be 'sgd', 'momentum', 'adagrad' or 'adam' or 'auto'",
+            "setting 'optimizer' is 'sgdd': input should be 'sgd', 'momentum', 'adagrad', 'adam' or 'factored' or 'auto'",
         ),
         ("precision", "half", "setting 'precision' is 'half': input should be 'single' or 'double'"),
     ],

@@ -20,12 +20,14 @@ from fdml.models.kernels.compiler import kernel
 from fdml.models.losses import Floats
 from fdml.settings.choices import OptimizerName
 
-SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT = range(5)
+SGD, MOMENTUM, ADAGRAD, ADAM, COLLECT, FACTORED = range(6)
 RULES: dict[OptimizerName, int] = {"sgd": SGD, "momentum": MOMENTUM, "adagrad": ADAGRAD, "adam": ADAM}
 """The numbers under which kernels know the update rules; `COLLECT` leaves the gradient in the state, and no more."""
+ALL_RULES: dict[OptimizerName, int] = {**RULES, "factored": FACTORED}
+"""With the one that nets alone have: Adam, but of a first layer as in `fdml.models.kernels.factored`."""
 _SMALLEST_SCALE = 1e-3
 ADAM_BETA2 = 0.999
-_ADAM_EPSILON = 1e-8
+ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
 
 
@@ -33,7 +35,7 @@ class UpdateRule(NamedTuple):
     """How a gradient changes the parameters."""
 
     optimizer: int
-    """One of `RULES`, or `COLLECT`."""
+    """One of `ALL_RULES`, or `COLLECT`."""
     l2: float
     momentum: float
     decayed: int
@@ -51,9 +53,13 @@ class OptimizerState(NamedTuple):
     """[scale of the weights, number of updates so far; with SGD only differentially private ones are counted]."""
 
 
-def new_optimizer_state(theta: Floats, optimizer: int) -> OptimizerState:
-    """The state before the first update of these parameters."""
+def new_optimizer_state(theta: Floats, optimizer: int, table: tuple[int, int] = (0, 0)) -> OptimizerState:
+    """The state before the first update of these parameters; the first may be a table, `(features, units)`."""
     empty = np.zeros(0, theta.dtype)
+    if optimizer == FACTORED:
+        rest = np.zeros(len(theta) - table[0] * table[1], theta.dtype)
+        second = np.zeros(sum(table) + len(rest), theta.dtype)
+        return OptimizerState(theta, rest, rest.copy(), second, np.array([1.0, 0.0]))
     return OptimizerState(
         theta=theta,
         gradient=empty if optimizer == SGD else np.zeros_like(theta),
@@ -129,7 +135,7 @@ def end_update(rule: UpdateRule, state: OptimizerState, rate: float) -> None:
         for i in range(len(theta)):
             state.first[i] = beta1 * state.first[i] + rest1 * gradient[i]
             state.second[i] = beta2 * state.second[i] + rest2 * gradient[i] * gradient[i]
-            root = math.sqrt(state.second[i] * correct2) + kind(_ADAM_EPSILON)
+            root = math.sqrt(state.second[i] * correct2) + kind(ADAM_EPSILON)
             theta[i] -= kind(rate) * state.first[i] * correct1 / root
 
 

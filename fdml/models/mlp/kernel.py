@@ -17,8 +17,17 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from fdml.models.kernels.compiler import kernel
+from fdml.models.kernels.factored import finish_table, new_table, update_table
 from fdml.models.kernels.gradients import InteractionScores, KernelScores, clip_factor, output_gradient
-from fdml.models.kernels.optimizers import SGD, OptimizerState, UpdateRule, begin_update, end_update, gradient_target
+from fdml.models.kernels.optimizers import (
+    ADAM,
+    SGD,
+    OptimizerState,
+    UpdateRule,
+    begin_update,
+    end_update,
+    gradient_target,
+)
 from fdml.models.kernels.rows import LINE, entries, entry, prefetch, prefetch_line, square_norm
 from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate
@@ -261,6 +270,7 @@ def train(
     clip: float | None,
     dropout: float | None,
     seed: int,
+    factored: bool | None,
 ) -> None:
     """One pass over one block, batch by batch; `clip` bounds each row's part in the sum of a batch's gradients.
 
@@ -270,7 +280,15 @@ def train(
     """
     theta, decayed = state.theta, rule.decayed
     kind = theta.dtype.type
-    target = gradient_target(rule, state, clip)
+    first = 0
+    own_rule, own = rule, state
+    if factored is not None:
+        first = features * sizes[0]
+        moments = state.second[features + sizes[0] :]
+        own = OptimizerState(theta[first:], state.gradient, state.first, moments, state.counters)
+        own_rule = UpdateRule(ADAM, rule.l2, rule.momentum, decayed - first)
+        table = new_table(rows, block, theta, state.second, features, sizes[0])
+    target = gradient_target(own_rule, own, clip)
     every, width = sizes.sum(), sizes[-1]
     score, gradient = np.empty(width, theta.dtype), np.empty(width, theta.dtype)
     units = np.empty((block.batch_bounds[1], every), theta.dtype)
@@ -297,23 +315,24 @@ def train(
             batch_order, limit = block.order[begin:end], clip / (end - begin)
             kept = _clip_rows(rows, block.start, batch_order, limit, sizes, len(theta) - decayed, units, errors)
         rate = block.rates[batch]
-        weight_factor, bias_factor = begin_update(rule, state, rate)
+        weight_factor, bias_factor = begin_update(own_rule, own, rate)
         # dLoss/dW_l = sum_i e_l h_l-1^T, dLoss/db_l = sum_i e_l, added row by row
         for place in range(begin, end):
             row, slot = block.start + block.order[place], place - begin
-            if place + _WEIGHTS_AHEAD < end:
+            if factored is None and place + _WEIGHTS_AHEAD < end:
                 _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], target, sizes[0])
             if clip is not None and not kept[slot]:
                 continue
             error = errors[slot, : sizes[0]]
-            for where in entries(rows, row):
-                feature, value = entry(rows, row, where)
-                amount = kind(weight_factor) * value
-                base = feature * np.uint64(sizes[0])
-                cells = target[base : base + np.uint64(sizes[0])]
-                for u in range(sizes[0]):
-                    cells[u] += amount * error[u]
-            weight_at, unit_at = features * sizes[0], 0
+            if factored is None:
+                for where in entries(rows, row):
+                    feature, value = entry(rows, row, where)
+                    amount = kind(weight_factor) * value
+                    base = feature * np.uint64(sizes[0])
+                    cells = target[base : base + np.uint64(sizes[0])]
+                    for u in range(sizes[0]):
+                        cells[u] += amount * error[u]
+            weight_at, unit_at = features * sizes[0] - first, 0
             for depth in range(1, len(sizes)):
                 above, below = sizes[depth], sizes[depth - 1]
                 inputs = units[slot, unit_at : unit_at + below]
@@ -324,9 +343,15 @@ def train(
                         cells[u] += amount * inputs[u]
                 weight_at += below * above
                 unit_at += below
-            biases = target[decayed:]
+            biases = target[decayed - first :]
             for u in range(len(biases)):
                 biases[u] += kind(bias_factor) * errors[slot, u]
-        end_update(rule, state, rate)
+        end_update(own_rule, own, rate)
+        if factored is not None:
+            update_table(
+                table, rows, block.start, block.order[begin:end], errors, batch + 1, rule.l2, rate, state.counters[1]
+            )
         if dropout is not None and rule.optimizer == SGD:
             state.counters[1] += 1.0
+    if factored is not None and len(block.rates):
+        finish_table(table, len(block.rates), rule.l2, block.rates[len(block.rates) - 1], state.counters[1])

@@ -22,6 +22,7 @@ from fdml.settings import ModelSettings
 class MlpSettings(ModelSettings):
     """Its hidden layers."""
 
+    takes_factored: ClassVar[bool] = True
     kind: Literal["mlp"] = "mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
     """Units of each hidden layer."""
@@ -60,7 +61,13 @@ def build(settings: MlpSettings, spec: ModelSpec) -> Perceptron:
         weights,
         biases=sum(settings.hidden) + (spec.width if spec.bias else 0),
         extras=(np.array(sizes), spec.inputs),
-        scratch=(clip_of(spec), settings.dropout or None, stream(*spec.key, "dropout") % 2**63),
+        table=(spec.inputs, sizes[0]),
+        scratch=(
+            clip_of(spec),
+            settings.dropout or None,
+            stream(*spec.key, "dropout") % 2**63,
+            settings.update_rule == "factored" or None,
+        ),
     )
 
 
@@ -80,6 +87,7 @@ MLP = ModelKind(
     "NN",
     MlpSettings,
     build,
+    optimizer="factored",
     default_l2=l2_of_nets,
     default_rate=rate,
     supports_dp_sgd=True,

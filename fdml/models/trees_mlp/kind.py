@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -23,6 +23,7 @@ from fdml.settings.choices import Auto
 class TreesMlpSettings(ModelSettings):
     """Those of its trees and of its network; step size, L2, optimizer and averaging are the network's."""
 
+    takes_factored: ClassVar[bool] = True
     kind: Literal["trees+mlp"] = "trees+mlp"
     hidden: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64,)
     """Units of each hidden layer."""
