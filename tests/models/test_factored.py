@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fdml.data.rows import drop_unit_values
 from fdml.errors import SettingsError
 from fdml.models.registry import model_settings, resolved_model
-from fdml.models.signals import NO_ROWS, no_scores
+from fdml.models.signals import NO_ROWS, BlockUpdate, no_scores
 from tests.models.plain_models import PlainRule, plain_gradient, plain_twin
 from tests.models.random_updates import (
     STORED,
@@ -99,6 +102,78 @@ def test_learning_equals_plain_numpy(loss, outputs, form, precision):
     np.testing.assert_allclose(
         model.state()["second"][: SHAPE.width], plain.by_feature, rtol=10 * tolerance, atol=tolerance**2
     )
+
+
+@given(
+    seed=st.integers(0, 2**16),
+    shape=st.builds(
+        Shape,
+        rows=st.integers(6, 30),
+        width=st.integers(1, 12),
+        start=st.integers(0, 4),
+        batch=st.integers(1, 12),
+    ),
+    density=st.sampled_from([0.02, 0.2, 0.6, 1.0]),
+    units=st.integers(1, 5),
+    rate=st.sampled_from([1e-3, 0.05]),
+    l2=st.sampled_from([0.0, 0.01, 0.5]),
+)
+@settings(deadline=None)
+def test_batches_of_any_size_and_density_equal_plain_numpy(seed, shape, density, units, rate, l2):
+    """A feature may have no entry in a batch, one, or several; a batch none at all."""
+    random = np.random.default_rng(seed)
+    wanted = of_net(precision="double", hidden=(units,), l2=l2)
+    model, twin = pair(random, wanted, shape.width)
+    plain = PlainFactored(shape.width, units, wanted.momentum)
+    x = random_features(random, shape, density=density)
+    for _ in range(2):
+        update = random_update(random, "logistic", "double", shape, rate=rate)
+        model.learn(stored(x, "sparse"), *update)
+        plain.learn(twin, l2, x.astype(np.float64), *update, every=False)
+    np.testing.assert_allclose(model.parameters, twin.flat(), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.state()["second"][: shape.width], plain.by_feature, rtol=1e-6, atol=1e-18)
+
+
+def test_rows_of_ones_learn_as_the_same_rows_with_their_values():
+    """Rows of ones have kernels of their own, without values."""
+    random = np.random.default_rng(10)
+    ones = (random.random((SHAPE.rows, SHAPE.width)) < 0.3).astype(np.float32)
+    update = random_update(random, "logistic", "double", SHAPE, rate=0.03)
+    found = []
+    for rows in (stored(ones, "sparse"), drop_unit_values(stored(ones, "sparse"))):
+        model = build(of_net(precision="double"), SHAPE.width, 1)
+        model.learn(rows, *update)
+        found.append(model.parameters)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 12])
+def test_a_feature_with_several_entries_in_a_batch_learns_from_their_sum(times):
+    """However its entries are spread over rows: as one row with an entry for each learns, if their errors are alike."""
+    random = np.random.default_rng(11)
+    wanted = of_net(precision="double", hidden=(3,), l2=0.0)
+    model, _ = pair(random, wanted, width=2)
+    x = np.zeros((times, 2), np.float32)
+    x[:, 1] = 0.5
+    before = model.parameters
+    block, scores = random_update(random, "logistic", "double", Shape(rows=times, width=2, start=0, batch=times))
+    same = scores._replace(
+        total=np.full_like(scores.total, 0.3),
+        own_at_push=np.full_like(scores.own_at_push, 0.1),
+        labels=np.ones(times),
+        weights=np.ones(times),
+    )
+    model.learn(stored(x, "sparse"), block, same)
+    moved = (model.parameters - before)[:6].reshape(2, 3)
+    np.testing.assert_allclose(moved[0], 0.0, atol=1e-15)
+    one, _ = pair(np.random.default_rng(11), wanted, width=2)
+    single = BlockUpdate(0, np.arange(1), np.array([0, 1]), block.rates)
+    rows = slice(0, 1)
+    first = same._replace(
+        total=same.total[rows], own_at_push=same.own_at_push[rows], labels=same.labels[rows], weights=same.weights[rows]
+    )
+    one.learn(stored(x[:1], "sparse"), single, first)
+    np.testing.assert_allclose(moved[1], (one.parameters - before)[3:6], rtol=1e-9)
 
 
 def test_rows_that_have_all_features_give_the_same_stored_sparse_or_dense():

@@ -124,7 +124,10 @@ def test_the_network_learns_as_one_whose_push_had_no_trees(joint):
     whole = model(objective)
     whole.learn(stored(X), *update(objective=objective))
     outputs = whole if joint == "sum" else whole.outputs
-    twin = build_model(settings().of_network.model_copy(update={"optimizer": "adam"}), ModelSpec(4, objective.width, True, (1, "model"), joint=objective.joint))
+    twin = build_model(
+        settings().of_network.model_copy(update={"optimizer": "adam"}),
+        ModelSpec(4, objective.width, True, (1, "model"), joint=objective.joint),
+    )
     network = twin if joint == "sum" else twin.outputs
     network.restore({name: array for name, array in whole.state().items() if name in network.state()})
     trees = outputs.predict(stored(X)) - network.predict(stored(X))

@@ -135,7 +135,7 @@ def test_a_post_that_ends_before_its_last_piece_is_refused(plain):
 
 
 def test_labels_and_blocks_longer_than_a_piece_travel_whole():
-    settings = settings_of(batch_size=200_000, batches_per_block=1, epochs=1)
+    settings = settings_of(batch_size=200_000, batches_per_block=1, epochs=1, value_bits=64)
     rows = 200_000
     with serve(settings=settings) as server:
         many = {"settings": settings, "rows": rows}
