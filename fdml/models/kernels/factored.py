@@ -124,7 +124,7 @@ def new_table(rows: Any, block: BlockUpdate, theta: Floats, second: Floats, feat
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _mean_square(values: Floats) -> float:
+def _mean_square(values: Floats) -> np.floating[Any]:
     total = values.dtype.type(0.0)
     for u in range(np.uint64(len(values))):
         total += values[u] * values[u]
@@ -171,7 +171,7 @@ def _moment(table: Table, feature: int, square: float, batches: int, l2: float) 
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _shrink_and_step(moment: float, passed: int, l2: float, rate: float, correct: float) -> tuple[float, float]:
+def _shrink_and_step(moment: float, passed: float, l2: float, rate: float, correct: float) -> tuple[Any, Any]:
     """The factors of a feature's weights and of its gradient, with d = sqrt(s correct) + 1e-8 over k batches.
 
     w <- w d / (d + rate l2 k) - rate / d g.
@@ -218,7 +218,7 @@ def _add(total: Floats, value: float, gradient: Floats) -> None:
 
 
 @kernel
-def _list_entries(lists: Entries, rows: Any, start: int, order: NDArray[np.int64]) -> int:
+def _list_entries(lists: Entries, rows: Any, start: int, order: NDArray[np.int64]) -> np.uint64:
     """List a batch's entries feature by feature; gives how many features it has."""
     number, count = np.uint64(0), np.uint64(0)
     for slot in range(len(order)):
@@ -233,12 +233,12 @@ def _list_entries(lists: Entries, rows: Any, start: int, order: NDArray[np.int64
 
 
 @kernel
-def _gather(lists: Entries, count: int, size: int, gradients: Floats) -> None:
+def _gather(lists: Entries, count: np.uint64, size: int, gradients: Floats) -> None:
     """Find each touched feature's gradient and |g|^2 / U: where it has one entry, from the error of that row."""
     number, squares = np.uint32(size), np.empty(size, gradients.dtype)
     for slot in range(size):
         squares[slot] = _mean_square(gradients[slot])
-    for at in range(np.uint64(count)):
+    for at in range(count):
         place = lists.last[lists.touched[at]]
         lists.last[lists.touched[at]] = -1
         slot, value = lists.slots[place], lists.values[place]
@@ -255,7 +255,7 @@ def _gather(lists: Entries, count: int, size: int, gradients: Floats) -> None:
 
 
 @kernel
-def _apply(weights: Floats, gradients: Floats, lists: Entries, count: int) -> None:
+def _apply(weights: Floats, gradients: Floats, lists: Entries, count: np.uint64) -> None:
     """Change the weights of the touched features by their factors."""
     units, sources, touched, shrinks, steps = (
         np.uint64(gradients.shape[1]),
@@ -264,7 +264,7 @@ def _apply(weights: Floats, gradients: Floats, lists: Entries, count: int) -> No
         lists.shrinks,
         lists.steps,
     )
-    for at in range(np.uint64(count)):
+    for at in range(count):
         own = weights[np.uint64(touched[at]) * units : np.uint64(touched[at]) * units + units]
         gradient, shrink, step = gradients[sources[at]], shrinks[at], steps[at]
         for u in range(units):
@@ -286,10 +286,10 @@ def _update_sparse(
     lists, kind = table.entries, table.weights.dtype.type
     count = _list_entries(lists, rows, start, order)
     _gather(lists, count, len(order), table.gradients)
-    for at in range(np.uint64(count)):
+    for at in range(count):
         moment, passed = _moment(table, lists.touched[at], lists.steps[at], batches, l2)
         lists.shrinks[at], lists.steps[at] = passed, moment
-    for at in range(np.uint64(count)):
+    for at in range(count):
         moment, passed = lists.steps[at], lists.shrinks[at]
         shrink, step = _shrink_and_step(moment, passed, kind(l2), kind(rate), kind(correct))
         lists.shrinks[at], lists.steps[at] = shrink, step * lists.amounts[at]

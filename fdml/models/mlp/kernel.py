@@ -29,10 +29,10 @@ from fdml.models.kernels.optimizers import (
     gradient_target,
 )
 from fdml.models.kernels.rows import LINE, entries, entry, prefetch, prefetch_line, square_norm
+from fdml.models.kernels.units import Sizes, finish, mixed, predict_dropped, scale_errors, weigh
 from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate
 
-Sizes = NDArray[np.int64]
 _ROWS_AHEAD, _WEIGHTS_AHEAD = 6, 2
 """How many rows ahead of its use a row is loaded to the cache, and then the weights of its features."""
 
@@ -75,107 +75,17 @@ def _predict_row(
         for u in range(size):
             layer[u] += value * weights[u]
     weight_at, bias_at, unit_at = features * size, decayed, 0
-    _finish(layer, theta, bias_at, kind(scale), len(sizes) > 1)
+    finish(layer, theta, bias_at, kind(scale), len(sizes) > 1)
     bias_at += size
     for depth in range(1, len(sizes)):
         below = units[unit_at : unit_at + size]
         unit_at += size
         above = units[unit_at : unit_at + sizes[depth]]
-        _weigh(below, theta[weight_at : weight_at + size * sizes[depth]], above)
+        weigh(below, theta[weight_at : weight_at + size * sizes[depth]], above)
         weight_at += size * sizes[depth]
         size = sizes[depth]
-        _finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
+        finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
         bias_at += size
-
-
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _weigh(below: Floats, cells: Floats, above: Floats) -> None:
-    """Write the weighted sums of a layer's units to the next one's."""
-    size = len(below)
-    for v in range(len(above)):
-        weights = cells[v * size : (v + 1) * size]
-        total = cells.dtype.type(0.0)
-        for u in range(size):
-            total += below[u] * weights[u]
-        above[v] = total
-
-
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _mixed(x: np.uint64) -> np.uint64:
-    """The last step of SplitMix64: near numbers become far ones."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _drop(layer: Floats, dropout: float, drawn: np.uint64, first: int) -> None:
-    """Leave out units, each with this chance, and make up for it in the others; `first` numbers the layer's first."""
-    kept = layer.dtype.type(1.0 / (1.0 - dropout))
-    for u in range(len(layer)):
-        chance = np.float64(_mixed(drawn + np.uint64(first + u)) >> np.uint64(11)) * 2.0**-53
-        layer[u] = layer[u] * kept if chance >= dropout else layer.dtype.type(0.0)
-
-
-@kernel
-def _predict_dropped(
-    theta: Floats,
-    decayed: int,
-    scale: float,
-    sizes: Sizes,
-    features: int,
-    dropout: float,
-    drawn: int,
-    echo: float,
-    units: Floats,
-) -> None:
-    """From the units of all layers of a row to those without the hidden units that are left out.
-
-    Of the prediction's change only a part is taken, which the echo makes whole again.
-    """
-    kind = theta.dtype.type
-    last = units[len(units) - sizes[-1] :]
-    whole = last.copy()
-    weight_at, bias_at, unit_at = features * sizes[0], decayed + sizes[0], 0
-    for depth in range(1, len(sizes)):
-        below = units[unit_at : unit_at + sizes[depth - 1]]
-        _drop(below, dropout, np.uint64(drawn), unit_at)
-        unit_at += sizes[depth - 1]
-        above = units[unit_at : unit_at + sizes[depth]]
-        cells = sizes[depth - 1] * sizes[depth]
-        _weigh(below, theta[weight_at : weight_at + cells], above)
-        weight_at += cells
-        _finish(above, theta, bias_at, kind(scale), depth < len(sizes) - 1)
-        bias_at += sizes[depth]
-    for k in range(len(last)):
-        last[k] = whole[k] + (last[k] - whole[k]) / kind(max(echo, 1.0))
-
-
-@kernel
-def _scale_errors(dropout: float, sizes: Sizes, errors: Floats) -> None:
-    """Units that were kept count 1 / (1 - dropout) times, and so does what reaches them from above, layer by layer."""
-    factor, unit_at = 1.0, errors.shape[1] - sizes[-1]
-    for depth in range(len(sizes) - 2, -1, -1):
-        factor /= 1.0 - dropout
-        for row in range(len(errors)):
-            for u in range(unit_at - sizes[depth], unit_at):
-                errors[row, u] *= errors.dtype.type(factor)
-        unit_at -= sizes[depth]
-
-
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _finish(layer: Floats, theta: Floats, bias_at: int, scale: float, hidden: bool) -> None:
-    """Scale the weighted sums, add the biases if there are any, and bend hidden units."""
-    if bias_at < len(theta):
-        biases = theta[bias_at : bias_at + len(layer)]
-        for u in range(len(layer)):
-            layer[u] = layer[u] * scale + biases[u]
-    else:
-        for u in range(len(layer)):
-            layer[u] *= scale
-    if hidden:
-        for u in range(len(layer)):
-            layer[u] = max(layer[u], theta.dtype.type(0.0))
 
 
 @kernel
@@ -215,7 +125,7 @@ def _propagate_back(
                 if units[row, unit_at - below + u] <= 0.0:
                     error_below[u] = 0.0
     if dropout is not None:
-        _scale_errors(dropout, sizes, errors)
+        scale_errors(dropout, sizes, errors)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -256,6 +166,43 @@ def _clip_rows(
             for u in range(errors.shape[1]):
                 errors[slot, u] = np.float64(errors[slot, u]) * factor
     return kept
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _scale(values: Floats, share: float, out: Floats) -> None:
+    for k in range(len(values)):
+        out[k] = values[k] * share
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _add_first_layer(rows: Any, row: int, factor: float, error: Floats, target: Floats) -> None:
+    """Add a row's part of dLoss/dW_1, the products of its entries and errors, times the factor."""
+    size = len(error)
+    for where in entries(rows, row):
+        feature, value = entry(rows, row, where)
+        amount = factor * value
+        base = feature * np.uint64(size)
+        cells = target[base : base + np.uint64(size)]
+        for u in range(size):
+            cells[u] += amount * error[u]
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _add_later_layers(
+    factor: float, sizes: Sizes, weight_at: int, units: Floats, errors: Floats, target: Floats
+) -> None:
+    """Add a row's part of dLoss/dW_l of all layers but the first, whose weights begin at `weight_at`."""
+    unit_at = 0
+    for depth in range(1, len(sizes)):
+        above, below = sizes[depth], sizes[depth - 1]
+        inputs = units[unit_at : unit_at + below]
+        for v in range(above):
+            amount = factor * errors[unit_at + below + v]
+            cells = target[weight_at + v * below : weight_at + (v + 1) * below]
+            for u in range(below):
+                cells[u] += amount * inputs[u]
+        weight_at += below * above
+        unit_at += below
 
 
 @kernel
@@ -303,13 +250,11 @@ def train(
                 _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], theta, sizes[0])
             _predict_row(rows, block.start + row, theta, decayed, scale, sizes, features, units[slot])
             if dropout is not None:
-                drawn = _mixed(_mixed(np.uint64(seed) + np.uint64(state.counters[1])) + np.uint64(slot))
-                _predict_dropped(theta, decayed, scale, sizes, features, dropout, drawn, scores.echo, units[slot])
+                drawn = mixed(mixed(np.uint64(seed) + np.uint64(state.counters[1])) + np.uint64(slot))
+                predict_dropped(theta, decayed, scale, sizes, features, dropout, drawn, scores.echo, units[slot])
             # e = dLoss/doutputs weight / size, of a sum at score = total + echo (prediction - own_at_push)
             output_gradient(scores, row, units[slot, every - width :], score, gradient)
-            share = scores.weights[row] / (end - begin)
-            for k in range(width):
-                errors[slot, every - width + k] = gradient[k] * share
+            _scale(gradient, scores.weights[row] / (end - begin), errors[slot, every - width :])
         _propagate_back(theta, decayed, scale, sizes, dropout, units[: end - begin], errors[: end - begin])
         if clip is not None:
             batch_order, limit = block.order[begin:end], clip / (end - begin)
@@ -323,26 +268,11 @@ def train(
                 _prefetch_weights(rows, block.start + block.order[place + _WEIGHTS_AHEAD], target, sizes[0])
             if clip is not None and not kept[slot]:
                 continue
-            error = errors[slot, : sizes[0]]
             if factored is None:
-                for where in entries(rows, row):
-                    feature, value = entry(rows, row, where)
-                    amount = kind(weight_factor) * value
-                    base = feature * np.uint64(sizes[0])
-                    cells = target[base : base + np.uint64(sizes[0])]
-                    for u in range(sizes[0]):
-                        cells[u] += amount * error[u]
-            weight_at, unit_at = features * sizes[0] - first, 0
-            for depth in range(1, len(sizes)):
-                above, below = sizes[depth], sizes[depth - 1]
-                inputs = units[slot, unit_at : unit_at + below]
-                for v in range(above):
-                    amount = kind(weight_factor) * errors[slot, unit_at + below + v]
-                    cells = target[weight_at + v * below : weight_at + (v + 1) * below]
-                    for u in range(below):
-                        cells[u] += amount * inputs[u]
-                weight_at += below * above
-                unit_at += below
+                _add_first_layer(rows, row, kind(weight_factor), errors[slot, : sizes[0]], target)
+            _add_later_layers(
+                kind(weight_factor), sizes, features * sizes[0] - first, units[slot], errors[slot], target
+            )
             biases = target[decayed - first :]
             for u in range(len(biases)):
                 biases[u] += kind(bias_factor) * errors[slot, u]
