@@ -39,6 +39,8 @@ _TRAVELLED = "DP claim: noise that travelled"
 _AROUND = "DP claim: ways around the noise"
 _DELTA: float = GuardSettings.model_fields["delta"].default
 _DRAWS = 200_000
+_CONFIDENCE = 0.9999
+"""So that of 10,000 audits of honest claims at most one says otherwise."""
 _NEAR = 0.01
 """By how much, as a share, two figures that should be equal may differ."""
 _SIGMAS = 4.0
@@ -74,8 +76,8 @@ def _one_release(recording: Recording, party: str, mechanism: Mechanism, delta: 
         predictions[:, 0] = value
         return decode(perturbation.protect(predictions, "push", next(numbers)))[:, 0]
 
-    claimed, found = epsilon_of(mechanism, 1, delta), lower_bound(draw, mechanism.clip, delta, draws)
-    most = math.log(draws / 9)
+    claimed, found = epsilon_of(mechanism, 1, delta), lower_bound(draw, mechanism.clip, delta, draws, _CONFIDENCE)
+    most = math.log(draws / (2.0 * math.log(4.0 / (1.0 - _CONFIDENCE))))
     limit = f"; so few draws cannot show more than {most:.1f}, whatever is hidden" if claimed > most else ""
     return passed_if(
         found <= claimed,
@@ -85,8 +87,8 @@ def _one_release(recording: Recording, party: str, mechanism: Mechanism, delta: 
         score=found,
         baseline=0.0,
         bar=f"epsilon found <= {claimed:.3f} claimed",
-        reason=f"{draws:,} draws at plus and minus the clip of {mechanism.clip:g}, at delta {delta:g} with 95 % "
-        f"confidence{limit}",
+        reason=f"{draws:,} draws at plus and minus the clip of {mechanism.clip:g}, at delta {delta:g} with "
+        f"{_CONFIDENCE:.2%} confidence{limit}",
         details={"claimed": claimed},
     )
 

@@ -34,7 +34,7 @@ def lower_bound(
     `draw(value, count)` gives so many outputs for an input, each with noise of
     its own. The attacker tells +clip from -clip by a threshold, which is chosen on one
     half of the outputs and evaluated on the other. The bound cannot pass
-    about log(draws / 9), however little is hidden.
+    about log(draws / 9) at 95 % confidence, however little is hidden.
     """
     _check(delta, draws, confidence)
     high, low = (np.asarray(draw(value, draws), np.float64).ravel() for value in (clip, -clip))

@@ -273,3 +273,29 @@ def test_under_other_joint_functions_and_with_trees_a_net_keeps_adam_by_default(
 def test_other_kinds_refuse_it(kind):
     with pytest.raises(SettingsError, match=f'"factored", which a model of kind \'{kind}\' has not; set "adam"'):
         model_settings(kind, optimizer="factored")
+
+
+def test_where_its_quality_was_not_measured_nets_train_with_adam():
+    assert resolved_model(model_settings("mlp", shards=4), 1000).optimizer == "adam"
+    assert resolved_model(model_settings("mlp"), 1000, summed=False).optimizer == "adam"
+    assert resolved_model(model_settings("mlp", shards=4, optimizer="factored"), 1000).optimizer == "factored"
+
+
+def test_a_feature_that_a_block_lacks_is_brought_up_to_its_end_in_closed_form():
+    """As the formula beside the kernel says: |w|^2 of when the block began, and all its batches at once."""
+    random = np.random.default_rng(12)
+    wanted = of_net(precision="double", hidden=(4,), l2=0.2)
+    model, _ = pair(random, wanted, width=3)
+    x = random_features(random, Shape(rows=12, width=3, start=0, batch=3), density=1.0)
+    x[:, 1] = 0.0
+    block, scores = random_update(random, "logistic", "double", Shape(rows=12, width=3, start=0, batch=3), rate=0.05)
+    before, moment = model.parameters[4:8], model.state()["second"][1]
+    model.learn(stored(x, "sparse"), block, scores)
+    count = len(block.rates)
+    kept = 0.999**count
+    moment = kept * moment + (1 - kept) * wanted.l2**2 * np.square(before).mean()
+    root = np.sqrt(moment / (1 - 0.999**count)) + 1e-8
+    np.testing.assert_allclose(model.state()["second"][1], moment, rtol=1e-9)
+    np.testing.assert_allclose(
+        model.parameters[4:8], before * root / (root + block.rates[-1] * wanted.l2 * count), rtol=1e-7
+    )
