@@ -59,8 +59,13 @@ class Logistic:
 
     def probability(self, score: Floats) -> NDArray[np.float64]:
         """Probabilities of both classes, `(rows, 2)`."""
-        positive = expit(score[:, 0].astype(np.float64))
+        positive = self.chance(score)
         return np.column_stack([1.0 - positive, positive])
+
+    def chance(self, score: Floats) -> NDArray[np.float64]:
+        """The probability of label 1."""
+        found: NDArray[np.float64] = expit(score[:, 0].astype(np.float64))
+        return found
 
 
 class Hinge:

@@ -55,7 +55,7 @@ def _binary(loss: LossName, score: Floats, sample: RowSet, threshold: float) -> 
     link = loss_named(loss)
     if not isinstance(link, Logistic):
         return {**figures, "accuracy": _mean((score[:, 0] > 0) == (labels > 0), weights)}
-    chance = np.ascontiguousarray(link.probability(score)[:, 1])
+    chance = link.chance(score)
     return {
         **figures,
         "brier": _mean(np.square(chance - labels), weights),

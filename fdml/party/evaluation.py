@@ -195,8 +195,9 @@ class Evaluation:
         return mean_loss(self._loss, score, self.rows)
 
     def _scored(self, epoch: int, seconds: float, train_loss: float, score: Floats) -> Evaluated:
-        figures, test_loss = self.figures(score), self.loss_of(score)
-        metric = next(iter(figures.values()))
+        figures = self.figures(score)
+        known, metric = figures.get("log_loss"), next(iter(figures.values()))
+        test_loss = self.loss_of(score) if known is None else known  # where it is the loss, it is not computed twice
         return Evaluated(self._party, epoch, seconds, train_loss, test_loss, metric, figures)
 
     def figures(self, score: Floats) -> dict[str, float | None]:

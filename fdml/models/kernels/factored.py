@@ -116,7 +116,7 @@ def new_table(rows: Any, block: BlockUpdate, theta: Floats, second: Floats, feat
         second[features : features + units],
         squares,
         np.zeros(units, kind),
-        np.zeros((rows_of_batch + size // 2 + 1, units), kind),
+        np.zeros((rows_of_batch + min(size // 2, features) + 1, units), kind),
         np.zeros(features, np.int64),
         (ADAM_BETA2 ** np.arange(len(block.rates) + 1)).astype(kind),
         lists,
@@ -133,9 +133,9 @@ def _mean_square(values: Floats) -> np.floating[Any]:
 
 @kernel
 def _balance(table: Table, errors: Floats, size: int) -> None:
-    """Take the errors of a batch of this size into the second moments of units; they times the factors are gradients.
+    """Take the errors of a batch of this size into the second moments of units, and write the gradients of its rows.
 
-    c_u <- beta2 c_u + (1 - beta2) sum_i e_iu^2;  the factors are sqrt(mean c / c_u).
+    c_u <- beta2 c_u + (1 - beta2) sum_i e_iu^2;  a gradient is e_iu times the factor sqrt(mean c / c_u).
     """
     factors, moments, kind = table.factors, table.by_unit, table.weights.dtype.type
     factors[:] = 0.0
@@ -333,7 +333,7 @@ def update_table(
 ) -> None:
     """Apply the block's batch number `batches`, counted from 1: its rows `order`, counted from `start`.
 
-    `errors` begin with the gradients of each row's units; these are changed. `updates` counts those of all blocks.
+    `errors` begin with the gradients of each row's units. `updates` counts those of all blocks.
     """
     _balance(table, errors, len(order))
     _update(table, rows, start, order, batches, l2, rate, 1.0 / (1.0 - ADAM_BETA2**updates))
