@@ -29,7 +29,7 @@ PARAMETERS = """
     l2 : float or "auto"
         Weight of the squared parameters in the objective.
     optimizer : str
-        "sgd", "momentum", "adagrad", "adam" or "auto"; of "mlp" also "factored".
+        "sgd", "momentum", "adagrad", "adam" or "auto"; of "mlp" and "trees+mlp" also "factored".
     momentum : float, default 0.9
         Of the optimizers "momentum", "adam" and "factored".
     learning_rate : float or "auto"

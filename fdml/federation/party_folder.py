@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -97,6 +98,8 @@ class PartyFolder(DiskStore):
         """The policy that has accepted the run; None where a person has."""
         self._origins = origins
         self._begins_with = self._earlier_bundle(self.run.from_version)
+        if self._begins_with is not None:
+            self.settings = with_model(self.settings, _optimizer_of(self._begins_with, self.settings))
         self.files = PartyFiles(
             self.settings,
             self.run,
@@ -177,6 +180,12 @@ class PartyFolder(DiskStore):
             raise SettingsError(
                 f"version {version} has a model of kind {kind!r} at party {self.settings.party!r}, and party.toml says "
                 f"{now!r}; put it back, or leave `from` out"
+            )
+        optimizer, wanted = bundle.card.settings.model.get("optimizer"), self.settings.model.optimizer
+        if wanted not in ("auto", optimizer):
+            raise SettingsError(
+                f"version {version} was trained with optimizer {optimizer!r} at party {self.settings.party!r}, and "
+                f"what that remembers does not fit model.optimizer = {wanted!r}; put it back, or leave `from` out"
             )
         return bundle
 
@@ -265,6 +274,13 @@ class PartyFolder(DiskStore):
         if bundle.promoted:
             Promotions(self.path).promote(card.version, self.run.name, "rule", promotion_text(self.run))
         return folder
+
+
+def _optimizer_of(earlier: Bundle, settings: PartySettings) -> dict[str, Any]:
+    """The optimizer of the version that is gone on from, where the party has not set one: what it remembers is kept."""
+    if settings.model.optimizer != "auto" or "optimizer" not in earlier.card.settings.model:
+        return {}
+    return {"optimizer": earlier.card.settings.model["optimizer"]}
 
 
 def _bound(key_file: Path, shared: SharedRows) -> GroupKey:

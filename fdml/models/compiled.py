@@ -12,6 +12,7 @@ from fdml.models.kernels.gradients import SQUARED, InteractionScores, KernelScor
 from fdml.models.kernels.optimizers import (
     ALL_RULES,
     COLLECT,
+    FACTORED,
     OptimizerState,
     UpdateRule,
     descend,
@@ -99,7 +100,10 @@ class CompiledModel:
         check_width(rows, self._inputs)
         code = scores.objective.kernel_code
         if self._dp_sgd is None and (code is not None or not len(block.rates)):
-            self._train(rows, block, _kernel_scores(scores, code), self._rule, self._state)
+            of_kernels = _kernel_scores(scores, code)
+            is_cut = self.optimizer == FACTORED and len(block.rates)
+            for part in block.parts() if is_cut else (block,):  # it makes up for what it left at each one's end
+                self._train(rows, part, of_kernels, self._rule, self._state)
             return
         if not len(block.rates):
             descend(self._rule, self._state, 0.0, self._collected(rows, block, _kernel_scores(scores, code)))

@@ -90,6 +90,8 @@ class ModelKind(Generic[S]):
     """The rows it wants from a party's encoder."""
     optimizer: OptimizerName | None = "adam"
     """The update rule where none is set; None of a kind that has none."""
+    optimizer_elsewhere: OptimizerName | None = None
+    """The same in shards, and where the score is no sum of predictions; None where it is no other."""
     default_l2: Callable[[int, float], float] = l2_of_rows
     """The L2 penalty where none is set, by the number of rows and the mean number of their features that are not 0."""
     default_rate: Callable[[S, RateInputs], float] = default_rate

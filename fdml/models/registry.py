@@ -79,13 +79,14 @@ def resolved_model(
 
     `entries` is how many features other than zero a row has on average; with noise it is not looked at. `vectors` says
     whether the parties' vectors interact: then every kind has weights enough to learn single rows by heart. `summed`
-    says whether the score is the sum of predictions: with other joint functions, and in shards, every kind trains with
-    Adam.
+    says whether the score is the sum of predictions: with other joint functions, and in shards, a kind may have another
+    optimizer.
     """
     kind = kind_named(settings.kind)
     found: dict[str, Any] = {}
     if settings.optimizer == "auto" and kind.optimizer is not None:
-        usual = kind.optimizer if summed and settings.shards == 1 else "adam"
+        is_usual = summed and settings.shards == 1
+        usual = kind.optimizer if is_usual else kind.optimizer_elsewhere or kind.optimizer
         found["optimizer"] = "sgd" if private else usual
     if settings.l2 == "auto":
         found["l2"] = l2_of_vectors(rows) if vectors else kind.default_l2(rows, 0.0 if private else entries)

@@ -6,25 +6,22 @@ and weight zero in every update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fdml.data.rows import PlainRows, PointedRows, Rows, has_unit_values, take
+from fdml.models import signals
 from fdml.models.losses import Floats
 from fdml.models.model import Model
 from fdml.models.signals import BlockUpdate, Scores
-
-GATHERED = 2**16
-"""Rows that are gathered at once; a batch that is larger is gathered whole."""
 
 
 def predict_rows(model: Model, rows: Rows, start: int, stop: int) -> Floats:
     """Local predictions of the rows from `start` to `stop`, `(rows, width)`."""
     if not isinstance(rows, PointedRows):
         return model.predict(rows, start, stop)
-    parts = [_predict_part(model, rows, first, min(first + GATHERED, stop)) for first in range(start, stop, GATHERED)]
+    size = signals.GATHERED
+    parts = [_predict_part(model, rows, first, min(first + size, stop)) for first in range(start, stop, size)]
     return np.concatenate(parts) if parts else model.predict(rows.stored, 0, 0)
 
 
@@ -37,7 +34,7 @@ def _predict_part(model: Model, rows: PointedRows, start: int, stop: int) -> Flo
 def learn_rows(model: Model, rows: Rows, block: BlockUpdate, scores: Scores) -> None:
     """One pass over one block; a batch learns from the same rows in the same order, wherever they are stored.
 
-    The model is asked once for each stretch of batches: not for one that learns from all rows at once, which
+    The model is asked once for each run of batches: not for one that learns from all rows at once, which
     `CollectingLearner` asks itself.
     """
     if not isinstance(rows, PointedRows):
@@ -45,9 +42,8 @@ def learn_rows(model: Model, rows: Rows, block: BlockUpdate, scores: Scores) -> 
         return
     if not len(block.rates):
         model.learn(rows.stored, block, scores)
-    for first, last in _batches(block):
-        bounds = block.batch_bounds[first : last + 1]
-        order = block.order[bounds[0] : bounds[-1]]
+    for batches in block.parts():
+        order = batches.order
         absent = rows.pointers[block.start + order] < 0
         part = scores._replace(
             total=scores.total[order],
@@ -55,18 +51,8 @@ def learn_rows(model: Model, rows: Rows, block: BlockUpdate, scores: Scores) -> 
             labels=scores.labels[order],
             weights=np.where(absent, 0.0, scores.weights[order]),
         )
-        batches = BlockUpdate(0, np.arange(len(order)), bounds - bounds[0], block.rates[first:last])
-        model.learn(_gathered(rows, block.start + order), batches, part)
-
-
-def _batches(block: BlockUpdate) -> Iterator[tuple[int, int]]:
-    """Stretches of batches, from the first to before the last, with at most `GATHERED` rows or of one batch."""
-    first, bounds = 0, block.batch_bounds
-    while first < len(block.rates):
-        within = int(np.searchsorted(bounds, bounds[first] + GATHERED, side="right")) - 1
-        last = min(max(within, first + 1), len(block.rates))
-        yield first, last
-        first = last
+        learned = batches._replace(start=0, order=np.arange(len(order)))
+        model.learn(_gathered(rows, block.start + order), learned, part)
 
 
 def _gathered(rows: PointedRows, index: NDArray[np.int64]) -> PlainRows:

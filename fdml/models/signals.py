@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from fdml.models.losses import Floats
 from fdml.models.objective import Objective
+
+GATHERED = 2**16
+"""Rows of a part of a block; a batch that is larger is a part of its own."""
 
 
 class BlockUpdate(NamedTuple):
@@ -31,8 +35,21 @@ class BlockUpdate(NamedTuple):
 
     def only(self, number: int) -> BlockUpdate:
         """One of its batches alone."""
-        rows = self.batch(number)
-        return BlockUpdate(self.start, rows, np.array([0, len(rows)]), self.rates[number : number + 1])
+        return self.batches(number, number + 1)
+
+    def batches(self, first: int, last: int) -> BlockUpdate:
+        """Its batches from `first` to before `last`."""
+        bounds = self.batch_bounds[first : last + 1]
+        return BlockUpdate(self.start, self.order[bounds[0] : bounds[-1]], bounds - bounds[0], self.rates[first:last])
+
+    def parts(self) -> Iterator[BlockUpdate]:
+        """Its batches in runs of at most `GATHERED` rows: so many are gathered at once of rows that are pointed to."""
+        first, bounds = 0, self.batch_bounds
+        while first < len(self.rates):
+            within = int(np.searchsorted(bounds, bounds[first] + GATHERED, side="right")) - 1
+            last = min(max(within, first + 1), len(self.rates))
+            yield self.batches(first, last)
+            first = last
 
 
 NO_ROWS = BlockUpdate(0, np.zeros(0, np.int64), np.zeros(2, np.int64), np.zeros(0))

@@ -91,8 +91,8 @@ class HistoryFile:
     """The label party's figures in a JSON file, one row per epoch: a listener of `Evaluated`.
 
     An epoch that is evaluated again replaces its row. The file outlives the process, and a later start goes on from it.
-    A power cut may take the epochs of the last second, which the party's checkpoint may still know. The file is only
-    for people: one that is damaged or gone stops no run, and is said.
+    A power cut may take the epochs since the file was last synced, which the party's checkpoint may still know. The
+    file is only for people: one that is damaged or gone stops no run, and is said.
     """
 
     kinds = frozenset((Evaluated, Compared, ComparedVersion, Reliability, EpochChosen, Stopped))

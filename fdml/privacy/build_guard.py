@@ -115,7 +115,7 @@ def _check_noise(
     if reach > grid.largest(parties):
         raise SettingsError(
             f"noise of sigma {mechanism.sigma:g} reaches {reach:g}, and {grid.bits} bits hold no more than "
-            f"{grid.largest(parties):g} of each of {parties} parties; raise training.value_bits"
+            f"{grid.largest(parties):g} of each of {parties} parties; set value_bits = 64 in [training] of run.toml"
         )
     if few_bits is not None:
         raise SettingsError(

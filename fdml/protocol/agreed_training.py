@@ -34,8 +34,8 @@ _MOST_BATCHES = 1024
 _FAST_SECONDS = 0.02
 """A round trip up to this long is class 0; each class after it is twice as long."""
 SLOWEST_LINE = 6
-_MANY_ROWS = 100_000
-"""From so many on predictions that are summed travel in 16 bits; products of vectors need more."""
+_MANY_ROWS = 1_000_000
+"""From so many on predictions travel in 16 bits."""
 _FEW_PARTIES = 4
 """Up to so many can share the range of 16 bits: each has 16 or more to either side."""
 
@@ -63,9 +63,7 @@ def agreed_training(training: TrainingSettings, rows: int, parties: int, line: i
         if per_block == "auto"
         else per_block,
         "lookahead": ahead,
-        "value_bits": _value_bits(training, rows, parties, line)
-        if training.value_bits == "auto"
-        else training.value_bits,
+        "value_bits": _value_bits(rows, parties, line) if training.value_bits == "auto" else training.value_bits,
     }
     return AgreedTraining.model_construct(training.model_fields_set, **values)
 
@@ -111,7 +109,6 @@ def _batches_per_block(batches: int, blocks: int, line: int) -> int | Literal["a
     return "all" if per_block >= batches else per_block
 
 
-def _value_bits(training: TrainingSettings, rows: int, parties: int, line: int) -> Bits:
+def _value_bits(rows: int, parties: int, line: int) -> Bits:
     """16 bits round to .002: for many rows, and for slow lines."""
-    many = rows >= _MANY_ROWS and training.joint == "sum"
-    return 16 if parties <= _FEW_PARTIES and (many or line > 0) else 64
+    return 16 if parties <= _FEW_PARTIES and (rows >= _MANY_ROWS or line > 0) else 64

@@ -1,7 +1,8 @@
 """The one way to write a file or a folder that must last.
 
 New content is written beside the old, synced, and renamed over it; then the parent folder is synced. After a crash
-at any moment the old content or the new is there, whole. One process at a time may write the same name.
+at any moment the old content or the new is there, whole, unless the writer says that it need not be synced. One
+process at a time may write the same name.
 """
 
 from __future__ import annotations

@@ -229,6 +229,27 @@ def test_another_kind_of_model_cannot_be_gone_on_from(october):
         folder_of(october, f'from = "{version(october, "october")}"')
 
 
+def test_another_optimizer_cannot_be_gone_on_with(october):
+    write_parties(october, 10, more='[model]\noptimizer = "sgd"\n')
+    with pytest.raises(
+        SettingsError, match=r"with optimizer 'adam' at party 'ann', .* model\.optimizer = 'sgd'; put it"
+    ):
+        folder_of(october, f'from = "{version(october, "october")}"')
+
+
+@pytest.mark.slow
+def test_a_party_that_sets_no_optimizer_goes_on_with_that_of_the_version(tmp_path):
+    """Also where the default has become another one since."""
+    write_month(tmp_path, 10)
+    write_parties(tmp_path, 10, more='[model]\nkind = "mlp"\nhidden = [3]\noptimizer = "adam"\n')
+    run(tmp_path, "october")
+    write_parties(tmp_path, 10, more='[model]\nkind = "mlp"\nhidden = [3]\n')
+    begin = f'from = "{version(tmp_path, "october")}"'
+    assert folder_of(tmp_path, begin).settings.model.optimizer == "adam"
+    run(tmp_path, "november", begin)
+    assert Bundle.load(tmp_path / "ann" / "runs" / "november" / "model").card.settings.model["optimizer"] == "adam"
+
+
 def test_other_classes_cannot_be_compared_and_are_not_shown(october):
     path = october / "ann" / "month-10.csv"
     path.write_text(path.read_text().replace(",yes", ",maybe"))

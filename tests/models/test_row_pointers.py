@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fdml.data.rows import PointedRows, drop_unit_values, has_unit_values, plain_rows, row_count, take
-from fdml.models import row_pointers
+from fdml.models import signals
 from fdml.models.kernels.rows import BinaryRows, kernel_view
 from fdml.models.learner import LocalLearner
 from fdml.models.objective import objective_for
@@ -60,7 +60,7 @@ def same(one, other):
 
 @pytest.fixture(params=[7, 15, 2**16], ids=["one batch", "two batches", "all"])
 def gathered(request, monkeypatch):
-    monkeypatch.setattr(row_pointers, "GATHERED", request.param)
+    monkeypatch.setattr(signals, "GATHERED", request.param)
 
 
 @pytest.mark.parametrize("kind", BY_BATCH)
@@ -75,6 +75,18 @@ def test_learning_is_to_the_bit_what_it_is_over_copied_rows(kind, form):
     same(one, other)
     if kind != "torch":  # its matrix products depend on how many rows there are at once
         np.testing.assert_array_equal(predict_rows(one, rows, 3, 50), other.predict(copied, 3, 50))
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.usefixtures("gathered")
+def test_an_optimizer_that_brings_features_up_to_date_learns_to_the_bit_as_over_copied_rows(form):
+    """`factored` does so at the end of each part of a block, and copied rows have the same parts."""
+    rows, one, other = pointed(form), build("mlp", "factored", form), build("mlp", "factored", form)
+    copied = plain_rows(rows)
+    for block, scores in updates(form):
+        learn_rows(one, rows, block, scores)
+        other.learn(copied, block, scores)
+    same(one, other)
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - set(BY_BATCH)))

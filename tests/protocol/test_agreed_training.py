@@ -105,22 +105,10 @@ def test_a_slower_line_exchanges_less_often(rows):
 
 @pytest.mark.parametrize(
     ("rows", "parties", "line", "bits"),
-    [
-        (10_000, 3, 0, 64),
-        (10_000, 3, 1, 16),
-        (99_999, 3, 0, 64),
-        (100_000, 3, 0, 16),
-        (100_000, 5, 0, 64),
-        (10_000, 5, 6, 64),
-    ],
+    [(10_000, 3, 0, 64), (10_000, 3, 1, 16), (1_000_000, 3, 0, 16), (1_000_000, 5, 0, 64), (10_000, 5, 6, 64)],
 )
 def test_predictions_are_rounded_where_there_are_many_or_the_line_is_slow(rows, parties, line, bits):
     assert agreed(rows, parties, line).value_bits == bits
-
-
-def test_vectors_that_are_multiplied_are_not_rounded_for_many_rows():
-    assert agreed(1_000_000, joint="fm").value_bits == 64
-    assert agreed(1_000_000, joint="sum").value_bits == 16
 
 
 @pytest.mark.parametrize("exchanges", [1, 5, 400])

@@ -21,7 +21,7 @@ from fdml.models.kernels.rows import entries, entry
 from fdml.models.losses import Floats
 from fdml.models.signals import BlockUpdate
 
-_EPSILON = np.float32(ADAM_EPSILON)
+_EPSILON, _ONE = np.float32(ADAM_EPSILON), np.float32(1.0)
 
 
 class Entries(NamedTuple):
@@ -174,10 +174,11 @@ def _moment(table: Table, feature: int, square: float, batches: int, l2: float) 
 def _shrink_and_step(moment: float, passed: float, l2: float, rate: float, correct: float) -> tuple[Any, Any]:
     """The factors of a feature's weights and of its gradient, with d = sqrt(s correct) + 1e-8 over k batches.
 
-    w <- w d / (d + rate l2 k) - rate / d g.
+    w <- w / (1 + rate l2 k / d) - rate / d g, so that a moment past all numbers leaves the weights as they are.
     """
     root = math.sqrt(moment * correct) + _EPSILON
-    return root / (root + rate * l2 * passed), rate / root
+    step = rate / root
+    return _ONE / (_ONE + step * l2 * passed), step
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -257,16 +258,10 @@ def _gather(lists: Entries, count: np.uint64, size: int, gradients: Floats) -> N
 @kernel
 def _apply(weights: Floats, gradients: Floats, lists: Entries, count: np.uint64) -> None:
     """Change the weights of the touched features by their factors."""
-    units, sources, touched, shrinks, steps = (
-        np.uint64(gradients.shape[1]),
-        lists.sources,
-        lists.touched,
-        lists.shrinks,
-        lists.steps,
-    )
+    units, touched = np.uint64(gradients.shape[1]), lists.touched
     for at in range(count):
         own = weights[np.uint64(touched[at]) * units : np.uint64(touched[at]) * units + units]
-        gradient, shrink, step = gradients[sources[at]], shrinks[at], steps[at]
+        gradient, shrink, step = gradients[lists.sources[at]], lists.shrinks[at], lists.steps[at]
         for u in range(units):
             own[u] = shrink * own[u] - step * gradient[u]
 

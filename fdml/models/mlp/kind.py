@@ -88,6 +88,7 @@ MLP = ModelKind(
     MlpSettings,
     build,
     optimizer="factored",
+    optimizer_elsewhere="adam",
     default_l2=l2_of_nets,
     default_rate=rate,
     supports_dp_sgd=True,
