@@ -21,7 +21,7 @@ test: style
 	$(BIN)/python -m pytest -n 3 --dist loadfile tests/end_to_end
 
 tests: .venv/dev.done
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --ignore tests/end_to_end
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --ignore tests/end_to_end
 
 quick: .venv/dev.done
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slow" --hypothesis-profile quick
