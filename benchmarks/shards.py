@@ -33,7 +33,7 @@ def run(progress: Progress, seeds: int = 3) -> Report:
                 lines, lost = _quality(name, kind, shards, seeds, progress)
                 results += lines
                 ratios |= lost
-    question = f"What do shards cost in test AUC ({seeds} seeds, Adam, else defaults)?"
+    question = f"What do shards cost in test AUC ({seeds} seeds, defaults)?"
     return Report("shards", question, results, ratios, made_on, made_of)
 
 
@@ -60,7 +60,7 @@ def _quality(
 
 def _auc(problem: EncodedProblem, kind: str, shards: int, seed: int) -> float:
     whole = problem.rows_for(kind)
-    models = {name: problem.model(kind, name, shards=shards, optimizer="adam") for name in whole.train.parts}
+    models = {name: problem.model(kind, name, shards=shards) for name in whole.train.parts}
     plan = Plan(TrainingSettings(seed=seed), models, whole.label_party, whole.loss, whole.encoding.class_count)
     score = train_in_process(plan, whole.train).score(whole.test.parts)
     return float(metric(whole.encoding.task, score, whole.test, whole.loss) or np.nan)

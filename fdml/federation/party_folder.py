@@ -278,9 +278,8 @@ class PartyFolder(DiskStore):
 
 def _optimizer_of(earlier: Bundle, settings: PartySettings) -> dict[str, Any]:
     """The optimizer of the version that is gone on from, where the party has not set one: what it remembers is kept."""
-    if settings.model.optimizer != "auto" or "optimizer" not in earlier.card.settings.model:
-        return {}
-    return {"optimizer": earlier.card.settings.model["optimizer"]}
+    trained_with = earlier.card.settings.model.get("optimizer", "auto")  # "auto" of a kind that has none
+    return {} if trained_with == "auto" or settings.model.optimizer != "auto" else {"optimizer": trained_with}
 
 
 def _bound(key_file: Path, shared: SharedRows) -> GroupKey:
